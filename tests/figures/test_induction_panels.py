@@ -27,7 +27,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
-from circuitlab.figures.contracts.pivot import of_weights
+from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
 from circuitlab.figures.panels.head_finder import SHORT, TABLE, HeadFinderView, Score
 from circuitlab.figures.panels.induction.panel import ELSEWHERE, InductionView

@@ -21,7 +21,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
-from circuitlab.figures.contracts.pivot import of_weights, pivot
+from circuitlab.figures.contracts.selection_reading import of_weights, token_read
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
 from circuitlab.figures.panels.composition import CompositionView, pairs_of
 from circuitlab.figures.panels.head_finder import HeadFinderView
@@ -151,11 +151,11 @@ def test_a_click_on_an_edge_chooses_the_pair_and_another_lets_go(state: State) -
 
 def test_a_token_is_the_one_asked_for_else_the_prompts(engine: Engine, state: State) -> None:
     facts = facts_of(engine, state.model)
-    assert pivot(state, facts) == 7
-    assert pivot(state.select(destination=2), facts) == 9
-    assert pivot(state.select(destination=2, token=4), facts) == 4
-    assert pivot(state.select(token=10**6), facts) == 7
-    assert pivot(state.with_tokens(()), facts) is None
+    assert token_read(state, facts) == 7
+    assert token_read(state.select(destination=2), facts) == 9
+    assert token_read(state.select(destination=2, token=4), facts) == 4
+    assert token_read(state.select(token=10**6), facts) == 7
+    assert token_read(state.with_tokens(()), facts) is None
 
 
 def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: Engine, state: State) -> None:

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.pivot import of_weights
+from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Points, Rows
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell import main as gui

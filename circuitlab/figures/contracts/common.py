@@ -1,28 +1,19 @@
-"""What several panels share: the position that is read, axes of tokens, captions, and work done once per answer."""
+"""What several panels share: the position that is read, axes of tokens, captions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
 from circuitlab.analysis.ordering import head_names
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
-from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Hit, RowColumn
 from circuitlab.session.cuts import CUT, heads_of, words
 from circuitlab.session.state import State
-
-T = TypeVar("T")
-
-
-def once(answer: Answer, key: Hashable, make: Callable[[], T], *beside: object) -> T:
-    """`memo` of an answer and of other objects beside it."""
-    return memo((answer, *beside), key, make)
 
 
 def number(value: float, spec: str = ".2f") -> str:

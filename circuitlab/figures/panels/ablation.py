@@ -10,18 +10,10 @@ import numpy as np
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import (
-    caption,
-    captions,
-    destination,
-    digits,
-    once,
-    pick_position,
-    rows_of_heads,
-    top_level,
-)
+from circuitlab.figures.contracts.common import caption, captions, destination, digits, pick_position, rows_of_heads, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.contracts.vocabulary import foreign
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.panels.heads import ranks
@@ -84,7 +76,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     ask = lambda **more: Request(ablation, replace(base, frozen=view.frozen, **more), state.subject)
     if view.page == "heads":
         return {"each": ask()}
-    heads = tuple(sorted(chosen(state, facts)))
+    heads = tuple(sorted(selected_heads(state, facts)))
     if len(heads) < 2:
         return Why("Shift-click a second head in All heads: two or more are cut together here.")
     if len(heads) > MOST:
@@ -129,7 +121,7 @@ def _title(result: AblationResult, state: State) -> str:
 
 
 def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
-    values = once(answer, "map", lambda: result.effect.astype(np.float32))
+    values = memo(answer, "map", lambda: result.effect.astype(np.float32))
     top, head = top_level(values), state.selection.head
     n_layers, n_heads = values.shape
     rows = lambda: tuple(f"L{i}" if result.exact[i].all() else f"≈ L{i}" for i in range(n_layers))
@@ -139,12 +131,12 @@ def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
         levels=(-top, top),
         map="signed",
         unit=result.unit,
-        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(n_heads)))),
-        y=once(answer, "y", lambda: Axis("layer", rows())),
+        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(n_heads)))),
+        y=memo(answer, "y", lambda: Axis("layer", rows())),
         row=head.layer if head.layer < n_layers else None,
         col=head.head if head.head < n_heads else None,
-        hatched=once(answer, "hatched", lambda: _estimated(result)),
-        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
+        hatched=memo(answer, "hatched", lambda: _estimated(result)),
+        texts=memo(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
 
 
@@ -166,7 +158,7 @@ def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
         )
         return columns, ids(layer, head)
 
-    columns, keys = once(answer, "rows", make)
+    columns, keys = memo(answer, "rows", make)
     return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
 
 
@@ -175,14 +167,14 @@ def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) ->
     head = state.selection.head
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]) or not result.exact[head]:
         return None
-    values = once(answer, ("text", head), lambda: result.token_change[head].copy())
+    values = memo(answer, ("text", head), lambda: result.token_change[head].copy())
     return None if np.isnan(values).all() else _coloured(answer, values, ("tips", head), state, facts)
 
 
 def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state: State, facts: Facts) -> Tokens:
     texts, top = facts.tokens(state.tokens), top_level(values)
     tip = lambda i: f"{i} {texts[i]}" + ("" if np.isnan(values[i]) else f"  loss {values[i]:+.3f} nats")
-    tips = once(answer, (*key, texts), lambda: tuple(map(tip, range(len(texts)))))
+    tips = memo(answer, (*key, texts), lambda: tuple(map(tip, range(len(texts)))))
     return Tokens(
         name="text",
         texts=texts,
@@ -201,9 +193,9 @@ def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: A
     one, two = together.result, pairs.result
     if np.isnan(one.baseline):
         return empty(too_short(state), "Ablation of a set")
-    columns, keys, together_row = once(pairs, "sets", lambda: _set_rows(one, two), one)
+    columns, keys, together_row = memo((pairs, one), "sets", lambda: _set_rows(one, two))
     rows = Rows("sets", columns, keys, strong=together_row)
-    values = once(together, "change", lambda: one.set_change[0].copy())
+    values = memo(together, "change", lambda: one.set_change[0].copy())
     known = not np.isnan(values).all()
     grid = ((rows,), (_coloured(together, values, ("set tips",), state, facts),)) if known else ((rows,),)
     effect = one.set_effect[0] if len(one.set_effect) else np.nan

@@ -9,18 +9,11 @@ import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show, attention
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import (
-    caption,
-    destination,
-    once,
-    pick_position,
-    quoted,
-    token_axis,
-    top_level,
-)
+from circuitlab.figures.contracts.common import caption, destination, pick_position, quoted, token_axis, top_level
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen, no_head
+from circuitlab.figures.contracts.selection_reading import no_head, selected_heads
 from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -61,7 +54,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """One request for all chosen heads."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what the heads attend to.")
-    heads = chosen(state, facts)
+    heads = selected_heads(state, facts)
     if not heads:
         return no_head(state.selection.head, facts)
     wanted = heads if _view(state).several != "leading" else heads[:1]
@@ -72,8 +65,8 @@ def _chosen(answer: Answer[AttentionResult], view: AttentionView) -> np.ndarray:
     """[dest, src] of the leading head, or of the mean."""
     values = answer.result.values
     if len(values) == 1 or view.several != "average":
-        return once(answer, "first", lambda: values[0])
-    return once(answer, "mean", lambda: values.mean(axis=0))
+        return memo(answer, "first", lambda: values[0])
+    return memo(answer, "mean", lambda: values.mean(axis=0))
 
 
 def _levels(values: np.ndarray, view: AttentionView) -> tuple[tuple[float, float], ColourMap]:
@@ -102,7 +95,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     heads = tuple(Head(*map(int, h)) for h in result.heads)
     names = " ".join(map(str, heads))
     values = _chosen(answer, view)
-    levels, colours = once(answer, ("levels", view), lambda: _levels(values, view))
+    levels, colours = memo(answer, ("levels", view), lambda: _levels(values, view))
     title = f"{names} · {NAMES[view.show]}"
     heat = Heatmap(
         name="attention",
@@ -110,8 +103,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         levels=levels,
         map=colours,
         unit=UNITS[view.show],
-        x=once(answer, ("x", state.tokens), lambda: token_axis("source", state, facts)),
-        y=once(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
+        x=memo(answer, ("x", state.tokens), lambda: token_axis("source", state, facts)),
+        y=memo(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
         row=state.selection.destination,
         col=state.selection.source,
         blank="masked",
@@ -119,8 +112,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.several == "hue per head" and len(heads) > 1:
         heat = replace(
             heat,
-            values=once(answer, "max", lambda: result.values.max(axis=0)),
-            rgb=once(answer, ("rgb", view), lambda: blend(result.values, heads, max(levels[1], 1e-9))),
+            values=memo(answer, "max", lambda: result.values.max(axis=0)),
+            rgb=memo(answer, ("rgb", view), lambda: blend(result.values, heads, max(levels[1], 1e-9))),
             legend=tuple((str(h), head_hue(h)) for h in heads),
             colour_bar=False,
         )

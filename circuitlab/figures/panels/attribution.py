@@ -16,19 +16,10 @@ from circuitlab.analysis.attribution.direct_attribution import (
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import (
-    caption,
-    destination,
-    digits,
-    number,
-    once,
-    pick_position,
-    quoted,
-    texts,
-    top_level,
-)
+from circuitlab.figures.contracts.common import caption, destination, digits, number, pick_position, quoted, texts, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
@@ -100,8 +91,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) -> Figure:
     result, head = answer.result, state.selection.head
-    values = once(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
-    top = once(answer, "top", lambda: top_level(values))
+    values = memo(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
+    top = memo(answer, "top", lambda: top_level(values))
     layers, heads = values.shape
     inside = head.layer < layers and head.head < heads
     heat = Heatmap(
@@ -110,12 +101,12 @@ def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) 
         levels=(-top, top),
         map="signed",
         unit="logit",
-        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(heads)))),
-        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(layers)))),
+        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(heads)))),
+        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(layers)))),
         row=head.layer if inside else None,
         col=head.head if inside else None,
     )
-    rows = once(answer, "others", lambda: _others(result))
+    rows = memo(answer, "others", lambda: _others(result))
     title = _title(state, facts, result, head if inside else None)
     return Figure(((heat, rows),), title, caption(answer))
 
@@ -176,23 +167,23 @@ def _of_heads(result: TokenAttributionResult, heads: tuple[Head, ...]) -> np.nda
 
 
 def _tokens(state: State, facts: Facts, answer: Answer[TokenAttributionResult]) -> Figure:
-    result, view, heads = answer.result, _view(state), chosen(state, facts)
+    result, view, heads = answer.result, _view(state), selected_heads(state, facts)
     every = view.through == "all heads" or not heads
-    values = once(answer, ("text", heads, every), lambda: result.summed if every else _of_heads(result, heads))
+    values = memo(answer, ("text", heads, every), lambda: result.summed if every else _of_heads(result, heads))
     top = top_level(values)
     tokens = facts.tokens(state.tokens)
     text = Tokens(
         name="text",
-        texts=once(answer, ("texts", state.tokens), lambda: tokens),
-        values=once(answer, ("values", heads, every), lambda: values.astype(np.float32)),
+        texts=memo(answer, ("texts", state.tokens), lambda: tokens),
+        values=memo(answer, ("values", heads, every), lambda: values.astype(np.float32)),
         levels=(-top, top),
         map="signed",
         unit="logit",
-        tips=once(answer, ("tips", state.tokens), lambda: tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(tokens))),
+        tips=memo(answer, ("tips", state.tokens), lambda: tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(tokens))),
         row=result.position,
         locked=state.selection.locked,
     )
-    rows = once(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
+    rows = memo(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
     names = "all heads" if every else number_of(len(heads), "head") if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
     token = f"{result.position} {quoted(tokens[result.position])}"
     shown = (len(rows.ids), len(state.tokens)) if len(rows.ids) < len(state.tokens) else None

@@ -8,9 +8,10 @@ import numpy as np
 
 from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult, bigram
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, number, once, quoted, texts
+from circuitlab.figures.contracts.common import captions, number, quoted, texts
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import of_weights, pick_token, pivot, refused
+from circuitlab.figures.contracts.selection_reading import of_weights, pick_token, token_read, weights_refusal
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.session.state import State
 
@@ -24,9 +25,9 @@ class BigramView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The row of one token."""
-    if (why := refused(facts)) is not None:
+    if (why := weights_refusal(facts)) is not None:
         return why
-    token = pivot(state, facts)
+    token = token_read(state, facts)
     if token is None:
         return Why("Type a text or find a token above to see what follows it.")
     view: BigramView = state.view("bigram", BigramView)
@@ -37,7 +38,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """A table of tokens."""
     answer = answers.of("bigram", bigram)
     result = answer.result
-    columns, keys = once(answer, "rows", lambda: _columns(result, facts))
+    columns, keys = memo(answer, "rows", lambda: _columns(result, facts))
     numbers = [f"symmetry of W_E W_U {number(result.symmetry, '.3f')}"] if np.isfinite(result.symmetry) else []
     if np.isfinite(result.correlation):
         row, rows = number(result.correlation, ".3f"), number(result.correlation_all, ".3f")

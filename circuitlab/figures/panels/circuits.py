@@ -12,9 +12,19 @@ from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, L
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult, skip_trigrams
 from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult, token_circuits
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, digits, has_mlps, once, quoted, rotates, texts, top_level
+from circuitlab.figures.contracts.common import captions, digits, has_mlps, quoted, rotates, texts, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import distance_read, leading, of_weights, pair, pair_name, pick_token, pivot, refused
+from circuitlab.figures.contracts.selection_reading import (
+    distance_read,
+    leading_head,
+    of_weights,
+    pair_name,
+    pick_token,
+    selected_edge,
+    token_read,
+    weights_refusal,
+)
 from circuitlab.figures.contracts.table_scales import on_one_scale
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
@@ -46,15 +56,15 @@ def _view(state: State) -> CircuitsView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One row of each circuit, or the strongest of all."""
-    if (why := refused(facts)) is not None:
+    if (why := weights_refusal(facts)) is not None:
         return why
-    head = leading(state, facts)
+    head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
-    view, edge = _view(state), pair(state, facts)
+    view, edge = _view(state), selected_edge(state, facts)
     distance = distance_read(view.distance, facts)
     if view.page == "tables":
-        token = pivot(state, facts)
+        token = token_read(state, facts)
         if token is None:
             return Why("Type a text or find a token above to read its row.")
         return _rows_of(state, facts, head, edge, token, distance)
@@ -131,7 +141,7 @@ def _ends(
         )
         return columns, ids(found)
 
-    columns, keys = once(answer, ("rows", role, also.tobytes()), make)
+    columns, keys = memo(answer, ("rows", role, also.tobytes()), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])
     again = lambda also: _ends(answer, facts, role, i, heading, token, also)
     n, k = facts.config.d_vocab, len(result.top_ids[i])
@@ -159,7 +169,7 @@ def _entries(answer: Answer[LargestEntriesResult], facts: Facts, role: str) -> R
         )
         return columns, ids(result.rows_ids, result.cols_ids)
 
-    columns, keys = once(answer, "rows", make)
+    columns, keys = memo(answer, "rows", make)
     params: LargestEntriesParams = answer.request.params
     heading = f"{role} of {pair_name(params.head, params.through, 'V')}"
     return Rows(role, columns, keys, searchable=True, heading=heading, ranked=True)
@@ -181,7 +191,7 @@ def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
         )
         return columns, ids(result.source, result.destination, result.out)
 
-    columns, keys = once(answer, "rows", make)
+    columns, keys = memo(answer, "rows", make)
     if not len(keys):
         return empty("No such triple: choose another head or another token.", "Circuits")
     what = "skip-trigram bugs" if params.bugs else "skip-trigrams"

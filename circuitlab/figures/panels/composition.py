@@ -11,10 +11,11 @@ import numpy as np
 from circuitlab.analysis.attention.head_scores import HeadScoresResult, head_scores
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import and_struck, caption, hints, number, once, published, struck, top_level
+from circuitlab.figures.contracts.common import and_struck, caption, hints, number, published, struck, top_level
 from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import of_weights, pick_edge, refused
+from circuitlab.figures.contracts.selection_reading import of_weights, pick_edge, weights_refusal
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
 from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.overview import pick_head
@@ -64,7 +65,7 @@ class Pairs(NamedTuple):
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """All kinds at once, so that changing what is shown computes nothing; and the scores that name heads."""
-    if (why := refused(facts)) is not None:
+    if (why := weights_refusal(facts)) is not None:
         return why
     if facts.config.n_layers < 2:
         return Why("This model has one layer: no head has an earlier one to read from.")
@@ -102,13 +103,13 @@ def _shown(answer: Answer[CompositionResult], view: CompositionView, kinds: tupl
     """The pairs that are drawn, and of how many."""
 
     def make() -> tuple[Pairs, int]:
-        pairs = once(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))
+        pairs = memo(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))
         mine = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
         strong = mine.score >= view.least
         strong &= (mine.value > 0) if view.by != "score" else True
         return mine.take(np.flatnonzero(strong)[: view.top]), len(mine.kind)
 
-    return once(answer, ("shown", view.by, view.top, view.least, kinds), make)
+    return memo(answer, ("shown", view.by, view.top, view.least, kinds), make)
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -170,7 +171,7 @@ def _named(answer: Answer[HeadScoresResult] | None, facts: Facts) -> dict[Head, 
                 said[key] = " ".join(t for t in (said.get(key, ""), f"{short} {values[layer, head]:.2f}") if t)
         return said
 
-    return once(answer, "named", make)
+    return memo(answer, "named", make)
 
 
 def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
@@ -182,7 +183,7 @@ def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], n
         xy = np.stack([head + 0.5 * (layer % 2), layer], axis=1).astype(float)
         return xy, tuple(map(str, heads)), np.array([head_hue(h) for h in heads]), ids(layer, head)
 
-    return once(answer, "nodes", make)
+    return memo(answer, "nodes", make)
 
 
 def _graph(
@@ -202,11 +203,11 @@ def _graph(
         return ends, (pairs.value / top_level(pairs.value)).astype(float), pairs.keys()
 
     key = (view.by, view.top, view.least, kinds)
-    ends, weights, edge_ids = once(answer, ("edges", *key), make)
+    ends, weights, edge_ids = memo(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
     said, crossed = hints(facts), struck(state, facts)
     mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in said else "")))
-    badges = once(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
+    badges = memo(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
         xy=xy,
@@ -224,7 +225,7 @@ def _graph(
         badges=badges,
         hints=_hints(answer, facts, node_ids, crossed),
         struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in crossed),
-        rows=once(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
+        rows=memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
     )
 
 
@@ -232,7 +233,7 @@ def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[
     """[n]: what is cut in each head, and what papers have called it, with the source; () where there is nothing of either."""
     said = and_struck(hints(facts), crossed)
     make = lambda: tuple(said.get((layer, head), "") for layer, head in node_ids.tolist())
-    return once(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if said else ()
+    return memo(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if said else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:
@@ -244,7 +245,7 @@ def _edge(state: State) -> tuple[int, ...]:
 def _levels(answer: Answer[CompositionResult], view: CompositionView) -> tuple[float, float]:
     """The colour range of every kind's matrix."""
     result = answer.result
-    top = once(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
+    top = memo(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
     return (0.0 if view.by == "score" else -top, top)
 
 
@@ -262,8 +263,8 @@ def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str,
         chosen = _measured(result, view.by)[result.kinds.index(kind)]
         return np.ascontiguousarray(chosen[1:, :, :-1].reshape(n, n), dtype=np.float32)
 
-    values = once(answer, ("matrix", view.by, kind), make)
-    heads = once(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
+    values = memo(answer, ("matrix", view.by, kind), make)
+    heads = memo(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
     names = lambda which: tuple(map(str, which))
     edge = state.selection.edge if state.selection.edge_kind == kind else None
     return Heatmap(
@@ -272,12 +273,12 @@ def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str,
         levels=_levels(answer, view),
         map="magnitude" if view.by == "score" else "signed",
         unit=UNITS[view.by],
-        x=once(answer, ("x", kind), lambda: Axis(f"source, {kind}", names(heads[:n]))),
-        y=once(answer, "y", lambda: Axis("destination", names(heads[n_heads:]))),
+        x=memo(answer, ("x", kind), lambda: Axis(f"source, {kind}", names(heads[:n]))),
+        y=memo(answer, "y", lambda: Axis("destination", names(heads[n_heads:]))),
         row=None if edge is None else (edge[1].layer - 1) * n_heads + edge[1].head,
         col=None if edge is None else edge[0].layer * n_heads + edge[0].head,
-        row_ids=once(answer, "row_ids", lambda: _ids_of(heads[n_heads:])),
-        col_ids=once(answer, "col_ids", lambda: _ids_of(heads[:n])),
+        row_ids=memo(answer, "row_ids", lambda: _ids_of(heads[n_heads:])),
+        col_ids=memo(answer, "col_ids", lambda: _ids_of(heads[:n])),
         colour_bar=view.through in KINDS,
     )
 
@@ -297,7 +298,7 @@ def _list(answer: Answer[CompositionResult], view: CompositionView, pairs: Pairs
         )
         return columns, pairs.keys()
 
-    columns, keys = once(answer, ("list", view.by, view.top, view.least, kinds), make)
+    columns, keys = memo(answer, ("list", view.by, view.top, view.least, kinds), make)
     chosen = tuple(np.flatnonzero((keys == _edge(state)).all(axis=1)).tolist())
     return Rows("pairs", columns, keys, chosen=chosen, searchable=True, ranked=True)
 

@@ -20,9 +20,10 @@ from circuitlab.analysis.composition.scores import CompositionParams, compositio
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, has_mlps, hints, once, published, rows_of_heads
+from circuitlab.figures.contracts.common import captions, has_mlps, hints, published, rows_of_heads
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import of_weights
+from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.heads import published_column, random_scores, ranks
 from circuitlab.figures.panels.overview import pick_head
@@ -176,7 +177,7 @@ def values_of(score: str, answers: Answers, facts: Facts) -> np.ndarray | None:
         most = np.where(np.isnan(found), -np.inf, found).max(axis=(2, 3))
         return np.where(np.isfinite(most), most, np.nan)
 
-    return once(answers[role], score, largest)
+    return memo(answers[role], score, largest)
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:

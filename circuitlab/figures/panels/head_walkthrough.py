@@ -11,9 +11,10 @@ from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepRe
 from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult, tensor_identity
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, number, once, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, digits, number, quoted, texts, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import leading, pair
+from circuitlab.figures.contracts.selection_reading import leading_head, selected_edge
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.score_expansion import cell_of
 from circuitlab.model.subject import Head
@@ -32,7 +33,7 @@ class StepByStepView:
 
 def _earlier(state: State, facts: Facts, head: Head) -> Head | None:
     """The head before it in the chosen edge."""
-    edge = pair(state, facts)
+    edge = selected_edge(state, facts)
     return edge[0] if edge is not None and edge[1] == head and edge[0].layer < head.layer else None
 
 
@@ -40,7 +41,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """The steps at the selected cell, or the tensor product of the whole head."""
     if not state.tokens:
         return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
-    head = leading(state, facts)
+    head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
     if _page(state) == "A ⊗ W":
@@ -154,7 +155,7 @@ def _steps(facts: Facts, answer: Answer[HeadStepResult]) -> Rows:
         within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
         return columns, ids(np.array(number), np.array(within))
 
-    columns, keys = once(answer, "steps", make)
+    columns, keys = memo(answer, "steps", make)
     return Rows("steps", columns, keys)
 
 
@@ -181,7 +182,7 @@ def _entries(answer: Answer[HeadStepResult]) -> Rows:
             columns.append(RowColumn(name, values[order], digits=digits(top), map="signed", levels=(-top, top)))
         return tuple(columns), ids(order)
 
-    columns, keys = once(answer, "entries", make)
+    columns, keys = memo(answer, "entries", make)
     return Rows("entries", columns, keys, ranked=True)
 
 
@@ -199,7 +200,7 @@ def _sources(answer: Answer[HeadStepResult], state: State, facts: Facts) -> Rows
         )
         return columns, ids(seen)
 
-    columns, keys = once(answer, ("sources", state.tokens), make)
+    columns, keys = memo(answer, ("sources", state.tokens), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == result.source).tolist())
     return Rows("sources", columns, keys, chosen=chosen, searchable=len(keys) > 50)
 
@@ -217,7 +218,7 @@ def _identities(answer: Answer[TensorIdentityResult]) -> Figure:
             RowColumn("formula", np.array(result.formulas, dtype=object)),
         )
 
-    rows = Rows("identities", once(answer, "rows", make), once(answer, "ids", lambda: ids(np.arange(len(result.names)))))
+    rows = Rows("identities", memo(answer, "rows", make), memo(answer, "ids", lambda: ids(np.arange(len(result.names)))))
     params = answer.request.params
     after = f" after {params.earlier}" if params.earlier is not None else ""
     why = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]

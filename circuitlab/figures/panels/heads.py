@@ -9,9 +9,10 @@ import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import and_struck, caption, hints, once, published, rows_of_heads, struck, top_level
+from circuitlab.figures.contracts.common import and_struck, caption, hints, published, rows_of_heads, struck, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import of_weights
+from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.records.known_heads import KnownHeads
@@ -81,7 +82,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
-    values = once(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
+    values = memo(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
     head, crossed = state.selection.head, struck(state, facts)
     return Heatmap(
@@ -89,8 +90,8 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
         values=values,
         levels=(0.0, top),
         unit=UNITS.get(view.score, "score"),
-        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
-        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
+        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
+        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
         row=head.layer if head.layer < values.shape[0] else None,
         col=head.head if head.head < values.shape[1] else None,
         hints=and_struck(hints(facts), crossed),
@@ -117,7 +118,7 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
         )
         return (*columns, *published_column(known, layer, head)), ids(layer, head)
 
-    columns, keys = once(answer, ("rows", view.score, known), make)
+    columns, keys = memo(answer, ("rows", view.score, known), make)
     return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
 
 

@@ -16,7 +16,13 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen, leading, of_weights, pair, refused
+from circuitlab.figures.contracts.selection_reading import (
+    leading_head,
+    of_weights,
+    selected_edge,
+    selected_heads,
+    weights_refusal,
+)
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
@@ -43,13 +49,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """What the open page shows."""
     view = _view(state)
     if view.page in OVERLAP:
-        if (why := refused(facts)) is not None:
+        if (why := weights_refusal(facts)) is not None:
             return why
-        head = leading(state, facts)
+        head = leading_head(state, facts)
         if isinstance(head, Why):
             return head
-        heads = chosen(state, facts)
-        first, second = pair(state, facts) or ((heads[1], head) if len(heads) > 1 else (head, head))
+        heads = selected_heads(state, facts)
+        first, second = selected_edge(state, facts) or ((heads[1], head) if len(heads) > 1 else (head, head))
         params = SubspaceOverlapParams(view.left, view.right, first, second)
         return {"overlap": Request(subspace_overlap, params, of_weights(state))}
     if not state.tokens:

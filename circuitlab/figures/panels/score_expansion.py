@@ -14,7 +14,7 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, digits, head_column, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import leading, pick_edge
+from circuitlab.figures.contracts.selection_reading import leading_head, pick_edge
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -59,7 +59,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """The selected cell of the leading head."""
     if not state.tokens:
         return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
-    head = leading(state, facts)
+    head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
     return {"expansion": Request(score_expansion, ScoreExpansionParams(head, *cell_of(state)), state.subject)}

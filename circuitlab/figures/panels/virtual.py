@@ -12,7 +12,7 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, destination, has_mlps, texts
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen, no_head, of_weights, pair, refused
+from circuitlab.figures.contracts.selection_reading import no_head, of_weights, selected_edge, selected_heads, weights_refusal
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -40,7 +40,7 @@ class VirtualView:
 
 def _heads(state: State, facts: Facts, view: VirtualView) -> tuple[Head, Head] | Why:
     """(writer, reader): the chosen edge, or the chosen heads by layer."""
-    edge, heads = pair(state, facts), chosen(state, facts)
+    edge, heads = selected_edge(state, facts), selected_heads(state, facts)
     if edge is not None:
         return edge
     if not heads:
@@ -55,7 +55,7 @@ def _heads(state: State, facts: Facts, view: VirtualView) -> tuple[Head, Head] |
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One product."""
-    if (why := refused(facts)) is not None:
+    if (why := weights_refusal(facts)) is not None:
         return why
     view: VirtualView = state.view("virtual", VirtualView)
     heads = _heads(state, facts, view)

@@ -12,9 +12,10 @@ from circuitlab.analysis.interventions.faithfulness_result import KeepOnlyResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.errors import UsageError
-from circuitlab.figures.contracts.common import once, top_level
+from circuitlab.figures.contracts.common import top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts, Why, control
-from circuitlab.figures.contracts.pivot import pair, there
+from circuitlab.figures.contracts.selection_reading import has_head, selected_edge
 from circuitlab.figures.marks import Hit, RowColumn, Rows
 from circuitlab.figures.panels.ablation import Measured
 from circuitlab.session.cuts import Offer, register_offer
@@ -65,7 +66,7 @@ def listed(view: KeepOnlyView) -> tuple[Edge, ...]:
 
 def chosen_edge(state: State, facts: Facts) -> Edge | None:
     """The edge that is chosen in Composition, as the model names it."""
-    found = pair(state, facts)
+    found = selected_edge(state, facts)
     return None if found is None else Edge(*found, state.selection.edge_kind).grouped(facts.config)
 
 
@@ -92,7 +93,7 @@ def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
 
 
 def _impossible(edge: Edge, state: State, facts: Facts) -> str:
-    if not there(edge.source, facts) or (edge.dest is not None and not there(edge.dest, facts)):
+    if not has_head(edge.source, facts) or (edge.dest is not None and not has_head(edge.dest, facts)):
         return f"This model has no {edge}: take it out of the list."
     if edge.dest is None:
         return (
@@ -118,7 +119,7 @@ def list_of(answer: Answer, result: KeepOnlyResult, state: State, facts: Facts) 
         )
         return columns, np.array([(KEPT if e in kept else OFFERED, *e.row()) for e in edges], dtype=np.int64)
 
-    columns, keys = once(answer, ("list", here, frozenset(kept)), make)
+    columns, keys = memo(answer, ("list", here, frozenset(kept)), make)
     at = () if here is None else tuple(np.flatnonzero((keys[:, 1:] == here.row()).all(axis=1)).tolist())
     heading = "Click “+ add” to keep the edge" if (keys[:, 0] == OFFERED).any() else "Kept; Shift-click lets one go"
     return Rows("kept", columns, keys, chosen=at, heading=heading)

@@ -10,10 +10,11 @@ from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParam
 from circuitlab.analysis.interventions.edges import Edge, Through
 from circuitlab.analysis.interventions.faithfulness_result import names_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.contracts.common import caption, number
 from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
-from circuitlab.figures.contracts.pivot import chosen
+from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
 from circuitlab.figures.panels.ablation import base_params, too_short
 from circuitlab.figures.panels.circuit.edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
@@ -38,7 +39,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
             return edges
         ways: tuple[Through, ...] = ("Q", "K", "V", "logits") if view.ends else ("Q", "K", "V")
         return {"circuit": Request(keep_only, replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
-    heads = tuple(sorted(chosen(state, facts)))
+    heads = tuple(sorted(selected_heads(state, facts)))
     if not heads:
         return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.")
     return {"circuit": Request(keep_only, replace(params, heads=heads), state.subject)}
@@ -104,18 +105,18 @@ def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
         known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
         return x[known], y[known], keys[known]
 
-    x, y, keys = once(answer, "points", make)
+    x, y, keys = memo(answer, "points", make)
     width = result.members.shape[1]
-    names = once(answer, "names", lambda: tuple(_name(key.reshape(-1, width)) for key in keys))
+    names = memo(answer, "names", lambda: tuple(_name(key.reshape(-1, width)) for key in keys))
     tip = lambda i: f"{names[i]}  faithful {x[i]:.1f} %, complete {y[i]:.1f} %"
     own = tuple(np.flatnonzero((keys == result.members.ravel()).all(axis=1)).tolist())
-    values = once(answer, "shade", lambda: np.where(np.arange(len(x)) == 0, 1.0, 0.35))
+    values = memo(answer, "shade", lambda: np.where(np.arange(len(x)) == 0, 1.0, 0.35))
     return Points(
         name="plane",
         x=x,
         y=y,
         ids=keys,
-        tips=once(answer, "tips", lambda: tuple(map(tip, range(len(x))))),
+        tips=memo(answer, "tips", lambda: tuple(map(tip, range(len(x))))),
         values=values,
         levels=(0.0, 1.0),
         size=8.0,
@@ -134,9 +135,9 @@ def _minimality(answer: Answer, result: KeepOnlyResult) -> Bars:
     heads = [Head(*h) for h in result.members.tolist()]
     return Bars(
         name="minimality",
-        values=once(answer, "minimality", lambda: np.round(100 * result.minimality, 1)),
-        labels=once(answer, "labels", lambda: tuple(f"without {h}" for h in heads)),
-        hues=once(answer, "hues", lambda: tuple(head_hue(h) for h in heads)),
+        values=memo(answer, "minimality", lambda: np.round(100 * result.minimality, 1)),
+        labels=memo(answer, "labels", lambda: tuple(f"without {h}" for h in heads)),
+        hues=memo(answer, "hues", lambda: tuple(head_hue(h) for h in heads)),
         unit="% of faithfulness lost",
     )
 

@@ -20,10 +20,11 @@ from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, in_context
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.contracts.common import caption, captions, destination, number, once, pick_position, rows_of_heads
+from circuitlab.figures.contracts.common import caption, captions, destination, number, pick_position, rows_of_heads
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import leading, of_weights
+from circuitlab.figures.contracts.selection_reading import leading_head, of_weights
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.induction.text import text_page
@@ -82,7 +83,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return _loss_request(state, view, _control(facts) if view.against else None)
     if view.page != "text" and view.on == "file":
         return Why("A file is for the page of the loss: choose random or prompt here.")
-    head = leading(state, facts)
+    head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
     if view.page == "stripe":
@@ -153,15 +154,15 @@ def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
     ys, names = _curves(answer, result, view.curve)
     if np.isfinite(result.control).any() and view.curve == "loss":
         ours = ys
-        ys = once(answer, ("control", view.curve), lambda: np.vstack([ours, result.control[None]]), ours)
+        ys = memo((answer, ours), ("control", view.curve), lambda: np.vstack([ours, result.control[None]]))
         names = (*names, CONTROL)
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
     read = answer.request.params.on != "random"  # an index counts tokens of a text: others in another vocabulary
-    axes = once(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read, whole=True), Axis(label)))
+    axes = memo(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read, whole=True), Axis(label)))
     curves = Lines(
         name="loss",
-        x=once(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
+        x=memo(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
         ys=ys,
         names=names,
         hues=tuple(-2 if name == CONTROL else 0 for name in names) if names[0] == MEAN else (),
@@ -189,12 +190,12 @@ def _with_error(value: float, error: float) -> str:
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """([curve, pos], names): the mean and, where there is one, a standard deviation to either side; no loss is below 0."""
     if curve == "slope":
-        return once(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
+        return memo(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
     if np.isnan(result.spread).all():
-        return once(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
+        return memo(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
     lower = lambda: np.maximum(result.loss - result.spread, 0)
     made = lambda: np.stack([result.loss, lower(), result.loss + result.spread]).astype(float)
-    return once(answer, "band", made), (MEAN, "minus sd, 0 at least", "plus sd")
+    return memo(answer, "band", made), (MEAN, "minus sd, 0 at least", "plus sd")
 
 
 def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
@@ -208,8 +209,8 @@ def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
 
 def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> Figure:
     result, head = answer.result, answer.request.params.head
-    texts = once(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
-    axes = once(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
+    texts = memo(answer, "texts", lambda: facts.tokens(tuple(result.tokens.tolist())))
+    axes = memo(answer, "axes", lambda: (Axis("source", texts, tokens=True), Axis("destination", texts, tokens=True)))
     own = answer.request.params.on == "prompt"
     heat = Heatmap(
         name="stripe",
@@ -218,7 +219,7 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         unit="weight",
         x=axes[0],
         y=axes[1],
-        rgb=once(answer, ("rgb", head), lambda: striped(result, head)),
+        rgb=memo(answer, ("rgb", head), lambda: striped(result, head)),
         legend=(("followed an earlier like token", head_hue(head)),),
         colour_bar=False,
         row=state.selection.destination if own else None,
@@ -228,9 +229,9 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
     mass = Tokens(
         name="mass",
         texts=texts,
-        values=once(answer, "mass", lambda: result.mass.astype(np.float32)),
+        values=memo(answer, "mass", lambda: result.mass.astype(np.float32)),
         unit="mass on the stripe",
-        tips=once(
+        tips=memo(
             answer, "tips", lambda: tuple(f"{i} {t} (id {k})" for i, (t, k) in enumerate(zip(texts, result.tokens, strict=True)))
         ),
         row=state.selection.destination if own else None,
@@ -265,7 +266,7 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
             ]
         return tuple(columns), ids(layer, head)
 
-    columns, keys = once(answer, "rows", make, copying)
+    columns, keys = memo(answer, "rows", make, copying)
     rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
     return Figure(
         ((rows,),), "Prefix matching, previous token, copying", captions(tuple(a for a in (answer, beside) if a is not None))

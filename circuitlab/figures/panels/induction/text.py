@@ -11,7 +11,8 @@ import numpy as np
 from circuitlab.analysis.attention.pattern import AttentionResult
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, captions, destination, once, quoted, top_level
+from circuitlab.figures.contracts.common import caption, captions, destination, quoted, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Figure, RowColumn, Rows, Tokens, ids
 from circuitlab.session.state import State
@@ -24,7 +25,7 @@ def text_page(
     result = answer.result
     head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
     query = destination(state) if beside is None else beside.result.position
-    row = once(answer, ("row", query), lambda: result.values[0, query].copy())
+    row = memo(answer, ("row", query), lambda: result.values[0, query].copy())
     source = int(np.nanargmax(row))
     named, arrows = roles_of(source, query)
     where = Tokens(
@@ -44,7 +45,7 @@ def text_page(
         refused = token_attribution.refuse(facts.config, TokenAttributionParams())
         return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
     effect = beside.result
-    values = once(beside, "values", lambda: effect.values[0].astype(np.float32))
+    values = memo(beside, "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)
     out = int(effect.ids[0, 0])
     follows = query + 1 if query + 1 < len(texts) else None
@@ -119,5 +120,5 @@ def _roles(
         )
         return columns, ids(np.array([*places, query]), np.arange(len(names)))
 
-    columns, keys = once(answer, ("roles", query, source), make)
+    columns, keys = memo(answer, ("roles", query, source), make)
     return Rows("roles", columns, keys)

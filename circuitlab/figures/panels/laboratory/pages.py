@@ -9,7 +9,8 @@ import numpy as np
 from circuitlab.analysis.checks.rope_clock import RotationClockResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, destination, number, once, quoted
+from circuitlab.figures.contracts.common import caption, destination, number, quoted
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Lines, Mark, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.laboratory.parameters import LaboratoryView
@@ -53,9 +54,9 @@ def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view:
     delta = apart(state, r, view)
     at = delta - int(r.delta[0])
     top = len(r.theta)
-    dials = once(answer, ("dials", delta), lambda: _dials(r, at))
-    x = once(answer, "delta", lambda: r.delta.astype(np.float64))
-    ys = once(answer, "curve", lambda: r.curve[None].copy())
+    dials = memo(answer, ("dials", delta), lambda: _dials(r, at))
+    x = memo(answer, "delta", lambda: r.delta.astype(np.float64))
+    ys = memo(answer, "curve", lambda: r.curve[None].copy())
     names = ("sum of the hands’ heights",)
     curve = Lines("curve", x, ys, names, marks=_marked(r, p), x_axis=_DELTA, y_axis=_SUM, steps=True, current=float(delta))
     behind = p.offset - delta
@@ -100,19 +101,19 @@ def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], l
         made.append(
             Heatmap(
                 name,
-                once(answer, (name, layer), lambda values=values: values[layer].astype(np.float32)),
+                memo(answer, (name, layer), lambda values=values: values[layer].astype(np.float32)),
                 (0.0, 1.0),
                 x=_axis(f"source, {'by formula' if name == 'formula' else name}", _names(state, facts)),
                 y=_axis("destination", _names(state, facts)),
                 unit="attention",
                 row=state.selection.destination,
                 col=state.selection.source,
-                framed=once(answer, ("wanted", layer), lambda: r.wanted[layer].copy()),
+                framed=memo(answer, ("wanted", layer), lambda: r.wanted[layer].copy()),
                 colour_bar=False,
                 blank="masked",
             )
         )
-    off = once(answer, ("off", layer), lambda: float(np.nanmax(np.abs(r.predicted[layer] - r.measured[layer]))))
+    off = memo(answer, ("off", layer), lambda: float(np.nanmax(np.abs(r.predicted[layer] - r.measured[layer]))))
     least = worst(r, layer)
     if layer == 0:
         title = f"Layer 0: worst row {share(least)} on m − {p.offset}, {number(1 - least, '.2g')} strays"
@@ -131,10 +132,10 @@ def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view
     """Position by coordinate after each step; `out` divided by γ, so that one scale does for all."""
     r = answer.result
     shown = [s for s in STEPS if view.after in ("all", s)]
-    x = once(answer, "coordinates", lambda: _coordinates(r, p))
+    x = memo(answer, "coordinates", lambda: _coordinates(r, p))
     maps = []
     for step in shown:
-        values = once(answer, ("stream", step), lambda step=step: _scaled(r, STEPS.index(step), p))
+        values = memo(answer, ("stream", step), lambda step=step: _scaled(r, STEPS.index(step), p))
         signed = p.variant != "one-hot"
         maps.append(
             Heatmap(
@@ -196,11 +197,11 @@ def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], 
     """What followed, and each letter's logit by formula and as it is, at the position that is read."""
     r, last = answer.result, destination(state)
     followed, measured = r.followed[last], r.measured_logits[last]
-    top = once(answer, "margins", lambda: max(float(np.nanmax(np.abs(r.margin), initial=0.0)), 1e-9))
-    margins = once(answer, "margin", lambda: r.margin.astype(np.float32))
+    top = memo(answer, "margins", lambda: max(float(np.nanmax(np.abs(r.margin), initial=0.0)), 1e-9))
+    margins = memo(answer, "margin", lambda: r.margin.astype(np.float32))
     words = _names(state, facts)
     text = Tokens("text", words, margins, (-top, top), "signed", "lead", row=last, locked=state.selection.locked)
-    table = once(answer, ("letters", last), lambda: _letters(r, facts, last))
+    table = memo(answer, ("letters", last), lambda: _letters(r, facts, last))
     token = _name(state.tokens[last], facts)
     if followed.any():
         best = [quoted(facts.token_text(int(i))) for i in np.flatnonzero(followed == followed.max())]
@@ -237,18 +238,18 @@ def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[Row
 def alphabet(state: State, facts: Facts, answer: Answer[RotationClockResult], p: RopeInduction) -> Figure:
     """How layer 1 would compare every letter with every other."""
     r, token = answer.result, state.tokens[destination(state)]
-    asked = once(answer, "asked", lambda: r.letters.argmax(axis=1))
-    names = once(answer, "names", lambda: facts.tokens(tuple(range(1, len(asked) + 1))))
+    asked = memo(answer, "asked", lambda: r.letters.argmax(axis=1))
+    names = memo(answer, "names", lambda: facts.tokens(tuple(range(1, len(asked) + 1))))
     own = int((asked == np.arange(len(asked))).sum())
     map_ = Heatmap(
         "alphabet",
-        once(answer, "alphabet", lambda: r.letters.astype(np.float32)),
+        memo(answer, "alphabet", lambda: r.letters.astype(np.float32)),
         (0.0, 1.0),
-        x=once(answer, "keys", lambda: Axis(_KEY, names)),
-        y=once(answer, "queries", lambda: Axis(_QUERY, names)),
+        x=memo(answer, "keys", lambda: Axis(_KEY, names)),
+        y=memo(answer, "queries", lambda: Axis(_QUERY, names)),
         unit="attention",
         row=token - 1 if token else None,
-        framed=once(answer, "largest", lambda: np.eye(len(asked), dtype=bool)[asked]),
+        framed=memo(answer, "largest", lambda: np.eye(len(asked), dtype=bool)[asked]),
     )
     n = len(asked)
     receive = len(np.unique(asked))

@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult, side_by_side
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, destination, number, once, pick_position, quoted, top_level
+from circuitlab.figures.contracts.common import captions, destination, number, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
@@ -84,7 +84,7 @@ def _values(model: Shown, base: Shown | None, measure: Measure) -> np.ndarray:
     assert result is not None
     assert model.answer is not None
     if measure in ("probability", "top token"):
-        return once(model.answer, "probability", lambda: np.exp(-result.loss))
+        return memo(model.answer, "probability", lambda: np.exp(-result.loss))
     if base is None or base.result is None or base is model:
         return result.loss
     there = base.result.loss

@@ -12,9 +12,10 @@ from circuitlab.analysis.interventions.patching import PatchingParams, PatchingR
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams, path_patching
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, has_mlps, number, once, pick_position
+from circuitlab.figures.contracts.common import caption, has_mlps, number, pick_position
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen, there
+from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.patching.two_prompts import (
@@ -128,7 +129,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         writer = "mlp" if view.writer != "head" and has_mlps(facts) else "head"
         paths = PathPatchingParams(source, sender, writer, target=target, position=position, contrast=True)
         return {"paths": Request(path_patching, paths, state.subject)}
-    heads = tuple(sorted(chosen(state, facts))) if view.rows == "chosen heads" else ()
+    heads = tuple(sorted(selected_heads(state, facts))) if view.rows == "chosen heads" else ()
     grid = "position" if view.at == "each position" else "all"
     params = PatchingParams(source, WHAT[view.exchange], grid, target, position, heads, contrast=True, estimate=True)
     return {"grid": Request(patching, params, state.subject)}
@@ -152,9 +153,9 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
     result = answer.result
     if why := no_share(view.show, result):
         return empty(why, TITLE)
-    values = once(answer, ("values", view.show), lambda: _inside(result, view.show))
-    unit, top = once(answer, ("scale", view.show), lambda: scale(view.show, values, result))
-    x, y, rows, cols = once(answer, "axes", lambda: _axes(answer, result, facts))
+    values = memo(answer, ("values", view.show), lambda: _inside(result, view.show))
+    unit, top = memo(answer, ("scale", view.show), lambda: scale(view.show, values, result))
+    x, y, rows, cols = memo(answer, "axes", lambda: _axes(answer, result, facts))
     row, col = _crosshair(state, facts, rows, cols)
     heat = Heatmap(
         name="grid",
@@ -169,8 +170,8 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
         square=False,
         row_ids=rows,
         col_ids=cols,
-        hatched=once(answer, "hatched", lambda: _estimated(result) | (~result.inside & result.exact)),
-        texts=once(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
+        hatched=memo(answer, "hatched", lambda: _estimated(result) | (~result.inside & result.exact)),
+        texts=memo(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
     cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
@@ -211,7 +212,7 @@ def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, A
 def _crosshair(state: State, facts: Facts, rows: np.ndarray, cols: np.ndarray) -> tuple[int | None, int | None]:
     """The row of the leading head or of its layer, and the column of the selected position."""
     head, destination = state.selection.head, state.selection.destination
-    mine = np.flatnonzero((rows[:, 0] == head.layer) & (rows[:, 1] <= head.head)) if there(head, facts) else np.zeros(0, int)
+    mine = np.flatnonzero((rows[:, 0] == head.layer) & (rows[:, 1] <= head.head)) if has_head(head, facts) else np.zeros(0, int)
     row = int(mine[-1]) if len(mine) and _same_row(rows, mine[-1], head, facts) else None
     at = np.flatnonzero(cols[:, 0] == destination) if destination is not None else np.zeros(0, int)
     return row, int(at[0]) if len(at) else None

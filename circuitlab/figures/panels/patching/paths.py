@@ -8,9 +8,10 @@ import numpy as np
 
 from circuitlab.analysis.interventions.path_patching import PathPatchingResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, digits, once, top_level
+from circuitlab.figures.contracts.common import caption, digits, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import WITHOUT_HEADS, Facts
-from circuitlab.figures.contracts.pivot import no_head, pair, there
+from circuitlab.figures.contracts.selection_reading import has_head, no_head, selected_edge
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.patching.two_prompts import (
     Show,
@@ -32,10 +33,10 @@ WAYS: tuple[Kind, ...] = ("Q", "K", "V")
 
 def sender_of(state: State, facts: Facts) -> Head | None:
     """Whose paths are shown: the earlier head of a chosen pair, else the leading head."""
-    edge = pair(state, facts)
+    edge = selected_edge(state, facts)
     if edge is not None:
         return edge[0]
-    return state.selection.head if there(state.selection.head, facts) else None
+    return state.selection.head if has_head(state.selection.head, facts) else None
 
 
 def why_no_path(state: State, facts: Facts) -> str:
@@ -62,7 +63,7 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResul
     sender: Head = params.sender
     name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)
     path = _chosen(state, facts, sender)
-    table, count = once(answer, "table", lambda: _strongest(result, sender))
+    table, count = memo(answer, "table", lambda: _strongest(result, sender))
     picked = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
     table = replace(table, chosen=picked)
     above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
@@ -73,7 +74,7 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResul
 
 def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:
     """(layer, way in, head) of the chosen pair, where it is a path from the sender."""
-    edge = pair(state, facts)
+    edge = selected_edge(state, facts)
     if edge is None or edge[0] != sender or edge[1].layer <= sender.layer:
         return None
     return edge[1].layer, WAYS.index(state.selection.edge_kind), edge[1].head
@@ -82,9 +83,9 @@ def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | 
 def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, path: tuple[int, int, int] | None) -> Heatmap:
     """Layers down; across, the heads by query, then by key, then by value."""
     first = sender.layer + 1
-    values = once(answer, ("map", show), lambda: _side_by_side(shown(show, result)[:, first:]))
-    unit, top = once(answer, ("scale", show), lambda: scale(show, values, result))
-    x, y, rows, cols = once(answer, "axes", lambda: _axes(result, sender))
+    values = memo(answer, ("map", show), lambda: _side_by_side(shown(show, result)[:, first:]))
+    unit, top = memo(answer, ("scale", show), lambda: scale(show, values, result))
+    x, y, rows, cols = memo(answer, "axes", lambda: _axes(result, sender))
     col = None if path is None else cols.tolist().index([*path[1:]])
     return Heatmap(
         name="paths",

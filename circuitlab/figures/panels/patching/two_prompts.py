@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, once, quoted, top_level
+from circuitlab.figures.contracts.common import number, quoted, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Tokens
 from circuitlab.session.state import UNCUT, State
@@ -33,7 +34,7 @@ def prompts(state: State, facts: Facts, answer: Answer) -> Strips:
             _strip("text", own, result.align, result.differs, facts, "the pinned one"),
         )
 
-    above, below = once(answer, "prompts", make)
+    above, below = memo(answer, "prompts", make)
     at = state.selection.destination
     partner = int(result.align[at]) if at is not None and at < len(result.align) else -1
     above = replace(above, row=partner if partner >= 0 else None)

@@ -21,14 +21,14 @@ from circuitlab.figures.contracts.common import (
     captions,
     destination,
     number,
-    once,
     pick_position,
     quoted,
     token_axis,
     top_level,
 )
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import no_head, of_weights, pair, pick_edge, refused
+from circuitlab.figures.contracts.selection_reading import no_head, of_weights, pick_edge, selected_edge, weights_refusal
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.paths.tables import HEAD, NONE, PAIR, Terms, head_rows, order_sums, term_rows
@@ -60,7 +60,7 @@ def _view(state: State) -> PathsView:
 
 def _later(state: State, facts: Facts) -> tuple[Head, Head] | Why:
     """The pair whose composed pattern is read: the chosen edge, or two chosen heads of different layers."""
-    found = pair(state, facts) or tuple(sorted(state.selection.heads[:2]))
+    found = selected_edge(state, facts) or tuple(sorted(state.selection.heads[:2]))
     if len(found) == 2 and found[0].layer < found[1].layer < facts.config.n_layers:
         return found[0], found[1]
     if facts.config.n_layers == 0:
@@ -82,7 +82,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         "paths": Request(path_expansion, PathExpansionParams(target, position, measure=measure), state.subject)
     }
     if view.page == "heads":
-        if refused(facts) is None:
+        if weights_refusal(facts) is None:
             asked["copying"] = Request(copying_scores, CopyingScoresParams(diagonal="none", qk=False), of_weights(state))
             if own_tokens.refuse(facts.config, OwnTokensParams()) is None:
                 asked["own"] = Request(own_tokens, OwnTokensParams(), of_weights(state))
@@ -133,7 +133,7 @@ def _listed(state: State, answer: Answer[PathExpansionResult], also: np.ndarray 
     """The table of terms, with those that a reference lists."""
     view, result = _view(state), answer.result
     make = lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), also)
-    made = once(answer, ("terms", view.order, view.sort, view.top, also.tobytes()), make)
+    made = memo(answer, ("terms", view.order, view.sort, view.top, also.tobytes()), make)
     rows = Rows(
         "terms",
         made.columns,
@@ -157,7 +157,7 @@ def _order(order: Order) -> int | None:
 
 def _orders(answer: Answer[PathExpansionResult], view: PathsView) -> Bars:
     """A bar per order, the deep ones together."""
-    values, names = once(answer, "orders", lambda: order_sums(answer.result))
+    values, names = memo(answer, "orders", lambda: order_sums(answer.result))
     order = _order(view.order)
     return Bars("orders", values, names, chosen=() if order is None or order >= len(values) else (order,))
 
@@ -178,10 +178,10 @@ def _heads(state: State, facts: Facts, answer: Answer[PathExpansionResult], answ
     beside = answers.find("own", own_tokens)
     predicted, lost = None if copying is None else copying.result, None if ablated is None else ablated.result
     own = None if beside is None else beside.result
-    table = once(answer, "heads", lambda: head_rows(answer.result, predicted, lost, own), predicted, lost, own)
+    table = memo((answer, predicted, lost, own), "heads", lambda: head_rows(answer.result, predicted, lost, own))
     picked = tuple(i for i, head in enumerate(table.ids.tolist()) if Head(*head) in state.selection.heads)
     notes = list[str]()
-    if predicted is None and refused(facts) is not None:
+    if predicted is None and weights_refusal(facts) is not None:
         notes.append("no copying score: the weights of this model cannot be read without a text")
     if lost is not None and not lost.exact.all():
         notes.append("≈ first-order estimate, until the exact value replaces it")
@@ -196,9 +196,9 @@ def _pair(state: State, facts: Facts, answer: Answer[VirtualHeadResult], paths: 
     title = f"{heads[0]} → {heads[1]} · composed pattern"
     result = answer.result
     state = state.with_tokens(answer.request.subject.tokens)  # while another prompt is computed, the old picture stays
-    top = once(answer, "top", lambda: top_level(result.pattern))
-    below = once(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
-    values = once(answer, "values", lambda: result.pattern.astype(np.float32))
+    top = memo(answer, "top", lambda: top_level(result.pattern))
+    below = memo(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
+    values = memo(answer, "values", lambda: result.pattern.astype(np.float32))
     heat = Heatmap(
         name="pattern",
         values=values,

@@ -10,7 +10,8 @@ from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.attribution.token_attribution import NEAR
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import digits, once, top_level
+from circuitlab.figures.contracts.common import digits, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 
@@ -59,7 +60,7 @@ def _name(analysis: str, at: tuple[int, ...], result: OverPromptsResult) -> str:
 
 def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[Rows, tuple[int, int] | None]:
     """The list with mean, spread, how many prompts agree in sign and have it; (listed, of how many) where not all are."""
-    found = once(answer, ("list", analysis), lambda: listed(result, analysis))
+    found = memo(answer, ("list", analysis), lambda: listed(result, analysis))
 
     def make() -> tuple[RowColumn, ...]:
         mean, sd, n = (a.ravel()[found.places] for a in (result.mean, result.sd, result.n))
@@ -80,7 +81,7 @@ def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[R
             *((in_how_many,) if (n != result.counted).any() else ()),
         )
 
-    columns = once(answer, ("columns", analysis), make)
+    columns = memo(answer, ("columns", analysis), make)
     rows = Rows("list", columns, found.keys, ranked=analysis in RANKED)
     return rows, (len(found.places), found.total) if len(found.places) < found.total else None
 
@@ -101,12 +102,12 @@ def curve_of(answer: Answer, result: OverPromptsResult) -> Lines:
             y_axis=Axis("logit sent"),
         )
 
-    return once(answer, "curve", make)
+    return memo(answer, "curve", make)
 
 
 def leading(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[str, np.ndarray]:
     """(the name of the first entry of the list, its value [prompt])."""
-    found = once(answer, ("list", analysis), lambda: listed(result, analysis))
+    found = memo(answer, ("list", analysis), lambda: listed(result, analysis))
     if not found.names:
         return "", np.full(len(result.prompts), np.nan)
     largest = int(np.argmax(np.abs(result.mean.ravel()[found.places])))

@@ -12,9 +12,10 @@ from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, over_prompts
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, once, top_level
+from circuitlab.figures.contracts.common import caption, digits, top_level
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import no_head, there
+from circuitlab.figures.contracts.selection_reading import has_head, no_head
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
@@ -157,7 +158,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.page == "prompts":
         head = state.selection.head
         each = _values(result)[2]
-        if not there(head, facts):
+        if not has_head(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
         values = each[:, head.layer, head.head]
         return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[what]} · {head}", caption(answer))
@@ -165,7 +166,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
-    mean = once(answer, "map", lambda: _values(result)[0].astype(np.float32))
+    mean = memo(answer, "map", lambda: _values(result)[0].astype(np.float32))
     top, head = top_level(mean), state.selection.head
     inside = head.layer < mean.shape[0] and head.head < mean.shape[1]
     return Heatmap(
@@ -174,8 +175,8 @@ def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
         levels=(-top, top),
         map="signed",
         unit="mean",
-        x=once(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(mean.shape[1])))),
-        y=once(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(mean.shape[0])))),
+        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(mean.shape[1])))),
+        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(mean.shape[0])))),
         row=head.layer if inside else None,
         col=head.head if inside else None,
     )
@@ -198,7 +199,7 @@ def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
         )
         return columns, ids(layer, head)
 
-    columns, found = once(answer, "rows", make)
+    columns, found = memo(answer, "rows", make)
     heads = {tuple(h) for h in state.selection.heads}
     chosen = tuple(i for i, row in enumerate(found.tolist()) if tuple(row) in heads)
     return Rows("heads", columns, found, chosen=chosen, ranked=True)
@@ -220,7 +221,7 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
         )
         return columns, ids(np.arange(len(values)))
 
-    columns, found = once(answer, ("prompts", name), make)
+    columns, found = memo(answer, ("prompts", name), make)
     return Rows("prompts", columns, found)
 
 

@@ -16,7 +16,16 @@ from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrum
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, has_mlps, rotates
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.pivot import chosen, distance_read, leading, of_weights, pair, pair_name, pick_edge, refused
+from circuitlab.figures.contracts.selection_reading import (
+    distance_read,
+    leading_head,
+    of_weights,
+    pair_name,
+    pick_edge,
+    selected_edge,
+    selected_heads,
+    weights_refusal,
+)
 from circuitlab.figures.marks import Figure, Hit, joined
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.spectra.all_heads import chance, copying_page, own_share, plane_page
@@ -78,9 +87,9 @@ def _view(state: State) -> SpectraView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """What the open page shows."""
-    if (why := refused(facts)) is not None:
+    if (why := weights_refusal(facts)) is not None:
         return why
-    head = leading(state, facts)
+    head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
     view, subject = _view(state), of_weights(state)
@@ -93,9 +102,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         if facts.config.n_layers < 2:
             return Why("This model has one layer: no head has an earlier one to look behind.")
         return {"plane": Request(previous_head_spectrum, PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
-    edge = pair(state, facts)
+    edge = selected_edge(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
-    heads, behind = ((edge[1],), edge[0]) if edge is not None else (chosen(state, facts)[:most], None)
+    heads, behind = ((edge[1],), edge[0]) if edge is not None else (selected_heads(state, facts)[:most], None)
     side = "query" if state.selection.edge_kind == "Q" else "key"
     distance = distance_read(view.distance, facts)
     qk = QkSpectrumParams(heads, view.matrix, distance, behind, side, _deep(embed, None, heads))
@@ -135,7 +144,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if all(len(of_role) == 1 for of_role in planes):
         return Figure((tuple(plane for of_role in planes for plane in of_role),), title, parts)
     rows = tuple(of_role[i : i + ACROSS] for of_role in planes for i in range(0, len(of_role), ACROSS))
-    count, of_all = max(map(len, planes)), len(chosen(state, facts))
+    count, of_all = max(map(len, planes)), len(selected_heads(state, facts))
     return Figure(rows, title, parts, (count, of_all) if count < of_all else None)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from circuitlab.analysis.training.scores import best
 from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, once
+from circuitlab.figures.contracts.common import number
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
 from circuitlab.figures.panels.training.pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
 from circuitlab.figures.panels.training.points import (
@@ -98,7 +99,7 @@ def _lines(
     """A curve a model of values [point]; the lowest of the plots names the time."""
     result = answer.result
     every, axis = time(answer, over, log, row < 2)
-    x, place = once(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
+    x, place = memo(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
     n, at = len(result.names), current(result, state.model)
 
     def curves() -> np.ndarray:
@@ -116,7 +117,7 @@ def _lines(
     return Lines(
         name=name,
         x=x,
-        ys=once(answer, ("models", name, label, kind, over), curves),
+        ys=memo(answer, ("models", name, label, kind, over), curves),
         names=result.names,
         hues=model_hues(result.names),
         bands=bands(answer, kind, over, said),
@@ -124,8 +125,8 @@ def _lines(
         steps=True,
         joined=True,
         named=tuple(range(n)),  # in each: dashes tell them apart without colour
-        curve_ids=once(answer, "models' ids", lambda: ids(OWN - np.arange(n), np.full(n, -1))),
-        step_ids=once(answer, ("steps", over), steps),
+        curve_ids=memo(answer, "models' ids", lambda: ids(OWN - np.arange(n), np.full(n, -1))),
+        step_ids=memo(answer, ("steps", over), steps),
         x_axis=axis,
-        y_axis=once(answer, ("y axis", label), lambda: Axis(label)),
+        y_axis=memo(answer, ("y axis", label), lambda: Axis(label)),
     )

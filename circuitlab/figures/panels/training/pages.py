@@ -10,8 +10,9 @@ import numpy as np
 
 from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.contracts.common import caption, number
 from circuitlab.figures.contracts.hues import head_hue
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Lines, ids
 from circuitlab.figures.panels.training.points import (
     OWN,
@@ -52,14 +53,14 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
     """Loss, in-context score and head scores above each other over the same time."""
     result, kind = answer.result, kind_of(context)
     kinds = tuple(range(len(KINDS))) if context == "all" else (kind,)
-    loss = once(answer, "loss", lambda: result.loss[None].copy())
+    loss = memo(answer, "loss", lambda: result.loss[None].copy())
     alone = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
 
     def scores() -> np.ndarray:
         shown = result.scores[:, kinds].T
         return np.vstack([shown, result.controlled[None]]) if alone else shown.copy()
 
-    in_context = once(answer, ("context", kinds, alone), scores)
+    in_context = memo(answer, ("context", kinds, alone), scores)
     said, headless = labels(result, kind), not result.shapes[0, 0]
     along = Along(state, answer, over, log, kind)
     rows = [
@@ -152,7 +153,7 @@ class Along:
         x, axis = time(answer, self.over, self.log, bare)
         at, other = current(result, self.state.model), pinned(result, self.state)
         if "curve_ids" not in more:
-            more["curve_ids"] = once(answer, ("no head", len(ys)), lambda: ids(np.full(len(ys), OWN), np.full(len(ys), -1)))
+            more["curve_ids"] = memo(answer, ("no head", len(ys)), lambda: ids(np.full(len(ys), OWN), np.full(len(ys), -1)))
         return Lines(
             name,
             x,
@@ -162,7 +163,7 @@ class Along:
             bands=bands(answer, self.kind, self.over, said),
             current=None if at is None else float(x[at]),
             x_axis=axis,
-            y_axis=once(answer, ("y axis", label), lambda: Axis(label)),
+            y_axis=memo(answer, ("y axis", label), lambda: Axis(label)),
             steps=True,
             step_ids=place_ids(answer),
             **more,
@@ -172,9 +173,9 @@ class Along:
         """A curve for each head; the chosen ones are emphasised, they and the largest are named."""
         answer, result = self.answer, self.answer.result
         heads = heads_of(result)
-        ys = once(answer, ("heads", measure), lambda: _by_head(result, measure))
+        ys = memo(answer, ("heads", measure), lambda: _by_head(result, measure))
         chosen = tuple(i for i, head in enumerate(heads) if head in self.state.selection.heads)
-        largest = once(answer, ("largest", measure), lambda: np.argsort(-np.abs(np.nan_to_num(ys)).max(axis=1)).tolist())
+        largest = memo(answer, ("largest", measure), lambda: np.argsort(-np.abs(np.nan_to_num(ys)).max(axis=1)).tolist())
         return self.lines(
             name,
             ys,
@@ -184,7 +185,7 @@ class Along:
             hues=tuple(map(head_hue, heads)),
             chosen=chosen,
             named=tuple(dict.fromkeys((*chosen, *largest)))[: max(NAMED, len(chosen))],
-            curve_ids=once(answer, "head ids", lambda: _head_ids(heads)),
+            curve_ids=memo(answer, "head ids", lambda: _head_ids(heads)),
         )
 
 
@@ -230,19 +231,19 @@ def _over_time(
 ) -> Heatmap:
     """A map whose columns are the points of the training; the colours leave the most extreme cells out."""
     result = answer.result
-    shown = once(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
+    shown = memo(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
     bare = colours == "loss"
     return Heatmap(
         name,
         shown,
-        once(answer, ("levels", name), lambda: _levels(shown, colours == "signed")),
+        memo(answer, ("levels", name), lambda: _levels(shown, colours == "signed")),
         x=columns(answer, bare),
-        y=once(answer, ("index", name), lambda: Axis(name.replace("by", "at"))),
+        y=memo(answer, ("index", name), lambda: Axis(name.replace("by", "at"))),
         map=colours,
         unit=label,
         square=False,
         col=current(result, state.model),
-        row_ids=once(answer, ("rows", len(shown)), lambda: ids(np.full(len(shown), OWN), np.full(len(shown), -1))),
+        row_ids=memo(answer, ("rows", len(shown)), lambda: ids(np.full(len(shown), OWN), np.full(len(shown), -1))),
         col_ids=place_ids(answer),
     )
 
@@ -277,7 +278,7 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
     if not result.shapes[0, 0]:
         return Figure(title="Training", why_empty=f"There is no head to follow: {NO_HEADS}. Look at the other pages.")
     heads = heads_of(result)
-    values = once(answer, ("rows", score), lambda: _by_head(result, score).astype(np.float32))
+    values = memo(answer, ("rows", score), lambda: _by_head(result, score).astype(np.float32))
     signed = bool(np.nanmin(values, initial=0.0) < -0.05)
     at = current(result, state.model)
     chart = Heatmap(
@@ -285,13 +286,13 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
         values,
         (-1.0, 1.0) if signed else (0.0, 1.0),
         x=columns(answer),
-        y=once(answer, "names", lambda: Axis("head", tuple(map(str, heads)))),
+        y=memo(answer, "names", lambda: Axis("head", tuple(map(str, heads)))),
         map="signed" if signed else "magnitude",
         unit="score",
         square=False,
         row=next((i for i, h in enumerate(heads) if h == state.selection.head), None),
         col=at,
-        row_ids=once(answer, "head ids", lambda: _head_ids(heads)),
+        row_ids=memo(answer, "head ids", lambda: _head_ids(heads)),
         col_ids=place_ids(answer),
     )
     said = f" · {best}" if at is not None and (best := _best(result, score, at)) else ""

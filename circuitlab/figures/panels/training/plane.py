@@ -9,7 +9,8 @@ import numpy as np
 from circuitlab.analysis.training.pca import TrainingPcaResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number, once
+from circuitlab.figures.contracts.common import caption, number
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Points, ids
 from circuitlab.figures.panels.training.points import OWN, current, model_hues, pinned, short
 from circuitlab.session.state import State
@@ -20,12 +21,12 @@ def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:
     result = answer.result
     at, pin = current(result, state.model), pinned(result, state)
     share = result.explained
-    axes = once(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))
+    axes = memo(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))
     marked = ([] if at is None else [(at, f"step {result.steps[at]:,}")]) + ([] if pin is None else [pin])
     named = dict(marked)
     points = Points(
         "plane",
-        **once(answer, "points", lambda: _columns(result)),
+        **memo(answer, "points", lambda: _columns(result)),
         labels=tuple(named.get(i, "") for i in range(len(result.steps))),
         size=6.0,
         chosen=tuple(i for i, _ in marked),

@@ -9,7 +9,8 @@ import numpy as np
 from circuitlab.analysis.training.series import RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, once
+from circuitlab.figures.contracts.common import number
+from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ids
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
@@ -63,21 +64,21 @@ def time(answer: Answer[TrainingSeriesResult], over: Over, log: bool, bare: bool
     result = answer.result
     scale = unit(result) if over == "tokens" else 1.0
     label = ("million tokens seen" if scale > 1 else "tokens seen") if over == "tokens" else "steps"
-    x = once(answer, ("x", over), lambda: (result.tokens if over == "tokens" else result.steps) / scale)
-    return x, once(answer, ("x axis", over, log, bare), lambda: Axis(label, log=log, bare=bare))
+    x = memo(answer, ("x", over), lambda: (result.tokens if over == "tokens" else result.steps) / scale)
+    return x, memo(answer, ("x axis", over, log, bare), lambda: Axis(label, log=log, bare=bare))
 
 
 def columns(answer: Answer[TrainingSeriesResult], bare: bool = False) -> Axis:
     """The axis of maps whose columns are the points of the first model."""
     result = answer.result
     texts = lambda: tuple(short(t) for t in result.tokens[result.points(0)].tolist())
-    return once(answer, ("columns", bare), lambda: Axis("tokens seen", texts(), thin=True, bare=bare))
+    return memo(answer, ("columns", bare), lambda: Axis("tokens seen", texts(), thin=True, bare=bare))
 
 
 def place_ids(answer: Answer[TrainingSeriesResult]) -> np.ndarray:
     """[point, 1] checkpoints, for hits."""
     result = answer.result
-    return once(answer, "places", lambda: ids(result.checkpoint))
+    return memo(answer, "places", lambda: ids(result.checkpoint))
 
 
 def short(count: float, whole: float = 1e4) -> str:

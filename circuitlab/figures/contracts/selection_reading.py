@@ -18,21 +18,21 @@ def of_weights(state: State) -> Subject:
     return replace(state.subject, tokens=(), edits=())
 
 
-def refused(facts: Facts) -> Why | None:
+def weights_refusal(facts: Facts) -> Why | None:
     """Why the weights of this model cannot be read without a text, None where they can."""
     reason = refuse_inexact(facts.config)
     return None if reason is None else Why(Refused(reason).what)
 
 
-def there(head: Head, facts: Facts) -> bool:
+def has_head(head: Head, facts: Facts) -> bool:
     """Whether the open model has this head."""
     return 0 <= head.layer < facts.config.n_layers and 0 <= head.head < facts.config.n_heads
 
 
-def leading(state: State, facts: Facts) -> Head | Why:
+def leading_head(state: State, facts: Facts) -> Head | Why:
     """The leading head, or why there is none."""
     head = state.selection.head
-    return head if there(head, facts) else no_head(head, facts)
+    return head if has_head(head, facts) else no_head(head, facts)
 
 
 def no_head(head: Head, facts: Facts) -> Why:
@@ -40,15 +40,15 @@ def no_head(head: Head, facts: Facts) -> Why:
     return Why(f"This model has no {head}: choose one in All heads.") if facts.config.n_layers else Why(WITHOUT_HEADS)
 
 
-def chosen(state: State, facts: Facts) -> tuple[Head, ...]:
+def selected_heads(state: State, facts: Facts) -> tuple[Head, ...]:
     """Chosen heads that the model has, the leading one first."""
-    return tuple(h for h in state.selection.heads if there(h, facts))
+    return tuple(h for h in state.selection.heads if has_head(h, facts))
 
 
-def pair(state: State, facts: Facts) -> tuple[Head, Head] | None:
+def selected_edge(state: State, facts: Facts) -> tuple[Head, Head] | None:
     """(source, destination) of the chosen edge of the composition graph, where the model has them."""
     edge = state.selection.edge
-    return edge if edge is not None and all(there(h, facts) for h in edge) else None
+    return edge if edge is not None and all(has_head(h, facts) for h in edge) else None
 
 
 def pair_name(head: Head, behind: Head | None, *ways: Kind) -> str:
@@ -56,7 +56,7 @@ def pair_name(head: Head, behind: Head | None, *ways: Kind) -> str:
     return str(head) if behind is None else f"{head} behind {behind} ({', '.join(ways)})"
 
 
-def pivot(state: State, facts: Facts) -> int | None:
+def token_read(state: State, facts: Facts) -> int | None:
     """The token that tables are read at: the one asked for, else the prompt's at the selected position. None without any."""
     asked = state.selection.token
     if asked is not None and 0 <= asked < facts.config.d_vocab:
