@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.ordering import descending
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, RowColumn, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
@@ -387,17 +388,12 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
             made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
     if not moved and not other:
         return here.columns, f"columns: {SAME} {pin.label}", None
-    order = by_size(change[moved[0].name]) if here.ranked and moved else None
+    order = descending(change[moved[0].name], by_size=True) if here.ranked and moved else None
     made = made if order is None else [replace(c, values=c.values[order]) for c in made]
     alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
     words_of = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
     words_of += ", empty where it does not list the row" if alone else ""
     return tuple(made), words_of, order
-
-
-def by_size(change: np.ndarray) -> np.ndarray:
-    """The order of changes by their size, the largest first, what is not known last."""
-    return np.argsort(-np.nan_to_num(np.abs(change), nan=-1.0), kind="stable")
 
 
 def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarray:

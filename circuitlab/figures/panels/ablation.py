@@ -8,9 +8,19 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, captions, destination, digits, pick_position, rows_of_heads, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    captions,
+    destination,
+    digits,
+    head_axes,
+    pick_position,
+    rows_of_heads,
+    top_level,
+)
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
@@ -131,7 +141,7 @@ def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
         levels=(-top, top),
         map="signed",
         unit=result.unit,
-        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(n_heads)))),
+        x=head_axes(n_layers, n_heads)[0],
         y=memo(answer, "y", lambda: Axis("layer", rows())),
         row=head.layer if head.layer < n_layers else None,
         col=head.head if head.head < n_heads else None,
@@ -147,7 +157,7 @@ def _estimated(result: AblationResult) -> np.ndarray:
 
 def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        order = np.argsort(-np.nan_to_num(np.abs(result.effect), nan=-1), axis=None, kind="stable")
+        order = descending(result.effect, by_size=True)
         layer, head = np.unravel_index(order, result.effect.shape)
         said = lambda a, b: f"{Head(a, b)}" if result.exact[a, b] else f"{Head(a, b)} ≈"
         names = np.array([said(int(a), int(b)) for a, b in zip(layer, head, strict=True)], dtype=object)
@@ -206,7 +216,7 @@ def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: A
 
 def _set_rows(one: AblationResult, two: AblationResult) -> tuple[tuple[RowColumn, ...], np.ndarray, tuple[int, ...]]:
     heads = [Head(*h) for h in one.members[0].tolist()] if len(one.members) else []
-    order = np.argsort(-np.nan_to_num(np.abs(two.set_effect - two.set_sums), nan=-1), kind="stable")
+    order = descending(two.set_effect - two.set_sums, by_size=True)
     names = [" + ".join(map(str, heads)), *map(str, heads), *(two.set_names[i] for i in order)]
     single = np.array([one.effect[h] if one.exact[h] else np.nan for h in heads])
     effect = np.concatenate([one.set_effect, single, two.set_effect[order]])

@@ -14,13 +14,24 @@ from circuitlab.analysis.attribution.direct_attribution import (
     direct_attribution,
 )
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, digits, number, pick_position, quoted, texts, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    destination,
+    digits,
+    head_axes,
+    number,
+    pick_position,
+    quoted,
+    texts,
+    top_level,
+)
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -95,14 +106,15 @@ def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) 
     top = memo(answer, "top", lambda: top_level(values))
     layers, heads = values.shape
     inside = head.layer < layers and head.head < heads
+    x, y = head_axes(layers, heads)
     heat = Heatmap(
         name="map",
         values=values,
         levels=(-top, top),
         map="signed",
         unit="logit",
-        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(heads)))),
-        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(layers)))),
+        x=x,
+        y=y,
         row=head.layer if inside else None,
         col=head.head if inside else None,
     )
@@ -209,7 +221,7 @@ def _positions(result: TokenAttributionResult, facts: Facts, state: State, heads
     shown = heads[:MOST_HEADS]
     lead = _of_heads(result, heads) if heads else result.summed
     known = np.flatnonzero(~np.isnan(result.summed))
-    order = known[np.argsort(-np.abs(np.nan_to_num(lead[known])), kind="stable")]
+    order = known[descending(lead[known], by_size=True)]
     per_head = {str(h): _of_heads(result, (h,)) for h in shown}
     several = {"chosen heads": lead} if len(heads) > 1 else {}
     top = max(top_level(v[known]) for v in (*per_head.values(), *several.values(), result.summed))

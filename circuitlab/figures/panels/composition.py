@@ -10,8 +10,9 @@ import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresResult, head_scores
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import and_struck, caption, hints, number, published, struck, top_level
+from circuitlab.figures.contracts.common import and_struck, caption, head_column, hints, number, published, struck, top_level
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -94,7 +95,7 @@ def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
     """Every pair that has a score, strongest first."""
     values = _measured(result, by)
     known = np.flatnonzero(np.isfinite(values))
-    order = known[np.argsort(-values.ravel()[known], kind="stable")]
+    order = known[descending(values.ravel()[known])]
     places = np.unravel_index(order, values.shape)
     return Pairs(*places, result.scores.ravel()[order], result.z.ravel()[order], values.ravel()[order])  # type: ignore[arg-type]
 
@@ -287,11 +288,10 @@ def _list(answer: Answer[CompositionResult], view: CompositionView, pairs: Pairs
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        name = lambda layers, heads: np.array([f"L{a}H{b}" for a, b in zip(layers, heads, strict=True)], dtype=object)
         columns = (
             RowColumn("through", np.array(list(KINDS), dtype=object)[pairs.kind]),
-            RowColumn("source", name(pairs.src_layer, pairs.src)),
-            RowColumn("destination", name(pairs.dest_layer, pairs.dest)),
+            head_column(pairs.src_layer, pairs.src, "source"),
+            head_column(pairs.dest_layer, pairs.dest, "destination"),
             RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score))),
             RowColumn("− baseline", pairs.score - np.float32(result.baseline), digits=3),
             RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side rotated at random; skewed: no p-value"),

@@ -17,10 +17,11 @@ from circuitlab.analysis.base import Analysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
+from circuitlab.analysis.ordering import descending, head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, has_mlps, hints, published, rows_of_heads
+from circuitlab.figures.contracts.common import captions, has_mlps, head_column, hints, published, rows_of_heads
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
@@ -192,11 +193,11 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     y, x, colour = (np.where(np.isfinite(v), v, np.nan) for v in (y, x, colour))
     if np.isnan(x + y).all():
         return empty("No head has both scores on this text: choose others, or On random.", "Head finder")
-    order = np.argsort(-np.nan_to_num(y, nan=-np.inf), axis=None, kind="stable")
+    order = descending(y)
     order = order[np.isfinite((x + y).ravel()[order])]
     kept = order[: max(1, view.top)]
     layer, head = np.unravel_index(kept, y.shape)
-    names = tuple(str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True))
+    names = tuple(head_names(layer, head).tolist())
     keys = ids(layer, head)
     picked = rows_of_heads(state, keys)
     controls = _controls(view, answers, x, y, kept)
@@ -296,11 +297,10 @@ def _table(state: State, facts: Facts, answers: Answers, found: dict[Score, np.n
         return Figure(title="Head finder")
     lead = next(iter(found.values()))
     layers, view = facts.config.n_layers, _view(state)
-    order = np.argsort(-np.nan_to_num(lead, nan=-np.inf), axis=None, kind="stable")[: max(1, view.top)]
+    order = descending(lead)[: max(1, view.top)]
     layer, head = np.unravel_index(order, lead.shape)
-    names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
     depth = np.array([f"{int(i) + 1} / {layers}" for i in layer], dtype=object)
-    columns = [RowColumn("head", names), RowColumn("layer", depth, tip="Depth, counted from 1")]
+    columns = [head_column(layer, head), RowColumn("layer", depth, tip="Depth, counted from 1")]
     for name, values in found.items():
         flat, bar = values.ravel()[order], name == "prefix matching"
         columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=TIPS[name])]

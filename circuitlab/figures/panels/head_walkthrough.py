@@ -9,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult, head_step
 from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult, tensor_identity
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, number, quoted, texts, top_level
@@ -87,7 +88,7 @@ def _vector(x: np.ndarray) -> str:
 
 def _largest(products: np.ndarray) -> str:
     """The entries that count most, by their index."""
-    order = np.argsort(-np.abs(products), kind="stable")[:WORDS]
+    order = descending(products, by_size=True)[:WORDS]
     return ", ".join(f"[{i}] {products[i]:.2f}" for i in order.tolist())
 
 
@@ -168,7 +169,7 @@ def _entries(answer: Answer[HeadStepResult]) -> Rows:
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        order = np.argsort(-np.abs(result.products), kind="stable")
+        order = descending(result.products, by_size=True)
         columns = [RowColumn("entry", order, digits=0)]
         for name, values in (
             ("q", result.q),

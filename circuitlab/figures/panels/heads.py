@@ -8,12 +8,23 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import and_struck, caption, hints, published, rows_of_heads, struck, top_level
+from circuitlab.figures.contracts.common import (
+    and_struck,
+    caption,
+    head_axes,
+    head_column,
+    hints,
+    published,
+    rows_of_heads,
+    struck,
+    top_level,
+)
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.records.known_heads import KnownHeads
 from circuitlab.model.subject import Head
@@ -75,7 +86,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 def ranks(values: np.ndarray) -> np.ndarray:
     """Rank from 1 of each entry, the largest first; NaN last."""
-    order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+    order = descending(values)
     out = np.empty(values.size, dtype=np.int64)
     out[order] = np.arange(1, values.size + 1)
     return out.reshape(values.shape)
@@ -85,13 +96,14 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
     values = memo(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
     head, crossed = state.selection.head, struck(state, facts)
+    x, y = head_axes(values.shape[0], values.shape[1])
     return Heatmap(
         name="map",
         values=values,
         levels=(0.0, top),
         unit=UNITS.get(view.score, "score"),
-        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(values.shape[1])))),
-        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(values.shape[0])))),
+        x=x,
+        y=y,
         row=head.layer if head.layer < values.shape[0] else None,
         col=head.head if head.head < values.shape[1] else None,
         hints=and_struck(hints(facts), crossed),
@@ -105,13 +117,12 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         i = result.names.index(view.score)
         values = result.mean[i]
-        order = np.argsort(-np.nan_to_num(values, nan=-np.inf), axis=None, kind="stable")
+        order = descending(values)
         layer, head = np.unravel_index(order, values.shape)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
         top = 1.0 if view.score not in UNITS else top_level(values)
         columns = (
             RowColumn("#", np.arange(1, values.size + 1), digits=0),
-            RowColumn("head", names),
+            head_column(layer, head),
             RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top)),
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
             RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),

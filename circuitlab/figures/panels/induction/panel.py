@@ -18,9 +18,10 @@ from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams, Pr
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, token_attribution
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, in_context
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.contracts.common import caption, captions, destination, number, pick_position, rows_of_heads
+from circuitlab.figures.contracts.common import caption, captions, destination, head_column, number, pick_position, rows_of_heads
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -247,12 +248,11 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         prefix = result.of("prefix_matching")
-        order = np.argsort(-np.nan_to_num(prefix, nan=-np.inf), axis=None, kind="stable")
+        order = descending(prefix)
         layer, head = np.unravel_index(order, prefix.shape)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
         i = result.names.index("prefix_matching")
         take = lambda values: values.ravel()[order]
-        columns = [RowColumn("head", names)]
+        columns = [head_column(layer, head)]
         columns += [RowColumn("prefix", take(prefix), digits=2, bar=True, levels=(0.0, 1.0), tip="Attention on what followed")]
         columns += [RowColumn("control", take(result.control[i]), digits=2, tip="The same positions, other tokens")]
         columns += [
@@ -266,7 +266,7 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
             ]
         return tuple(columns), ids(layer, head)
 
-    columns, keys = memo(answer, "rows", make, copying)
+    columns, keys = memo((answer, copying), "rows", make)
     rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
     return Figure(
         ((rows,),), "Prefix matching, previous token, copying", captions(tuple(a for a in (answer, beside) if a is not None))

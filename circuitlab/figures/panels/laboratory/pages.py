@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.analysis.checks.rope_clock import RotationClockResult
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, destination, number, quoted
@@ -223,7 +224,7 @@ def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], 
 def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[RowColumn, ...], np.ndarray]:
     measured = r.measured_logits[last]
     weights = np.exp(measured - measured.max())
-    order = np.argsort(-measured, kind="stable")
+    order = descending(measured)
     top = max(float(np.abs(measured).max()), 1e-9)
     columns = (
         RowColumn("token", np.array([facts.token_text(t) if t else "BOS" for t in order.tolist()], dtype=object), tokens=True),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from circuitlab.analysis.interventions.path_patching import PathPatchingResult
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, digits, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -135,7 +136,7 @@ def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[in
     """The paths by size of their effect; ids are (sender, layer, way in, head)."""
     way, layer, head = np.nonzero(np.isfinite(result.values))
     effect, share = result.effect[way, layer, head], result.normalised[way, layer, head]
-    order = np.argsort(-np.abs(effect), kind="stable")[:LISTED]
+    order = descending(effect, by_size=True)[:LISTED]
     names = [f"{Head(int(layer[i]), int(head[i]))} by {result.names[way[i]]}" for i in order]
     top = top_level(effect)
     columns = (

@@ -9,12 +9,12 @@ import numpy as np
 from circuitlab.analysis.attribution.path_expansion import PathExpansionResult
 from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
 from circuitlab.analysis.interventions.ablation import AblationResult
+from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresResult
 from circuitlab.counting import number_of
-from circuitlab.figures.contracts.common import digits, top_level
+from circuitlab.figures.contracts.common import digits, head_column, top_level
 from circuitlab.figures.marks import RowColumn, ids
 from circuitlab.figures.marks.texts import ALONE
-from circuitlab.model.subject import Head
 
 DIRECT, HEAD, PAIR = 0, 1, 2  # what the first number of a row's id says; ALONE: a sum of what is not listed
 FOLDED = 4  # orders from here on share a bar
@@ -57,7 +57,7 @@ def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: in
     values = result.value[wanted]
     within = np.abs(values) / top_level(values) / 2
     ranks = {"size": -within, "raising first": -values, "order": result.order[wanted] - within}
-    largest = np.argsort(-np.abs(values), kind="stable")[:top]
+    largest = descending(values, by_size=True)[:top]
     asked = set(map(tuple, also.tolist()))
     further = [i for i, key in enumerate(_keys(result, wanted).tolist()) if tuple(key) in asked] if asked else []
     largest = np.array([*largest, *sorted(set(further) - set(largest.tolist()))], dtype=np.int64)
@@ -115,13 +115,12 @@ def head_rows(
 ) -> Terms:
     """A row per head, the strongest first; columns that are not answered yet are left out. Ids are (layer, head)."""
     values = result.head_total
-    order = np.argsort(-np.abs(values), axis=None, kind="stable")
+    order = descending(values, by_size=True)
     layer, head = np.unravel_index(order, values.shape)
     level = top_level(values)
     places = digits(level)
     column = lambda name, of, tip, **more: RowColumn(name, of.ravel()[order], tip=tip, **more)
-    names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
-    columns = [RowColumn("head", names)]
+    columns = [head_column(layer, head)]
     if copying is not None and copying.copying.shape == values.shape:
         tip = "the weights' prediction: OV copying score Σλ/Σ|λ|, 1 raises what it attends to, −1 lowers it"
         columns.append(column("copying", copying.copying, tip, digits=2, map="signed", levels=(-1.0, 1.0)))

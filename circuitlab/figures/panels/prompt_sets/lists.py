@@ -9,6 +9,7 @@ import numpy as np
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.attribution.token_attribution import NEAR
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsResult
+from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import digits, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -37,7 +38,7 @@ def listed(result: OverPromptsResult, analysis: str) -> Listed:
     """Neurons and receivers by size of their mean, distances and orders as they are counted; what no prompt has is left out."""
     known = np.flatnonzero(result.n.ravel() > 0)
     if analysis in RANKED:
-        known = known[np.argsort(-np.abs(result.mean.ravel()[known]), kind="stable")]
+        known = known[descending(result.mean.ravel()[known], by_size=True)]
     places = known[:LISTED]
     where = np.unravel_index(places, result.mean.shape)
     names = tuple(_name(analysis, tuple(map(int, at)), result) for at in zip(*where, strict=True))

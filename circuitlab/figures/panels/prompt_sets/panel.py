@@ -10,13 +10,14 @@ import numpy as np
 
 from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, over_prompts
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, top_level
+from circuitlab.figures.contracts.common import caption, digits, head_axes, head_column, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, no_head
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.prompt_sets.lists import curve_of, leading, rows_of
@@ -169,14 +170,15 @@ def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
     mean = memo(answer, "map", lambda: _values(result)[0].astype(np.float32))
     top, head = top_level(mean), state.selection.head
     inside = head.layer < mean.shape[0] and head.head < mean.shape[1]
+    x, y = head_axes(mean.shape[0], mean.shape[1])
     return Heatmap(
         name="map",
         values=mean,
         levels=(-top, top),
         map="signed",
         unit="mean",
-        x=memo(answer, "x", lambda: Axis("head", tuple(f"H{h}" for h in range(mean.shape[1])))),
-        y=memo(answer, "y", lambda: Axis("layer", tuple(f"L{i}" for i in range(mean.shape[0])))),
+        x=x,
+        y=y,
         row=head.layer if inside else None,
         col=head.head if inside else None,
     )
@@ -185,14 +187,13 @@ def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
 def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         mean, sd, each = _values(result)
-        order = np.argsort(-np.abs(np.nan_to_num(mean)), axis=None, kind="stable")
+        order = descending(mean, by_size=True)
         layer, head = np.unravel_index(order, mean.shape)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)], dtype=object)
         same = (np.sign(each) == np.sign(mean)).sum(0).ravel()[order] / np.maximum((~np.isnan(each)).sum(0).ravel()[order], 1)
         top = top_level(mean)
         places = digits(top)
         columns = (
-            RowColumn("head", names),
+            head_column(layer, head),
             RowColumn("mean", mean.ravel()[order], digits=places, map="signed", levels=(-top, top)),
             RowColumn("sd", sd.ravel()[order], digits=places, tip="standard deviation over prompts"),
             RowColumn("same sign", same, digits=2, tip="share of prompts whose value has the sign of the mean"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, number
@@ -175,7 +176,7 @@ class Along:
         heads = heads_of(result)
         ys = memo(answer, ("heads", measure), lambda: _by_head(result, measure))
         chosen = tuple(i for i, head in enumerate(heads) if head in self.state.selection.heads)
-        largest = memo(answer, ("largest", measure), lambda: np.argsort(-np.abs(np.nan_to_num(ys)).max(axis=1)).tolist())
+        largest = memo(answer, ("largest", measure), lambda: descending(np.abs(np.nan_to_num(ys)).max(axis=1)).tolist())
         return self.lines(
             name,
             ys,
