@@ -69,7 +69,7 @@ def lacks_series(words: str) -> bool:
 
 def norm_on_stream(words: str) -> bool:
     """Whether weights cannot be read because a norm stands between the sublayers."""
-    return "norm stands on the stream" in words
+    return "stream itself" in words
 
 
 def fault_in_figure(words: str) -> bool:

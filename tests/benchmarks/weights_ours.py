@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import NullContext, Result, find_analysis
-from circuitlab.analysis.composition.frobenius import by_grams_is_cheaper
+from circuitlab.analysis.composition._frobenius import by_grams_is_cheaper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

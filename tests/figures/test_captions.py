@@ -30,7 +30,7 @@ CLASSES = {
     "attention-only": "exact",
     "rotary-half": "offset-dependent (rotary)",
     "post-sublayer": "exact up to a positive scale per position",
-    "post-residual": "none: the norm stands on the stream itself",
+    "post-residual": "none: the residual stream itself is normalised",
 }
 # asked without a prompt, but measured by forward passes on tokens of their own: exact wherever norms stand
 MEASURED = {"head_scores", "in_context", "copying_head_score", "prefix_stripe"}

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from circuitlab.analysis.base import NullContext
-from circuitlab.analysis.composition.frobenius import again, by_grams, by_grams_is_cheaper
+from circuitlab.analysis.composition._frobenius import by_grams, by_grams_is_cheaper, recompute_small
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -167,7 +167,7 @@ def test_a_layer_read_again_gives_the_same_scores(tmp_path: Path) -> None:
 def test_small_tiles_give_the_same_scores_and_cancel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = directory(tmp_path / "m", replace(TINY, n_layers=3))
     whole = ask(path)
-    monkeypatch.setattr("circuitlab.analysis.composition.frobenius.TILE_FLOPS", 1.0)
+    monkeypatch.setattr("circuitlab.analysis.composition._frobenius.TILE_FLOPS", 1.0)
     ticks = []
 
     class Count(NullContext):
@@ -225,7 +225,7 @@ def test_pairs_that_hardly_meet_are_not_left_to_rounding() -> None:
     B[1, 0, 0], B[2, :3] = 1e-4, torch.randn(3, 3, generator=generator)
     exact = (A.double() @ B.double()).square().sum((1, 2))
     found = by_grams(A, [B], [1], lambda: None)[0]
-    again(A, B, found, torch.tensor([[True, True, False]]), lambda: None)
+    recompute_small(A, B, found, torch.tensor([[True, True, False]]), lambda: None)
     torch.testing.assert_close(found[0], exact, rtol=1e-5, atol=0)
     assert found[0, 0] == 0
 

@@ -337,7 +337,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
         ask(plain, "ov_table", OvTableParams(Head(1, 0), embed=effective))
     with pytest.raises(Refused, match="before the first MLP"):
         ask(gpt2, "qk_table", QkTableParams(Head(0, 0), embed=effective))
-    with pytest.raises(Refused, match="does not come before"):
+    with pytest.raises(Refused, match="earlier layer"):
         ask(gpt2, "ov_table", OvTableParams(Head(1, 0), through=Head(1, 1)))
     with pytest.raises(Refused, match="stream"):
         ask(made(tmp_path, "post-residual")[0], "qk_table", QkTableParams())

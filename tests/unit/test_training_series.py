@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.base import NullContext, SeriesRef
+from circuitlab.analysis.training._phase_change import PhaseRule, phase_change
 from circuitlab.analysis.training.pca import TrainingPcaParams, TrainingPcaResult, components
-from circuitlab.analysis.training.phase_change import PhaseRule, phase_change
 from circuitlab.analysis.training.series import KINDS, TrainingSeriesParams, TrainingSeriesResult, best
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models

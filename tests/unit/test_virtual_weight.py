@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
-from circuitlab.analysis.composition.virtual_weight_path import Place, between
+from circuitlab.analysis.composition.virtual_weight_path import Place, path_between
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -239,13 +239,13 @@ def test_chance_is_the_rms_over_random_turns_of_both_ends(tmp_path: Path) -> Non
 def test_the_path_stands_in_the_order_of_the_blocks() -> None:
     gpt2 = replace(CONFIGS["gpt2"], n_layers=4)
     head, mlp = Place("heads", 0), Place("mlp", 2)
-    assert between(gpt2, head, mlp, True) == [
+    assert path_between(gpt2, head, mlp, True) == [
         Place("mlp", 0), Place("heads", 1), Place("mlp", 1), Place("heads", 2),
     ]  # fmt: skip
-    assert between(gpt2, head, Place("mlp", 0), True) == []
-    assert between(gpt2, mlp, None, False) == [Place("heads", 3)]
-    assert between(replace(gpt2, parallel=True), head, mlp, True) == [Place("block", 1)]
-    assert between(CONFIGS["attention-only"], None, Place("heads", 1), True) == [Place("heads", 0)]
+    assert path_between(gpt2, head, Place("mlp", 0), True) == []
+    assert path_between(gpt2, mlp, None, False) == [Place("heads", 3)]
+    assert path_between(replace(gpt2, parallel=True), head, mlp, True) == [Place("block", 1)]
+    assert path_between(CONFIGS["attention-only"], None, Place("heads", 1), True) == [Place("heads", 0)]
 
 
 def _gauged(path: Path, config: ModelConfig) -> None:
@@ -283,7 +283,7 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     ask = lambda path, **changes: _ask(path, VirtualWeightParams(**changes))
     with pytest.raises(Refused, match="before"):
         ask(gpt2, writer="head", writer_head=Head(1, 0), reader="OV", reader_head=Head(0, 0))
-    with pytest.raises(Refused, match="behind"):
+    with pytest.raises(Refused, match="after the writer"):
         ask(gpt2, writer="head", writer_head=Head(1, 0), reader="QK key", reader_head=Head(1, 2))
     with pytest.raises(Refused, match="no MLP"):
         ask(plain, reader="mlp")

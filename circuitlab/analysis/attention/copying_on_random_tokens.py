@@ -1,25 +1,25 @@
-"""Copying of a head on random tokens, after Olsson et al. (2022): how much of what it raises is what it attends to.
+"""Copying score of a head on random tokens (Olsson et al. 2022): the share of raised logits on the tokens it attends to.
 
-For a head with pattern A on tokens t, the contribution of its output to the logits, minus its mean over the vocabulary, raised
-parts only, and of these the share that falls on the tokens attended to:
+For a head with pattern A on tokens t, take its output's contribution to the logits minus the mean over the vocabulary, keep the
+positive part, and measure the share that falls on the tokens attended to:
 
     ℓ_d = relu(c(A x W_OV W_U)_d),      c(y) = y − mean over the vocabulary
     r_d = Σ_{s ≤ d} A[d, s] ℓ_d[t_s] / Σ_{distinct t of the prompt} ℓ_d[t]
     score = 2 · mean over d of r_d − 1,      in [−1, 1]
 
-x is what the head reads, at recorded norm scales, biases left out; norms behind the head enter by their centring and gain,
-since a positive scale per position drops out of r. Destinations where the head raises no token of the prompt (0/0) do not count;
-a head without any other is NaN: not computed.
+x is the head's input at recorded norm scales, without biases; norms after the head enter by their centring and gain, since a
+positive scale per position cancels in r. Destinations at which the head raises no token of the prompt (0/0) are left out; a head
+without any other destination is NaN.
 
 `unrepeated`: 25 random tokens once, every destination but BOS. `repeated`: the same tokens several times over, destinations whose
-token occurred before. A head that copies whatever it sees scores alike on both; one that looks for what followed an earlier
-occurrence finds nothing on unrepeated tokens. Not the same as `ov_copying_score`, which needs no text.
+token occurred before. A head that copies whatever it attends to scores alike on both; an induction head finds nothing to attend
+to on unrepeated tokens. Not the same as the copying score of `copying_scores`, which needs no text.
 
-Zero is no chance level. Where logits have nothing to do with attention a token's share is 1/n of n different tokens: 2/n − 1,
-−0.92 for 25 tokens behind a BOS. And a head that raises what it attends to by far more than any other token stays below 0 all the
-same: the other n − 1 each get a raised part of noise, which adds up in the denominator. The induction head of attn-only-2l raises
-its target by 13 and each of 25 others by 1.1: a third, −0.38. Compare heads of one model with each other and with chance, not
-with 0; or count own tokens (`own_tokens`).
+Zero is not the chance level. If logits are unrelated to attention, each of n different tokens has a share of 1/n: 2/n − 1, −0.92
+for 25 tokens after a BOS. And a head that raises the attended token far more than any other may still stay below 0, since the
+positive parts of noise on the other n − 1 tokens add up in the denominator. The induction head of attn-only-2l raises its target
+by 13 and each of 25 others by 1.1: a third, −0.38. Compare heads of one model with each other and with chance, not with 0; or
+count own tokens (`own_tokens`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from torch import Tensor
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import bos_of, fitted, no_room, repeated_random
+from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm, Weights
 
 NAMES = ("unrepeated", "repeated")
@@ -48,7 +48,7 @@ NAMES = ("unrepeated", "repeated")
 
 @dataclass(frozen=True)
 class CopyingHeadScoreParams:
-    """`block` random tokens, once and `repeats` times, `samples` of them, by `seed`; fewer where the context is shorter."""
+    """`samples` blocks of `block` random tokens, once and `repeats` times, drawn with `seed`; fewer if the context is shorter."""
 
     block: int = at_least(1, 25)
     repeats: int = at_least(1, 4)
@@ -57,13 +57,13 @@ class CopyingHeadScoreParams:
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
-        """Random tokens need no prompt: the scores are kept while the text changes."""
+        """Random tokens need no prompt: the scores stay cached while the prompt changes."""
         return "weights"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CopyingHeadScoreResult(Result):
-    """`mean`, `spread` (standard deviation over samples) [on, layer, head], on = unrepeated, repeated; NaN: not computed."""
+    """`mean`, `spread` (standard deviation over samples) [on, layer, head]; on: unrepeated, repeated. NaN: no destination."""
 
     mean: np.ndarray = over("on", "layer", "head", unit="dimensionless")
     spread: np.ndarray = over("on", "layer", "head", unit="dimensionless")
@@ -74,9 +74,8 @@ class CopyingHeadScoreResult(Result):
         return self.mean[self.names.index(name)]
 
     def table(self) -> Table:
-        """One row a head."""
-        layer, head = np.indices(self.mean.shape[1:]).reshape(2, -1)
-        columns = [Column("head", np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]))]
+        """One row per head."""
+        columns = [Column("head", head_names(*np.indices(self.mean.shape[1:]).reshape(2, -1)))]
         for i, name in enumerate(self.names):
             columns += [Column(name, self.mean[i].ravel()), Column(f"{name}_sd", self.spread[i].ravel())]
         return Table(tuple(columns))
@@ -88,7 +87,7 @@ class CopyingHeadScoreResult(Result):
 
 def _refuse(config: ModelConfig, p: CopyingHeadScoreParams) -> str | None:
     if config.norm_placement == "post_residual":
-        return "a norm stands on the stream itself here, so what a head writes has no logits of its own."
+        return "this model normalises the residual stream itself, so a head's output has no logits of its own."
     return no_room(config, p.block, p.repeats)
 
 
@@ -100,23 +99,23 @@ def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
-    """How much of what each head raises is what it attends to, on unrepeated and repeated random tokens; chance is near −1."""
+    """Copying score on random tokens, unrepeated and repeated: share of raised logits on attended tokens; chance is near −1."""
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     weights, config = inputs.weights, inputs.weights.config
     bos, fit = bos_of(weights), fitted(config, p.block, p.repeats)
     assert fit is not None  # else refused
-    found = np.full((2, p.samples, config.n_layers, config.n_heads), np.nan)
+    scores = np.full((2, p.samples, config.n_layers, config.n_heads), np.nan)
     mean_out = _vocabulary_mean(weights)
     for i, repeats in enumerate((1, fit.repeats)):
         for sample, tokens in enumerate(repeated_random(config, bos, fit.block, repeats, p.samples, p.seed)):
             ctx.tick(i * p.samples + sample, 2 * p.samples, f"{NAMES[i]} random tokens")
             counted = duplicate_mask(tokens).any(-1) if i else tokens != (-1 if bos is None else bos)
-            found[i, sample] = _scores(weights, tokens, counted, mean_out, ctx)
+            scores[i, sample] = _scores(weights, tokens, counted, mean_out, ctx)
     front = "BOS + " if bos is not None else ""
     return CopyingHeadScoreResult(
-        mean=_over_samples(found, 0),
-        spread=_over_samples(found, 1),
+        mean=_over_samples(scores, 0),
+        spread=_over_samples(scores, 1),
         conventions=(
             *inputs.subject.conventions.words(),
             f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
@@ -130,14 +129,14 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
     )
 
 
-def _over_samples(found: np.ndarray, ddof: int) -> np.ndarray:
+def _over_samples(scores: np.ndarray, ddof: int) -> np.ndarray:
     """[on, layer, head]: mean (ddof 0) or standard deviation (ddof 1) over the samples that have a number."""
-    count = np.isfinite(found).sum(axis=1)
+    count = np.isfinite(scores).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.nansum(found, axis=1) / count
+        mean = np.nansum(scores, axis=1) / count
         if ddof == 0:
             return mean
-        square = np.nansum((found - mean[:, None]) ** 2, axis=1)
+        square = np.nansum((scores - mean[:, None]) ** 2, axis=1)
         return np.where(count > 1, np.sqrt(square / np.maximum(count - 1, 1)), np.nan)
 
 
@@ -148,36 +147,36 @@ def _vocabulary_mean(weights: Weights) -> Tensor:
 
 
 def _scores(weights: Weights, tokens: Tensor, counted: Tensor, mean_out: Tensor, ctx: Ctx) -> np.ndarray:
-    """[layer, head] of one sample [pos]; `counted` [pos] bool says which destinations enter the mean."""
+    """[layer, head]: scores of one sample, tokens [pos]; `counted` [pos] bool: destinations that enter the mean."""
     config = weights.config
     distinct, where = torch.unique(tokens, return_inverse=True)
     out = np.full((config.n_layers, config.n_heads), np.nan)
     run = forward(weights, tuple(tokens.tolist()), tick=lambda i, n: ctx.tick(i, n, "forward pass"))
     with torch.inference_mode():
-        seen = weights.unembed().W_U[:, distinct] - mean_out[:, None]
-        seen = _behind(config, weights.unembed().norm, seen) if config.final_norm else seen
+        directions = weights.unembed().W_U[:, distinct] - mean_out[:, None]
+        directions = _before_norm(config, weights.unembed().norm, directions) if config.final_norm else directions
         for layer in range(config.n_layers):
             ctx.tick(layer, config.n_layers, "shares")
-            shares = _shares(run, layer, seen, where)[:, counted]
+            shares = _shares(run, layer, directions, where)[:, counted]
             out[layer] = (2 * shares.nanmean(dim=-1) - 1).double().cpu().numpy()
     return out
 
 
-def _shares(run: Run, layer: int, seen: Tensor, where: Tensor) -> Tensor:
-    """[head, dest]: r of every head of one layer; `seen` [d_model, distinct]; `where` [pos] is each token's column of it."""
+def _shares(run: Run, layer: int, directions: Tensor, where: Tensor) -> Tensor:
+    """[head, dest]: r of every head of one layer; `directions` [d_model, distinct]; `where` [pos]: each token's column of it."""
     config, weights = run.weights.config, run.weights.layer(layer)
     if config.norm_placement in ("both", "post_sublayer"):
-        seen = _behind(config, weights.attn_post_norm, seen)
+        directions = _before_norm(config, weights.attn_post_norm, directions)
     pattern = run.get("pattern", layer)
     values = _read(run, weights, layer) @ weights.W_V
     z = pattern @ values[[config.kv_head(h) for h in range(config.n_heads)]]
-    raised = torch.relu(z @ (weights.W_O @ seen))  # [head, dest, distinct]
+    raised = torch.relu(z @ (weights.W_O @ directions))  # [head, dest, distinct]
     attended = (pattern * raised[..., where]).sum(-1)
     return attended / raised.sum(-1)
 
 
 def _read(run: Run, weights: Layer, layer: int) -> Tensor:
-    """[pos, d_model]: what attention reads of the stream at its recorded scale, the norm's bias left out."""
+    """[pos, d_model]: the input of attention at its recorded scale, without the norm's bias."""
     config, x = run.weights.config, run.get("resid_pre", layer)
     if config.norm == "none" or config.norm_placement not in ("pre", "both"):
         return x
@@ -186,9 +185,9 @@ def _read(run: Run, weights: Layer, layer: int) -> Tensor:
     return x if weights.attn_norm.gain is None else x * weights.attn_norm.gain
 
 
-def _behind(config: ModelConfig, norm: Norm, seen: Tensor) -> Tensor:
-    """Directions [d_model, k] as they look in front of a norm, but for its positive scale."""
+def _before_norm(config: ModelConfig, norm: Norm, directions: Tensor) -> Tensor:
+    """Directions [d_model, k] after a norm as directions before it, without its positive scale."""
     if config.norm == "none":
-        return seen
-    seen = seen if norm.gain is None else seen * norm.gain[:, None]
-    return seen - seen.mean(dim=0, keepdim=True) if config.norm == "layer" else seen
+        return directions
+    directions = directions if norm.gain is None else directions * norm.gain[:, None]
+    return directions - directions.mean(dim=0, keepdim=True) if config.norm == "layer" else directions

@@ -1,10 +1,10 @@
-"""Scores of every head, on repeated random tokens or on the prompt itself. Definitions: `scores_of_patterns`.
+"""Head scores (prefix matching, previous token, …) on repeated random tokens or on the prompt; definitions: `score_definitions`.
 
-The random protocol (Olsson et al. 2022): BOS where the model has one, a block of random tokens, repeated; several samples by a
-stated seed (`samples`); a short context takes fewer repeats, then smaller blocks, and the caption says which. The control is the
-attention to the very same positions where the tokens are as many, drawn at random, none of them twice where the vocabulary has
-that many: what a head scores by where it looks, whatever stands there. On the prompt it is one such draw behind the prompt's own
-first token, with the prompt's own interventions.
+The random protocol (Olsson et al. 2022): BOS if the model has one, then a block of random tokens, repeated; several samples with
+a stated seed (`samples`); a short context has fewer repeats, then smaller blocks, and the caption says so. The control is the
+attention to the same positions when the tokens there are random and, if the vocabulary allows, all different: the part of a
+score that depends on positions alone. On the prompt it is one such draw after the prompt's own first token, with the prompt's
+own interventions.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from circuitlab.analysis.behaviour.samples import (
     no_room,
     repeated_random,
 )
+from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Head
 
-TOKENS = 1024  # of a batch: one layer of it stays below the time in which cancelling must be noticed
-CELLS = 2**21  # of patterns that are scored at a time, for the same reason
+TOKENS = 1024  # per batch, few enough to cancel within one layer in time
+CELLS = 2**21  # of patterns scored at a time, for the same reason
 
 
 @dataclass(frozen=True)
 class HeadScoresParams:
-    """`on`: repeated random tokens, or the prompt. `block` random tokens × `repeats`, `samples` of them, by `seed`.
+    """`on`: repeated random tokens, or the prompt. `samples` of `block` random tokens × `repeats`, drawn with `seed`.
 
-    Fewer repeats, then smaller blocks, where the context is shorter.
+    Fewer repeats, then smaller blocks, if the context is shorter.
     """
 
     on: Literal["random", "text"] = "random"
@@ -55,7 +55,7 @@ class HeadScoresParams:
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
-        """Random tokens need no prompt: their scores are kept while the text changes."""
+        """Random tokens need no prompt: their scores stay cached while the prompt changes."""
         return "weights" if self.on == "random" else "tokens"
 
 
@@ -82,10 +82,8 @@ class HeadScoresResult(Result):
         return {"mean": self.mean, "control": self.control}
 
     def table(self) -> Table:
-        """One row a head."""
-        layer, head = np.indices(self.mean.shape[1:]).reshape(2, -1)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
-        columns = [Column("head", names)]
+        """One row per head."""
+        columns = [Column("head", head_names(*np.indices(self.mean.shape[1:]).reshape(2, -1)))]
         for i, name in enumerate(self.names):
             each = {"": self.mean, "_sd": self.spread, "_control": self.control}
             columns += [Column(f"{name}{what}", values[i].ravel(), self.units[name]) for what, values in each.items()]
@@ -93,7 +91,7 @@ class HeadScoresResult(Result):
 
 
 def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
-    """[score, sample, layer, head] of a batch of prompts, without interventions; which positions count is read from `judged`."""
+    """[score, sample, layer, head] of a batch of prompts, without interventions; `judged`: the tokens that the scores compare."""
     config = inputs.weights.config
     out = np.full((len(SCORES), len(tokens), config.n_layers, config.n_heads), np.nan)
     step = max(1, TOKENS // tokens.shape[1])
@@ -106,19 +104,19 @@ def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: st
 
 
 def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
-    """[score, ..., head] of patterns [..., head, dest, src] of tokens [..., pos]."""
+    """[score, ..., head]: all scores of patterns [..., head, dest, src] on tokens [..., pos]."""
     with torch.inference_mode():
         return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().cpu().numpy()
 
 
 def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
-    """The random tokens that are scored, for a caption: `25 random tokens × 4`, or what of that fits the context."""
+    """The random tokens, for a caption: `25 random tokens × 4`, or as much of it as fits the context."""
     fit = fitted(config, p.block, p.repeats)
     return "" if fit is None else fit.words(p.block, p.repeats)
 
 
 def short_sample(config: ModelConfig, p: HeadScoresParams) -> str:
-    """The sample where a number stands: `on 10 × 25 × 4`, samples × block × repeats of random tokens, or `on this prompt`."""
+    """The sample in short, beside a number: `on 10 × 25 × 4` (samples × block × repeats), or `on this prompt`."""
     fit = fitted(config, p.block, p.repeats)
     if p.on == "text":
         return "on this prompt"
@@ -137,7 +135,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
 
 @analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
-    """Prefix matching, previous, duplicate, first, current token, entropy and distance of every head."""
+    """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.subject.conventions.words()
     if p.on == "text":
         return _on_text(inputs, p, ctx, words)
@@ -147,21 +145,21 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     fit = fitted(config, p.block, p.repeats)
     assert fit is not None  # else refused
     repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
-    found = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
+    scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
     other = repeated.clone()
     rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
-    drawn, differ = different_random(drawable(config, bos), size, rng)
-    other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(drawn)
+    ids, differ = different_random(drawable(config, bos), size, rng)
+    other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(ids)
     control = scores_on(inputs, other, repeated, ctx, "control")
-    spread = found.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(found[:, 0], np.nan)
-    said = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    spread = scores.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(scores[:, 0], np.nan)
+    sample = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
     return HeadScoresResult(
-        mean=found.mean(axis=1),
+        mean=scores.mean(axis=1),
         spread=spread,
         control=control.mean(axis=1),
         conventions=(
             *words,
-            said,
+            sample,
             "uniform over the vocabulary without BOS",
             control_words(config, differ),
             "no interventions",
@@ -174,13 +172,13 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
     mean = _of_run(inputs.run(), torch.tensor(tokens), ctx, "this prompt")
     control = np.full_like(mean, np.nan)
     n = len(tokens)
-    said = "no control: nothing to draw from" if n > 1 else "no control of one token"
+    control_text = "no control: nothing to draw from" if n > 1 else "no control of one token"
     pool = drawable(config, bos_of(inputs.weights))
     pool = pool[pool != tokens[0]]
     if pool.size and n > 1:
-        drawn, differ = different_random(pool, (1, n - 1), np.random.default_rng(p.seed + 1))
-        said = f"{control_words(config, differ)}; the first is the prompt's, seed {p.seed + 1}, one draw"
-        other = inputs.run((tokens[0], *drawn[0].tolist()))
+        ids, differ = different_random(pool, (1, n - 1), np.random.default_rng(p.seed + 1))
+        control_text = f"{control_words(config, differ)}; the first is the prompt's, seed {p.seed + 1}, one draw"
+        other = inputs.run((tokens[0], *ids[0].tolist()))
         control = _of_run(other, torch.tensor(tokens), ctx, "control")
     return HeadScoresResult(
         mean=mean,
@@ -189,19 +187,19 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
         conventions=(
             *words,
             f"this prompt, {number_of(n, 'token')}: one sample, no spread",
-            said,
+            control_text,
         ),
     )
 
 
 def _of_run(run: Run, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
-    """[score, layer, head] of one run; which positions count is read from `judged` [pos]."""
+    """[score, layer, head] of one run; `judged` [pos]: the tokens that the scores compare."""
     config = run.weights.config
-    found = np.full((len(SCORES), config.n_layers, config.n_heads), np.nan)
+    scores = np.full((len(SCORES), config.n_layers, config.n_heads), np.nan)
     step = max(1, CELLS // run.n**2)
     for layer in range(config.n_layers):
         for start in range(0, config.n_heads, step):
             ctx.tick(layer * config.n_heads + start, config.n_layers * config.n_heads, text)
             heads = tuple(range(start, min(start + step, config.n_heads)))
-            found[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged)
-    return found
+            scores[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged)
+    return scores

@@ -1,7 +1,7 @@
-"""All heads at a glance: every head's attention as a small tile of one sheet, ready to be drawn.
+"""Attention patterns of all heads at a glance, each as a small tile of one sheet.
 
 A tile is at most `size` cells wide. Longer prompts are pooled by the maximum over blocks of positions, so that a thin stripe
-stays visible; the sheet then says how many positions a cell stands for.
+stays visible; the caption then says how many positions a cell stands for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attention.pattern import SAID, UNITS, Show, values_of
+from circuitlab.analysis.attention.pattern import SHOW_WORDS, UNITS, Show, values_of
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.ordering import head_names
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.subject import Head
 
 GAP = 2
 
@@ -32,10 +32,10 @@ class OverviewParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OverviewResult(Result):
-    """`sheet` [layers · (tile + gap) − gap, heads · (tile + gap) − gap], NaN between tiles and in the future.
+    """`sheet` [layers · (tile + gap) − gap, heads · (tile + gap) − gap], NaN between tiles and where the mask hides a source.
 
-    `largest` [layer, head]: the largest value of each head, NaN without any; `unit` of both. `tile`: edge of a tile; `step`:
-    positions a cell stands for.
+    `largest` [layer, head]: the largest value of each head, NaN without any; `unit` of both. `tile`: edge of a tile in cells;
+    `step`: positions per cell.
     """
 
     sheet: np.ndarray = over("cell down", "cell across", unit="{unit}")
@@ -45,9 +45,8 @@ class OverviewResult(Result):
     unit: str = "share of attention"
 
     def table(self) -> Table:
-        """One row a head."""
-        layer, head = np.indices(self.largest.shape).reshape(2, -1)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
+        """One row per head."""
+        names = head_names(*np.indices(self.largest.shape).reshape(2, -1))
         return Table((Column("head", names), Column("largest", self.largest.ravel(), self.unit)))
 
 
@@ -68,7 +67,7 @@ def _memory(config: ModelConfig, n: int, p: OverviewParams) -> int:
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewResult:
-    """Every head's attention as one contact sheet, layers down, heads across."""
+    """Attention patterns of every head as one contact sheet, layers down, heads across."""
     config, run = inputs.weights.config, inputs.run()
     step = -(-run.n // max(1, p.size))
     tile = -(-run.n // step)
@@ -77,13 +76,13 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
     largest = np.full((config.n_layers, config.n_heads), np.nan, dtype=inputs.subject.conventions.dtype)
     pool = (f"each cell the maximum over {step} × {step} positions",) if step > 1 else ()
     bos = ("first position left out as a source",) if p.leave_out_bos else ()
-    made = OverviewResult(
+    result = OverviewResult(
         sheet=sheet,
         largest=largest,
         tile=tile,
         step=step,
         unit=UNITS[p.show],
-        conventions=(*inputs.subject.conventions.words(), SAID[p.show], *pool, *bos),
+        conventions=(*inputs.subject.conventions.words(), SHOW_WORDS[p.show], *pool, *bos),
     )
     sheet.setflags(write=True)
     largest.setflags(write=True)
@@ -100,5 +99,5 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
         most = values.nan_to_num(-torch.inf).amax((-1, -2))
         largest[layer] = torch.where(most.isinf(), torch.nan, most).cpu().numpy()  # nothing but a source that is left out
         if layer + 1 < config.n_layers and layer % 4 == 3:
-            ctx.partial(replace(made, sheet=sheet.copy(), largest=largest.copy(), done=(layer + 1) / config.n_layers))
-    return replace(made, sheet=sheet, largest=largest)
+            ctx.partial(replace(result, sheet=sheet.copy(), largest=largest.copy(), done=(layer + 1) / config.n_layers))
+    return replace(result, sheet=sheet, largest=largest)

@@ -1,14 +1,13 @@
-"""Attention of chosen heads: pattern, scores, and the two ways of weighting it by what it carries.
+"""Attention patterns of chosen heads: pattern, scores, and patterns weighted by the norm of values or outputs.
 
     pattern        A = softmax(score_scale · q kᵀ)           each row sums to 1
     scores         score_scale · q kᵀ, before the softmax
-    value_weighted A[d, s] · ‖v_s‖                            as the papers draw it; changes with the gauge of W_V, W_O
-    contribution   A[d, s] · ‖v_s W_O‖                        gauge-free: the length of what is moved from s to d
+    value_weighted A[d, s] · ‖v_s‖                            as the papers draw it; depends on the gauge of W_V, W_O
+    contribution   A[d, s] · ‖v_s W_O‖                        gauge-invariant: the norm of what is moved from s to d
 
 v_s is the value of the query head's own key-value group (Elhage et al. 2021; Kobayashi et al. 2020 for the norms).
 
-No mean over a set of prompts: a cell (destination, source) stands for other tokens in every prompt. `head_scores` averages what
-patterns have in common.
+It is not averaged over prompts, whose positions hold other tokens. `head_scores` averages properties of patterns.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from circuitlab.model.subject import Head
 
 Show = Literal["pattern", "scores", "value_weighted", "contribution"]
 
-SAID: dict[str, str] = {
+SHOW_WORDS: dict[str, str] = {
     "pattern": "pattern: rows sum to 1",
     "scores": "scores at the model's own scale, before the softmax",
     "value_weighted": "pattern × ‖v‖, depends on the gauge of W_V",
@@ -54,7 +53,7 @@ class AttentionParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttentionResult(Result):
-    """`values` [head, dest, src], NaN where a destination cannot see; `heads` [head, 2] (layer, head); `unit` of the values."""
+    """`values` [head, dest, src], NaN where the mask hides a source; `heads` [head, 2] (layer, head); `unit` of the values."""
 
     values: np.ndarray = over("head", "destination", "source", unit="{unit}")
     heads: np.ndarray = over("head", "(layer, head)", unit="index")
@@ -75,16 +74,16 @@ class AttentionResult(Result):
 
 
 def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tensor:
-    """[head, dest, src] of one layer, NaN where the mask forbids."""
+    """[head, dest, src]: values of one layer, NaN where the mask hides a source."""
     config = run.weights.config
-    made = run.get("scores" if show == "scores" else "pattern", layer, heads)
+    values = run.get("scores" if show == "scores" else "pattern", layer, heads)
     if show in ("value_weighted", "contribution"):
         carried = run.get("v", layer)[[config.kv_head(h) for h in heads]]
         if show == "contribution":
             carried = carried @ run.weights.layer(layer).W_O[list(heads)]
-        made = made * carried.norm(dim=-1)[:, None, :]
+        values = values * carried.norm(dim=-1)[:, None, :]
     mask = block.allowed(run.n, run.n, 0, config.window(layer))
-    return made.masked_fill(~mask, float("nan"))
+    return values.masked_fill(~mask, float("nan"))
 
 
 def _memory(config: ModelConfig, n: int, p: AttentionParams, dtype: str = "float32") -> int:
@@ -94,7 +93,7 @@ def _memory(config: ModelConfig, n: int, p: AttentionParams, dtype: str = "float
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
-    """What chosen heads attend to: pattern, scores, value-weighted, or contribution."""
+    """Attention of chosen heads: pattern, scores, value-weighted pattern, or contribution."""
     heads = chosen_heads(inputs.weights.config, p.heads)
     run = inputs.run()
     out = np.empty((len(heads), run.n, run.n), dtype=inputs.subject.conventions.dtype)
@@ -107,5 +106,5 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
         unit=UNITS[p.show],
-        conventions=(*inputs.subject.conventions.words(), SAID[p.show]),
+        conventions=(*inputs.subject.conventions.words(), SHOW_WORDS[p.show]),
     )

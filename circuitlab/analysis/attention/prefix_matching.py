@@ -1,11 +1,11 @@
-"""The prefix-matching stripe of one head: its pattern, and which cells of it count as looking for what followed.
+"""The prefix-matching stripe of one head: its pattern, and the cells that prefix matching counts.
 
     allowed[d, s] = 1 ≤ s ≤ d and t_{s−1} = t_d;      mass[d] = Σ_{s allowed} A[d, s]
 
 The mean of the mass over destinations with an allowed source is the head's prefix-matching score (Olsson et al. 2022). On random
 tokens it is the first sample of `head_scores` under the same block, repeats and seed; on the prompt, the prompt's own run.
 
-No mean over a set of prompts: it is the picture of one pattern. `head_scores` averages prefix matching.
+It is not averaged over prompts: it is the picture of one pattern. `head_scores` averages prefix matching.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class PrefixStripeParams:
-    """`on`: repeated random tokens (fewer where the context is shorter), or the prompt."""
+    """`on`: repeated random tokens (fewer if the context is shorter), or the prompt."""
 
     head: Head = Head(0, 0)
     on: Literal["random", "prompt"] = "random"
@@ -53,12 +53,12 @@ class PrefixStripeResult(Result):
 
     @property
     def score(self) -> float:
-        """Prefix matching on these tokens; NaN where no token occurs again."""
-        there = self.mass[~np.isnan(self.mass)]
-        return float(there.mean()) if there.size else float("nan")
+        """Prefix matching on these tokens; NaN if no token occurs again."""
+        computed = self.mass[~np.isnan(self.mass)]
+        return float(computed.mean()) if computed.size else float("nan")
 
     def table(self) -> Table:
-        """One row a destination."""
+        """One row per destination."""
         return Table(
             (
                 Column("position", np.arange(len(self.tokens))),
@@ -81,7 +81,7 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
-    """One head's pattern with the cells that prefix matching counts, and its mass on them by destination."""
+    """Prefix-matching stripe: one head's pattern, the cells that prefix matching counts, and its attention to them."""
     weights, config = inputs.weights, inputs.weights.config
     head = p.head
     check_heads(config, head)
@@ -93,9 +93,9 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         assert fit is not None  # else refused
         ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
         run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
-        said = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
+        sample_words = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
     else:
-        run, said = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
+        run, sample_words = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
     allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
     ctx.tick(0, 1, str(head))
     pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
@@ -108,7 +108,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         tokens=np.array(run.tokens),
         conventions=(
             *inputs.subject.conventions.words(),
-            *said,
+            *sample_words,
             f"{number_of(int(again.sum()), 'destination')} with a target",
         ),
     )

@@ -1,16 +1,16 @@
-"""Head scores as functions of attention patterns and token ids: the definitions, and nothing else.
+"""Definitions of head scores as functions of attention patterns and token ids.
 
 A is a pattern [..., head, dest, src], `tokens` [..., pos] its ids (d destination, s source); leading axes are free (a batch of
-samples, or nothing):
+samples, or none):
 
     previous token   mean over d ≥ 1 of A[d, d−1]
-    prefix matching  mean over d that have at least one target of Σ_{1 ≤ s ≤ d, t_{s−1} = t_d} A[d, s]
-    duplicate token  mean over d that have one of Σ_{s < d, t_s = t_d} A[d, s]
+    prefix matching  mean over d with at least one such s of Σ_{1 ≤ s ≤ d, t_{s−1} = t_d} A[d, s]
+    duplicate token  mean over d with at least one such s of Σ_{s < d, t_s = t_d} A[d, s]
     first token      mean over d ≥ 1 of A[d, 0];     current token: mean over d ≥ 1 of A[d, d]
     entropy          mean over d of −Σ_s A ln A (nats);     distance: mean over d of Σ_s A (d − s)
 
-Prefix matching after Olsson et al. (2022): attention to what followed earlier occurrences of the current token. Values for
-different lengths and numbers of repeats are not comparable. A score without any destination is NaN: not computed.
+Prefix matching after Olsson et al. (2022): attention to the tokens after earlier occurrences of the current token. Values for
+different lengths and numbers of repeats are not comparable. A score without any destination is NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def prefix_matching_mask(tokens: Tensor) -> Tensor:
-    """[..., dest, src] bool: 1 ≤ s ≤ d and the token before s is the token at d."""
+    """[..., dest, src] bool: 1 ≤ s ≤ d and the token at s − 1 is the token at d."""
     n = tokens.shape[-1]
     before = torch.cat([torch.full_like(tokens[..., :1], -1), tokens[..., :-1]], dim=-1)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
@@ -34,7 +34,7 @@ def duplicate_mask(tokens: Tensor) -> Tensor:
 
 
 def masked_mass(pattern: Tensor, mask: Tensor) -> Tensor:
-    """[..., head]: mean over destinations with at least one allowed source of the mass on `mask`; NaN without any."""
+    """[..., head]: the attention on `mask`, averaged over destinations with at least one such source; NaN without any."""
     rows = mask.any(dim=-1).sum(-1)  # 0 / 0 is NaN
     # one pass over the pattern, all heads against the mask of their sample
     mass = torch.einsum("...hds,...ds->...h", pattern, mask.to(pattern.dtype))

@@ -1,10 +1,10 @@
-"""What the direct path says after a token: the top next tokens of W_E W_U, beside the bigrams of the training text.
+"""The direct path's top next tokens after one token, W_E W_U, with the bigrams of the training text for comparison.
 
-    logits = x_t W_U + b_U,     x_t the token's embedding, through the final norm at its own scale where there is one
+    logits = x_t W_U + b_U,     x_t: the token's embedding, through the final norm at its own scale if there is one
 
-(Elhage et al. 2021, "Zero-layer transformers"): a model without layers, so the best it can do is log P(next | t) of the text.
-`correlation` is of log softmax(logits) with the text's log P(· | t), over the row, so that neither mean counts (`corpus_bigrams`
-states the smoothing); `correlation_all`, `symmetry` are those of the whole path (`direct_path`).
+(Elhage et al. 2021, "Zero-layer transformers"): a model without layers can at best learn log P(next | t) of its training text.
+`correlation` is between log softmax(logits) and the text's log P(· | t) over the row, each minus its mean (`corpus_bigrams`
+states the smoothing); `correlation_all` and `symmetry` are those of the whole path (`direct_path`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from circuitlab.model.records.corpus_bigrams import corpus_of
 
 @dataclass(frozen=True)
 class BigramParams:
-    """`token`: what stands before; `k` next tokens."""
+    """The `k` most probable next tokens after `token`."""
 
     token: int = 0
     k: int = at_least(1, 20)
@@ -34,8 +34,8 @@ class BigramParams:
 class BigramResult(Result):
     """`ids` int64, `logits` (minus their mean), `probabilities` float64 [k], the largest first.
 
-    `corpus_log_probs` [k] of the same tokens, `correlation` of the row, `correlation_all` of all rows within rows: NaN without a
-    corpus. `symmetry` of W_E W_U, 1 where it is a similarity; NaN where the vocabulary going out is another one.
+    `corpus_log_probs` [k] of the same tokens; `correlation` of this row, `correlation_all` of all rows, within rows: NaN without
+    a corpus. `symmetry` of W_E W_U, 1 if it is symmetric; NaN if the output vocabulary is not the input vocabulary.
     """
 
     ids: np.ndarray = over("next token", unit="token id")
@@ -47,7 +47,7 @@ class BigramResult(Result):
     symmetry: float
 
     def table(self) -> Table:
-        """One row a next token, the most probable first."""
+        """One row per next token, the most probable first."""
         return Table(
             (
                 Column("id", self.ids, of="token"),
@@ -64,7 +64,7 @@ def _memory(c: ModelConfig, n: int, p: BigramParams) -> int:
 
 @analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=refuse_inexact)
 def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
-    """The most probable next tokens after one token by the direct path alone, beside the training text's bigrams."""
+    """Direct path W_E W_U of one token: its most probable next tokens, compared with the training text's bigrams."""
     c = inputs.weights.config
     check_token(p.token, c.d_vocab)
     check_count(p.k)
@@ -78,7 +78,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         mean = float(row.mean())
     ids = top.indices.cpu().numpy()
     likely = corpus.log_probs(p.token) if corpus else np.full(c.d_vocab_out, np.nan)
-    said = corpus.words() if corpus else "no bigrams of a training text beside the model"
+    corpus_words = corpus.words() if corpus else "no bigrams of a training text beside the model"
     return BigramResult(
         ids=ids,
         logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),
@@ -87,5 +87,5 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         correlation=correlation(log_probs, likely),
         correlation_all=whole.correlation,
         symmetry=whole.symmetry,
-        conventions=words(inputs, direct_words(c), "logits minus their vocabulary mean", said),
+        conventions=words(inputs, direct_words(c), "logits minus their vocabulary mean", corpus_words),
     )

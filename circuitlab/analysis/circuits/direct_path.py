@@ -1,11 +1,11 @@
-"""The direct path W_E W_U as a whole: how symmetric it is, and how far its rows are the bigrams of the training text.
+"""The direct path W_E W_U as a whole: its symmetry, and its correlation with the bigrams of the training text.
 
-    symmetry     <P, Pᵀ> / ‖P‖²,   P = W_E W_U with both centred over the vocabulary: 1 for a similarity, −1 antisymmetric
+    symmetry     <P, Pᵀ> / ‖P‖²,   P = W_E W_U with both centred over the vocabulary: 1 symmetric, −1 antisymmetric
     correlation  of log softmax(x_t W_U + b_U) with the text's log P(· | t), over all pairs of tokens, each row minus its mean
 
-(Elhage et al. 2021, "Zero-layer transformers": the best a direct path can do is the bigram log-likelihood; a tied one is
-symmetric.) With M = W_U W_E: <P, Pᵀ> = tr M², ‖P‖² = <W_Eᵀ W_E, W_U W_Uᵀ>. x_t is the token's embedding, through the final norm
-where there is one. Both are made once per model.
+(Elhage et al. 2021, "Zero-layer transformers": the best a direct path can learn is the bigram log-likelihood; with tied
+embeddings it is symmetric.) With M = W_U W_E: <P, Pᵀ> = tr M², ‖P‖² = <W_Eᵀ W_E, W_U W_Uᵀ>. x_t is the token's embedding,
+through the final norm if there is one. Both are computed once per model.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from circuitlab.model.weights import Unembed, Weights
 
 @dataclass(frozen=True)
 class DirectPathParams:
-    """Nothing to choose."""
+    """There is nothing to choose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DirectPathResult(Result):
-    """`symmetry` in [−1, 1]; NaN for a path of zeros or another vocabulary going out.
+    """`symmetry` in [−1, 1]; NaN for a path of zeros or another output vocabulary.
 
-    `correlation` over all pairs within rows, `rows` [d_vocab] of each row alone; NaN without a corpus or where a row is constant.
+    `correlation` over all pairs, within rows; `rows` [d_vocab] of each row alone: NaN without a corpus or for a constant row.
     """
 
     symmetry: float
@@ -45,17 +45,17 @@ class DirectPathResult(Result):
     rows: np.ndarray = over("token", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row a token."""
+        """One row per token."""
         return Table((Column("id", np.arange(len(self.rows)), of="token"), Column("correlation", self.rows)))
 
 
 def direct_logits(weights: Weights, ends: Unembed, W_E: Tensor, tokens: slice | list[int]) -> Tensor:
-    """[token, d_vocab_out]: what a model without layers says after each token; `ends`, `W_E` are the model's own."""
+    """[token, d_vocab_out]: logits of the direct path after each token; `ends`, `W_E` are the model's own."""
     return unembed(weights, ends, W_E[tokens] * weights.config.embed_scale)
 
 
 def direct_words(c: ModelConfig) -> str:
-    """How the embedding meets the unembedding, for the caption."""
+    """How the embedding reaches the unembedding, for the caption."""
     scaled = ", through the final norm at its own scale" if c.norm != "none" and c.final_norm else ""
     return f"embedding alone{scaled}: no layer" + (
         "" if c.positions in ("none", "rotary", "shortformer", "alibi") else ", no position"
@@ -63,7 +63,7 @@ def direct_words(c: ModelConfig) -> str:
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Of two rows; NaN where one of them is constant."""
+    """Pearson correlation of two rows; NaN if one of them is constant."""
     a, b = a - a.mean(), b - b.mean()
     norm = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / norm if norm > 0 else float("nan")
@@ -76,13 +76,18 @@ def _memory(c: ModelConfig, n: int, p: DirectPathParams) -> int:
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
 def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResult:
-    """How symmetric the direct path is, and how well its rows follow the bigrams of the training text."""
+    """Direct path W_E W_U: its symmetry, and the correlation of its rows with the bigrams of the training text."""
     c, corpus = inputs.weights.config, corpus_of(inputs.subject.model, inputs.weights.config)
     with torch.inference_mode():
         symmetry = _symmetry(inputs) if is_token_map(c) else float("nan")
         pooled, rows = _correlations(inputs, corpus, ctx) if corpus else (float("nan"), np.full(c.d_vocab, np.nan))
-    said = ("symmetry of W_E W_U, both centred over the vocabulary", corpus.words() if corpus else "no corpus beside the model")
-    return DirectPathResult(symmetry=symmetry, correlation=pooled, rows=rows, conventions=words(inputs, direct_words(c), *said))
+    phrases = (
+        "symmetry of W_E W_U, both centred over the vocabulary",
+        corpus.words() if corpus else "no corpus beside the model",
+    )
+    return DirectPathResult(
+        symmetry=symmetry, correlation=pooled, rows=rows, conventions=words(inputs, direct_words(c), *phrases)
+    )
 
 
 def _symmetry(inputs: Inputs) -> float:
@@ -94,7 +99,7 @@ def _symmetry(inputs: Inputs) -> float:
 
 
 def _correlations(inputs: Inputs, corpus: CorpusBigrams, ctx: Ctx) -> tuple[float, np.ndarray]:
-    """Pooled over all pairs, and of each row."""
+    """(correlation pooled over all pairs, correlation of each row [d_vocab])."""
     c, ends, W_E = inputs.weights.config, inputs.weights.unembed(), inputs.weights.embed().W_E
     sums, rows = np.zeros(3), np.empty(c.d_vocab)
     step = tile_rows(c.d_vocab_out, 8)
@@ -104,9 +109,9 @@ def _correlations(inputs: Inputs, corpus: CorpusBigrams, ctx: Ctx) -> tuple[floa
         for token, row in enumerate(logits, start):
             a, b = row - row.mean(), corpus.log_probs(token)
             b = b - b.mean()
-            found = np.array([a @ b, a @ a, b @ b])
-            sums += found
-            norm = float(np.sqrt(found[1] * found[2]))
-            rows[token] = found[0] / norm if norm > 0 else np.nan
+            products = np.array([a @ b, a @ a, b @ b])
+            sums += products
+            norm = float(np.sqrt(products[1] * products[2]))
+            rows[token] = products[0] / norm if norm > 0 else np.nan
     norm = float(np.sqrt(sums[1] * sums[2]))
     return sums[0] / norm if norm > 0 else float("nan"), rows

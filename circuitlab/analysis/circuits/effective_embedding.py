@@ -1,8 +1,8 @@
-"""The effective embedding: every token as the layers behind the first MLP meet it, attention left out.
+"""The effective embedding: every token as layers after the first MLP read it, without attention.
 
-    x = W_E + MLP_0(norm(W_E)),    scaled as the norm of the next layer scales it (without its gain, which stands in the weights)
+    x = W_E + MLP_0(norm(W_E)),    normalised as by the norm of the next layer (without its gain, which is in the weights)
 
-Made once per model and kept; without an MLP it is W_E.
+Computed once per model and cached; without an MLP it is W_E.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TILE_FLOPS = 4e9  # of one step between two ticks
 
 @dataclass(frozen=True)
 class EffectiveEmbeddingParams:
-    """Nothing to choose."""
+    """There is nothing to choose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EffectiveEmbeddingResult(Result):
-    """`values` [d_vocab, d_model]; `cosine` [d_vocab] with the token's row of W_E (NaN where one of them is 0)."""
+    """`values` [d_vocab, d_model]; `cosine` [d_vocab] with the token's row of W_E (NaN if one of them is 0)."""
 
     values: np.ndarray = over("token", "dimension", unit="residual units")
     cosine: np.ndarray = over("token", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row a token."""
+        """One row per token."""
         norms = np.linalg.norm(self.values, axis=1)
         return Table(
             (Column("id", np.arange(len(norms)), of="token"), Column("norm", norms), Column("cosine_with_W_E", self.cosine))
@@ -54,7 +54,7 @@ def _memory(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> int:
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
 def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
-    """Every token through the first MLP, normalised: what later layers read of it, attention left out."""
+    """Effective embedding: every token after the first MLP, as later layers read it without attention."""
     c, tile = inputs.weights.config, _tile(inputs.weights.config)
     kind = np.float64 if inputs.subject.conventions.dtype == "float64" else np.float32
     values, cosine = np.empty((c.d_vocab, c.d_model), kind), np.empty(c.d_vocab)
@@ -68,8 +68,8 @@ def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -
             scale = x.double().norm(dim=1) * plain.norm(dim=1)  # 0: no direction, NaN
             values[start : start + tile] = x.cpu().numpy()
             cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
-    said = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
-    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, said))
+    description = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
+    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, description))
 
 
 def effective_rows(weights: Weights, tokens: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
-"""W_Eᵀ W_E, made once per model and kept: what QK spectra and singular values are read from.
+"""The Gram matrix W_Eᵀ W_E, computed once per model and cached: spectra of QK circuits and singular values need no more.
 
     W_K^{h}ᵀ (W_Eᵀ W_E) W_Q^{h}   has the non-zero eigenvalues of W_E W_QK W_Eᵀ
 
-W_E centred over the vocabulary is a correction of rank one: W_Eᵀ W_E − N mean(W_E)ᵀ mean(W_E). Either side may be the effective
-embedding, every token as heads behind the first MLP meet it (`effective_embedding`): E_sᵀ E_d, sources s and destinations d.
+Centring W_E over the vocabulary is a correction of rank one: W_Eᵀ W_E − N mean(W_E)ᵀ mean(W_E). Either side may be the effective
+embedding, every token as heads after the first MLP read it (`effective_embedding`): E_sᵀ E_d, sources s and destinations d.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from circuitlab.model.folding import TILE, centres_writes
 
 @dataclass(frozen=True)
 class EmbeddingGramParams:
-    """What sources and destinations are read as."""
+    """The embeddings of sources and of destinations."""
 
     source: Embedding = "tokens"
     destination: Embedding = "tokens"
@@ -32,9 +32,9 @@ class EmbeddingGramParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EmbeddingGramResult(Result):
-    """`G` [d_model, d_model] float64, not centred over the vocabulary of `n_vocab`; `mean` [d_model] of the rows of sources.
+    """`G` [d_model, d_model] float64, not centred over the vocabulary of `n_vocab` tokens.
 
-    `mean_destination` [d_model] of the rows of destinations.
+    `mean`, `mean_destination` [d_model]: means of the embeddings of sources and of destinations.
     """
 
     G: np.ndarray = over("dimension", "dimension", unit="residual units²")
@@ -43,15 +43,15 @@ class EmbeddingGramResult(Result):
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:
-        """[d_model, d_model] W_Eᵀ W_E; `centred`: one of the two centred over the vocabulary, which is the same as both."""
+        """[d_model, d_model]: W_Eᵀ W_E; `centred`: with one of the two centred over the vocabulary, which equals both."""
         if not centred:
             return self.G
-        made = np.outer(self.mean, self.mean_destination)
-        made *= self.n_vocab  # in place: of a large model each of these takes much
-        return np.subtract(self.G, made, out=made)
+        correction = np.outer(self.mean, self.mean_destination)
+        correction *= self.n_vocab  # in place, to save memory with large models
+        return np.subtract(self.G, correction, out=correction)
 
     def table(self) -> Table:
-        """One row a dimension: the mean and the diagonal."""
+        """One row per dimension: the mean and the diagonal."""
         return Table(
             (
                 Column("dimension", np.arange(len(self.G))),
@@ -71,7 +71,7 @@ def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams, dtype: str = "float3
 
 @analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> EmbeddingGramResult:
-    """W_Eᵀ W_E, once per model: what QK spectra and singular values are read from."""
+    """Gram matrix W_Eᵀ W_E, from which QK spectra and singular values are computed; once per model."""
     weights = uncentred(inputs)
     c, same = weights.config, p.source == p.destination
     sources, destinations = rows_as(inputs, p.source), rows_as(inputs, p.destination)
@@ -86,11 +86,11 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
         other += columns.sum(0, dtype=torch.float64)
     if not bool(torch.isfinite(G).all()):
         raise BadModel("The embedding is not finite.", expected="finite W_E", got="NaN or infinity")
-    if centres_writes(c, inputs.subject.conventions):  # W_E loses its mean over d_model, at both of its places
+    if centres_writes(c, inputs.subject.conventions):  # W_E is centred over d_model on both sides
         if p.destination == "tokens":
             G, other = G - G.mean(1, keepdim=True), other - other.mean()
         if p.source == "tokens":
             G, total = G - G.mean(0, keepdim=True), total - total.mean()
-    said = words(inputs, "W_E not centred over the vocabulary", *(() if same and p.source == "tokens" else (EFFECTIVE,)))
+    conventions = words(inputs, "W_E not centred over the vocabulary", *(() if same and p.source == "tokens" else (EFFECTIVE,)))
     mean, beside = ((x / c.d_vocab).cpu().numpy() for x in (total, other))
-    return EmbeddingGramResult(G=G.cpu().numpy(), mean=mean, mean_destination=beside, n_vocab=c.d_vocab, conventions=said)
+    return EmbeddingGramResult(G=G.cpu().numpy(), mean=mean, mean_destination=beside, n_vocab=c.d_vocab, conventions=conventions)

@@ -1,9 +1,9 @@
-"""W_U W_E [d_model, d_model], made once per model and kept: what the eigenvalues of every OV circuit are read from.
+"""W_U W_E [d_model, d_model], computed once per model and cached: it gives the eigenvalues of every OV circuit.
 
     W_O^{h} (W_U W_E) W_V^{h}   has the non-zero eigenvalues of W_E W_OV W_U
 
-W_U centred over the vocabulary (`unembed_mean` taken from each column) is a correction of rank one, so that the raw value costs
-nothing more to stand beside: M_centred = M − mean(W_U) (Σ_t W_E[t]).
+Centring W_U over the vocabulary (subtracting `unembed_mean` from each column) is a correction of rank one, so that centred and
+raw values cost the same: M_centred = M − mean(W_U) (Σ_t W_E[t]).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from circuitlab.model.weights import Weights
 
 @dataclass(frozen=True)
 class EmbeddingProductsParams:
-    """`embed`: what stands for W_E."""
+    """`embed`: the embedding that is W_E here."""
 
     embed: Embedding = "tokens"
 
@@ -39,7 +39,7 @@ class EmbeddingProductsParams:
 class EmbeddingProductsResult(Result):
     """`M` [d_model, d_model] float64, W_U not centred over the vocabulary; `unembed_mean`, `embed_mean` [d_model].
 
-    `M` is NaN where the vocabulary going out is not the one going in.
+    `M` is NaN if the output vocabulary is not the input vocabulary.
     """
 
     M: np.ndarray = over("dimension", "dimension", unit="weight units")
@@ -48,14 +48,14 @@ class EmbeddingProductsResult(Result):
     n_vocab: int
 
     def unembed_embed(self, centred: bool) -> np.ndarray:
-        """[d_model, d_model] W_U W_E, with W_U centred over the vocabulary or as it is."""
+        """[d_model, d_model]: W_U W_E, with W_U `centred` over the vocabulary or as it is."""
         if not centred:
             return self.M
-        made = np.outer(self.unembed_mean, self.n_vocab * self.embed_mean)
-        return np.subtract(self.M, made, out=made)  # in place: of a large model each of these takes much
+        correction = np.outer(self.unembed_mean, self.n_vocab * self.embed_mean)
+        return np.subtract(self.M, correction, out=correction)  # in place, to save memory with large models
 
     def table(self) -> Table:
-        """One row a dimension: the means and the diagonal."""
+        """One row per dimension: the means and the diagonal."""
         return Table(
             (
                 Column("dimension", np.arange(len(self.M))),
@@ -70,7 +70,7 @@ EFFECTIVE = "tokens after the first MLP: W_E + MLP₀(norm(W_E)), as the next no
 
 
 def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
-    """What gives rows [token, d_model] of the embedding, not centred; or of the effective one, as later heads meet it."""
+    """A function from a slice of tokens to rows [token, d_model] of the embedding, not centred, or of the effective embedding."""
     if embed == "tokens":
         weights = uncentred(inputs)
         return lambda some: embedding_rows(weights, some)
@@ -79,7 +79,7 @@ def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
 
 
 def uncentred(inputs: Inputs) -> Weights:
-    """The weights with embeddings as they are: what centring takes off is taken off the product."""
+    """The weights with embeddings not centred: centring is applied to the products instead."""
     return inputs.presented(replace(inputs.subject.conventions, centre=False))
 
 
@@ -93,7 +93,7 @@ def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str 
 
 @analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
-    """W_U W_E, once per model: what the eigenvalues of OV circuits are read from."""
+    """Product W_U W_E, from which eigenvalues of OV circuits are computed; once per model."""
     weights = uncentred(inputs)
     c = weights.config
     both, d = is_token_map(c), c.d_model
@@ -112,9 +112,7 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         unembed_sum += unembed_columns(weights, slice(start, start + TILE)).sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
         raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
-    if p.embed == "tokens" and centres_writes(
-        c, inputs.subject.conventions
-    ):  # W_E loses its mean over d_model, at both of its places
+    if p.embed == "tokens" and centres_writes(c, inputs.subject.conventions):  # W_E is centred over d_model on both sides
         M = M - M.mean(1, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(

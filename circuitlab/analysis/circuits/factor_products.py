@@ -1,12 +1,12 @@
-"""What spectra and composition share: factors ready to be multiplied, spectra of products through d_head × d_head matrices.
+"""Spectra of low-rank products through d_head × d_head matrices: what spectra and composition scores are computed with.
 
 For A = L R of rank d_head, L [n, d_head], R [d_head, m]:
 
     the non-zero eigenvalues of A are those of R L;     the squared singular values those of (Lᵀ L)(R Rᵀ)
 
-so that W_E W_OV W_U [d_vocab, d_vocab] is read from W_O (W_U W_E) W_V, W_Vᵀ (W_Eᵀ W_E) W_V and W_O (W_U W_Uᵀ) W_Oᵀ. The d_model ×
-d_model products in the middle come from `embedding_products`, `embedding_gram`, `unembedding_gram`. Centring is a correction of
-rank one, at d_head × d_head too.
+so that the spectra of W_E W_OV W_U [d_vocab, d_vocab] follow from W_O (W_U W_E) W_V, W_Vᵀ (W_Eᵀ W_E) W_V and W_O (W_U W_Uᵀ) W_Oᵀ.
+The d_model × d_model products in the middle come from `embedding_products`, `embedding_gram`, `unembedding_gram`. Centring is a
+correction of rank one, at d_head × d_head too.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from circuitlab.analysis.circuits.factors import Heads, heads_of
 from circuitlab.model.folding import centres_writes
 from circuitlab.model.subject import Head
 
-PART_FLOPS = 4e9  # of the heads that are computed together
-GRAM_AT_ONCE = 1 << 24  # numbers that are made float64 together; of more, a matrix at a time
+PART_FLOPS = 4e9  # per batch of heads
+GRAM_AT_ONCE = 1 << 24  # numbers converted to float64 together; beyond that, one matrix at a time
 
 
 def reads_centred(inputs: Inputs) -> bool:
-    """Whether both sides of the stream are centred over d_model: what is written, and therefore what is read.
+    """Whether reading weights are centred over d_model, as the weights that write to the stream are.
 
-    Behind a folded LayerNorm the stream has no mean over d_model, so a reading weight's component along the all-ones
-    vector is never read.
+    After a folded LayerNorm the stream has no mean over d_model, so that a reading weight's component along the all-ones vector
+    has no effect.
     """
     conventions = inputs.subject.conventions
     return conventions.fold_norm and centres_writes(inputs.weights.config, conventions)
 
 
 def factors_of(inputs: Inputs, layer: int) -> Heads:
-    """`heads_of`, with W_Q, W_K, W_V centred over d_model where that changes nothing that is read (`reads_centred`)."""
+    """`heads_of`, with W_Q, W_K, W_V centred over d_model if that changes no result (`reads_centred`)."""
     heads = heads_of(inputs, layer)
     if not reads_centred(inputs):
         return heads
@@ -48,8 +48,8 @@ def factors_of(inputs: Inputs, layer: int) -> Heads:
     return replace(heads, W_Q=W_Q, W_K=W_K, W_V=W_V)
 
 
-class Moved:
-    """Reading weights behind an earlier head: W_OV^{h1} W for W [head, d_model, d_head]; W itself where there is none."""
+class ThroughEarlier:
+    """Reading weights composed with an earlier head: W_OV^{h1} W for W [head, d_model, d_head]; W itself without one."""
 
     def __init__(self, inputs: Inputs, earlier: Head | None) -> None:
         self._factors = None
@@ -58,12 +58,12 @@ class Moved:
             self._factors = heads.W_V[earlier.head].clone(), heads.W_O[earlier.head].clone()
 
     def __call__(self, W: Tensor) -> Tensor:
-        """[head, d_model, d_head]."""
+        """[head, d_model, d_head]: W_OV^{h1} W, or W."""
         return W if self._factors is None else self._factors[0] @ (self._factors[1] @ W)
 
 
 def reading_words(inputs: Inputs) -> str:
-    """For the caption, "" where reading weights are taken as they are."""
+    """Words for the caption if reading weights are centred, else ""."""
     return "reading weights centred over d_model as what is written is" if reads_centred(inputs) else ""
 
 
@@ -76,20 +76,20 @@ def gram(W: Tensor) -> Tensor:
 
 
 def root(matrix: Tensor) -> Tensor:
-    """[head, n, n] R with R Rᵀ = `matrix` (symmetric, not negative; it may lack rank).
+    """[head, n, n]: R with R Rᵀ = `matrix`, which is symmetric and positive semidefinite, perhaps rank-deficient.
 
-    Cholesky where it goes through (its R Rᵀ is then right to rounding, rank or no rank, and it costs a tenth), eigenvalues
-    clamped at 0 where it does not.
+    By Cholesky if it succeeds (R Rᵀ is then right to rounding whatever the rank, at a tenth of the cost), else by eigenvalues
+    clamped at 0.
     """
-    made, failed = torch.linalg.cholesky_ex(matrix)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
     if bool((failed == 0).all()):
-        return made
+        return factor
     values, vectors = torch.linalg.eigh(matrix)
     return vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
 
 
 def largest_first(values: np.ndarray) -> np.ndarray:
-    """[..., n] by modulus; those of equal modulus by real and imaginary part, so that rounding alone decides no order."""
+    """[..., n] sorted by modulus; equal moduli by real and imaginary part, so that rounding does not decide the order."""
     moduli = np.abs(values)
     scale = np.maximum(moduli.max(axis=-1, keepdims=True, initial=0), np.finfo(float).tiny)
     order = np.lexsort((-np.imag(values), -np.real(values), -(moduli / scale).round(9)), axis=-1)
@@ -97,14 +97,14 @@ def largest_first(values: np.ndarray) -> np.ndarray:
 
 
 def eigenvalues(small: Tensor) -> np.ndarray:
-    """[head, d_head] complex128 eigenvalues of `small` [head, d_head, d_head], in float64, largest modulus first."""
+    """[head, d_head] complex128: eigenvalues of `small` [head, d_head, d_head] in double precision, largest modulus first."""
     return largest_first(torch.linalg.eigvals(small.double()).cpu().numpy())
 
 
 def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
-    """[head, d_head] float64 singular values of L R, largest first, from `left` = Lᵀ L and `right` = R Rᵀ [head, d_head, d_head].
+    """[head, d_head] float64: singular values of L R, largest first, from `left` = Lᵀ L, `right` = R Rᵀ [head, d_head, d_head].
 
-    From squares: those below about 1e-8 of the largest are rounding.
+    They are roots of eigenvalues, so those below about 1e-8 of the largest are rounding.
     """
     C = root(left.double())
     squares = torch.linalg.eigvalsh(C.mT @ right.double() @ C)
@@ -112,14 +112,14 @@ def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
 
 
 def positivity(small: Tensor, values: np.ndarray) -> np.ndarray:
-    """[head] Σλ / Σ|λ| in [−1, 1]: the trace of `small` over the moduli of its eigenvalues; NaN where all of them are 0."""
+    """[head]: Σλ / Σ|λ| in [−1, 1], the trace of `small` over the sum of moduli of its eigenvalues; NaN if all of them are 0."""
     trace = small.double().diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
     moduli = np.abs(values).sum(-1)
     return np.divide(trace, moduli, out=np.full_like(trace, np.nan), where=moduli > 0)
 
 
 def effective_rank(singular: np.ndarray) -> np.ndarray:
-    """[head] exp of the entropy of s²/Σs² (Roy and Vetterli 2007, on energies): d_head for equal s; NaN for a matrix of zeros."""
+    """[head]: exp of the entropy of s²/Σs² (Roy and Vetterli 2007, on energies): d_head for equal s; NaN for a zero matrix."""
     energy = singular**2
     total = energy.sum(-1, keepdims=True)
     share = np.divide(energy, total, out=np.full_like(energy, np.nan), where=total > 0)
@@ -129,9 +129,9 @@ def effective_rank(singular: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Middle:
-    """A d_model × d_model product of embeddings between two factors, centred over the vocabulary; raw: plus `left` ⊗ `right`.
+    """A d_model × d_model product of embeddings between two factors: `product` is centred, product + `left` ⊗ `right` is raw.
 
-    `left`, `right` [d_model] float64, None where nothing is taken off.
+    `left`, `right` [d_model] float64, None if there is nothing to centre.
     """
 
     product: Tensor
@@ -140,19 +140,20 @@ class Middle:
 
     @classmethod
     def unembed_embed(cls, products: EmbeddingProductsResult, dtype: torch.dtype) -> Middle:
-        """W_U W_E, W_U centred: what stands between W_O and W_V."""
+        """W_U W_E with W_U centred: the product between W_O and W_V."""
         total = products.n_vocab * products.embed_mean
         return cls(tensor(products.unembed_embed(True), dtype), tensor(products.unembed_mean), tensor(total))
 
     @classmethod
-    def gram(cls, found: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
-        """W_Eᵀ W_E, one W_E (or both: the same) centred: what stands between W_Kᵀ and W_Q."""
-        return cls(tensor(found.gram(True), dtype), tensor(found.mean), tensor(found.n_vocab * found.mean_destination))
+    def gram(cls, answer: EmbeddingGramResult, dtype: torch.dtype) -> Middle:
+        """W_Eᵀ W_E with W_E centred on one side (or both: the same): the product between W_Kᵀ and W_Q."""
+        return cls(tensor(answer.gram(True), dtype), tensor(answer.mean), tensor(answer.n_vocab * answer.mean_destination))
 
     def between(self, L: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
         """(centred, raw) [head, n, m] float64 of L [head, n, d_model] and R [head, d_model, m].
 
-        The raw one is a sum: taking a large mean off in float32 would leave rounding. The same tensor where nothing is taken off.
+        The raw product is the centred one plus the mean's part, since subtracting a large mean in float32 would leave rounding.
+        Both are the same tensor if there is nothing to centre.
         """
         centred = (L @ (self.product @ R)).double()
         if self.left is None or self.right is None:
@@ -162,7 +163,7 @@ class Middle:
 
 
 def tensor(array: np.ndarray, dtype: torch.dtype = torch.float64) -> Tensor:
-    """A copy of a float64 array in `dtype`: no more than that is held besides."""
+    """A float64 array as a tensor in `dtype`, without any other copy."""
     return torch.as_tensor(array.astype(np.float64 if dtype == torch.float64 else np.float32))
 
 
@@ -177,37 +178,37 @@ class Values:
 
     @classmethod
     def of(cls, small: Tensor, raw: Tensor, dtype: torch.dtype) -> Values:
-        """From the d_head × d_head matrices. Eigenvalues that are rounding (of `dtype`) beside the matrices have no score."""
+        """From the d_head × d_head matrices. There is no score for eigenvalues within rounding (of `dtype`) of 0."""
         values = eigenvalues(small)
         values_raw = values if raw is small else eigenvalues(raw)
         size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
         floor = 16 * torch.finfo(dtype).eps * size
         scores = [
-            np.where(np.abs(found).sum(-1) > floor, positivity(matrix, found), np.nan)
-            for matrix, found in ((small, values), (raw, values_raw))
+            np.where(np.abs(eigenvalues_of).sum(-1) > floor, positivity(matrix, eigenvalues_of), np.nan)
+            for matrix, eigenvalues_of in ((small, values), (raw, values_raw))
         ]
         return cls(values, values_raw, *scores)
 
 
-def parts(heads: Heads, chosen: list[int]) -> Iterator[tuple[Heads, slice]]:
-    """The `chosen` heads of a layer, as many at a time as cancelling can wait for, and their places in `chosen`."""
+def head_batches(heads: Heads, chosen: list[int]) -> Iterator[tuple[Heads, slice]]:
+    """The `chosen` heads of a layer in batches small enough to cancel in time, and their indices into `chosen`."""
     _, d_model, d_head = heads.W_Q.shape
     step = max(1, int(PART_FLOPS / (2 * d_model**2 * d_head + 100 * d_head**3)))
     for start in range(0, len(chosen), step):
         index = chosen[start : start + step]
-        some = lambda W, index=index: W if index == list(range(len(W))) else W[index]
-        W_Q, W_K, W_V, W_O = map(some, (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
+        subset = lambda W, index=index: W if index == list(range(len(W))) else W[index]
+        W_Q, W_K, W_V, W_O = map(subset, (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
         yield Heads(heads.layer, W_Q, W_K, W_V, W_O), slice(start, start + len(index))
 
 
-class Collected:
-    """Spectra of n heads of d_head, filled part by part."""
+class SpectraArrays:
+    """Arrays for the spectra of n heads, filled batch by batch."""
 
     def __init__(self, n: int, d_head: int) -> None:
         self.eigenvalues, self.eigenvalues_raw = np.zeros((n, d_head), complex), np.zeros((n, d_head), complex)
         self.singular_values, self.score, self.score_raw = np.zeros((n, d_head)), np.zeros(n), np.zeros(n)
 
-    def put(self, at: list[int], values: Values, singular: np.ndarray) -> None:
-        """Those of the heads that stand at `at`."""
+    def fill(self, at: list[int], values: Values, singular: np.ndarray) -> None:
+        """Fill in the heads at indices `at`."""
         self.eigenvalues[at], self.eigenvalues_raw[at] = values.centred, values.raw
         self.score[at], self.score_raw[at], self.singular_values[at] = values.score, values.score_raw, singular

@@ -1,10 +1,10 @@
-"""What every weight analysis reads: the factors of W_QK = W_Q W_Kᵀ and W_OV = W_V W_O of a layer's heads, and the embeddings.
+"""The factors of W_QK = W_Q W_Kᵀ and W_OV = W_V W_O of a layer's heads, and the embeddings: the basis of all weight analyses.
 
-Row vectors, as everywhere. A factor is taken as the model uses it: the gain of a norm before the sublayer stands in W_Q, W_K,
-W_V, that of a norm behind it in W_O, those of q/k norms in W_Q and W_K; the key-value head of a query head is its group's. How
-exact such a reading is depends on where the norms stand (`exactness`), and is printed with every result.
+Vectors are rows, as everywhere. A factor includes what the model applies to it: W_Q, W_K, W_V the gain of a norm before the
+sublayer, W_O that of a norm after it, W_Q and W_K those of q/k norms; a query head has the key and value weights of its group.
+How exact an analysis of weights alone is depends on where the norms are (`exactness`), and is stated with every result.
 
-Nothing here is `d_model × d_model` per head or `d_vocab × d_vocab`: a product is read through its `d_head` factors.
+Nothing here has size `d_model × d_model` per head or `d_vocab × d_vocab`: products are handled through their `d_head` factors.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from circuitlab.model.weights import Layer, Norm, Weights
 
 
 def exactness(c: ModelConfig) -> str:
-    """How exact weight analyses of this model are (they read W_QK and W_OV without a text)."""
+    """How exact analyses of this model's W_QK and W_OV are, without any text."""
     if c.norm != "none" and c.norm_placement == "post_residual":
-        return "none: the norm stands on the stream itself"
+        return "none: the residual stream itself is normalised"
     scaled = c.qk_norm != "none" or (c.norm != "none" and c.norm_placement in ("post_sublayer", "both"))
-    said = ["exact up to a positive scale per position"] * scaled
-    said += ["offset-dependent (rotary)"] * (c.positions == "rotary")
-    said += ["biases of the q/k norm left out"] * (c.qk_norm == "layer")  # they stand behind that scale
+    phrases = ["exact up to a positive scale per position"] * scaled
+    phrases += ["offset-dependent (rotary)"] * (c.positions == "rotary")
+    phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer")  # they are added after that scale
     if c.positions == "alibi":  # the one part of a score that no weight holds; it is the same for all tokens
-        said = [f"{', '.join(said) or 'exact'} but for ALiBi (−slope · distance on each score)"]
-    return ", ".join(said) or "exact"
+        phrases = [f"{', '.join(phrases) or 'exact'} but for ALiBi (−slope · distance on each score)"]
+    return ", ".join(phrases) or "exact"
 
 
 def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
-    """The reason why a model's weights cannot be read on their own, None where they can; for `@analysis(refuse=…)`."""
+    """Why weights alone say nothing exact about this model, or None; for `@analysis(refuse=…)`."""
     kind, _, reason = exactness(config).partition(": ")
     return f"weights alone say nothing exact about this model ({reason})." if kind == "none" else None
 
 
 def words(inputs: Inputs, *more: str) -> tuple[str, ...]:
-    """The caption of a weight analysis: conventions, exactness, and what the analysis itself has to say."""
+    """The caption of a weight analysis: conventions, exactness, and the analysis' own words."""
     return (*inputs.subject.conventions.words(), exactness(inputs.weights.config), *(m for m in more if m))
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Factors of all query heads of one layer. Biases are None where the model has none.
+    """Factors of all query heads of one layer. Biases are None if the model has none.
 
     W_Q, W_K, W_V [head, d_model, d_head]; W_O [head, d_head, d_model]; b_Q, b_K, b_V [head, d_head];
-    `sigma` [head]: with smeared keys, the share of the current token's key (the previous one has 1 − sigma).
+    `sigma` [head]: with smeared keys, the weight of the current token's key (the previous one has 1 − sigma).
     """
 
     layer: int
@@ -69,9 +69,9 @@ class Heads:
 
 
 def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None) -> Heads:
-    """The factors of one layer's heads, under the subject's conventions (or of other `weights`).
+    """The factors of one layer's heads under the subject's conventions, or of other `weights`; float32 or better.
 
-    Float32 or better, whatever the file holds. Raises `BadModel`, with the tensor's name, where a weight is not finite.
+    Raises `BadModel` with the tensor's name if a weight is not finite.
     """
     weights = weights or inputs.weights
     c, raw = weights.config, weights.layer(layer, mlp=False)
@@ -84,11 +84,11 @@ def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None) -> Head
     W_K, b_K = _normed(W_K, b_K, c.qk_norm, c.qk_norm_over, raw.k_norm)
     smear = None if raw.smear is None else torch.sigmoid(raw.smear)
     W_K, W_V, b_K, b_V, sigma = map(spread, (W_K, W_V, b_K, b_V, smear))
-    return Heads(layer, W_Q, W_K, W_V, _written(raw.W_O, c, raw.attn_post_norm), b_Q, b_K, b_V, sigma)  # type: ignore[arg-type]
+    return Heads(layer, W_Q, W_K, W_V, _output_weight(raw.W_O, c, raw.attn_post_norm), b_Q, b_K, b_V, sigma)  # type: ignore[arg-type]
 
 
 def _read(W: Tensor, b: Tensor | None, norm: Norm, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-    """A reading weight behind a norm whose gain has not been folded yet (shortformer positions stand between the two)."""
+    """A reading weight with the gain of the norm before it, if that is not folded in (shortformer positions lie between them)."""
     if not inputs.subject.conventions.fold_norm or (norm.gain is None and norm.bias is None):
         return W, b
     if norm.bias is not None:
@@ -111,8 +111,8 @@ def _normed(W: Tensor, b: Tensor | None, kind: str, over: str, norm: Norm) -> tu
     return (W * (gain if gain.dim() == 1 else gain[:, None, :])), None if b is None else b * gain
 
 
-def _written(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
-    """A writing weight with the linear part of a norm behind the sublayer."""
+def _output_weight(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
+    """An output weight with the linear part of a norm after the sublayer."""
     if c.norm == "none" or c.norm_placement not in ("post_sublayer", "both"):
         return W_O
     W_O = W_O - W_O.mean(dim=-1, keepdim=True) if c.norm == "layer" else W_O
@@ -120,7 +120,7 @@ def _written(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
 
 
 def check_finite(layer: Layer, i: int) -> None:
-    """Raise `BadModel` with the name of an attention weight that is not finite (models that fit are checked when opened)."""
+    """Raise `BadModel` with the name of an attention weight that is not finite (small models are checked when opened)."""
     for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
         value = getattr(layer, name)
         if value is not None and not bool(torch.isfinite(value.sum())) and not bool(torch.isfinite(value).all()):
@@ -128,38 +128,38 @@ def check_finite(layer: Layer, i: int) -> None:
 
 
 def rotated(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
-    """Query weights (or queries) [..., d_head] as a destination sees them `distance` positions behind the source.
+    """Query weights (or queries) [..., d_head] rotated for a destination `distance` positions after the source.
 
     `x R_δ` with δ = source − destination = −distance ≤ 0, so that `rotated(x_d W_Q) · (x_s W_K)` is the model's own `q · k`.
-    Distance 0 is "position-free". The same tensor where this layer does not rotate.
+    Distance 0 is "position-free". Returns x itself if this layer has no rotation.
     """
     rotary = config.rotation(layer)
     if rotary is None or (distance == 0 and rotary.amplitude == 1):
         return x
-    # rotated by its own angle and scaled for both sides: the keys that it meets are left as they are
+    # one side is rotated by the difference of angles and scaled for both: the other is left as it is
     return rotate(x.unsqueeze(-2), replace(rotary, amplitude=rotary.amplitude**2), distance).squeeze(-2)
 
 
 def embedding_rows(weights: Weights, tokens: Tokens) -> Tensor:
-    """[token, d_model]: rows of W_E as they enter the stream."""
+    """[token, d_model]: rows of W_E as they enter the residual stream."""
     rows, scale = embed_rows(weights, tokens), weights.config.embed_scale
     return rows if scale == 1.0 else rows * scale
 
 
 def embedding(weights: Weights) -> Tensor:
-    """[d_vocab, d_model]: W_E as it enters the stream (some families scale it)."""
+    """[d_vocab, d_model]: W_E as it enters the residual stream (some families scale it)."""
     W_E = weights.embed().W_E
     scale = weights.config.embed_scale
     return W_E if scale == 1.0 else W_E * scale
 
 
 def by_layer(heads: tuple[Head, ...]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """(layer, its heads, their places in `heads`), layer by layer, so that each layer is read once."""
+    """(layer, its heads, their indices into `heads`), layer by layer, so that each layer is read once."""
     for layer in sorted({h.layer for h in heads}):
         places = [i for i, h in enumerate(heads) if h.layer == layer]
         yield layer, [heads[i].head for i in places], places
 
 
 def is_token_map(config: ModelConfig) -> bool:
-    """Whether what goes in and what comes out are the same vocabulary, so that `W_E W_OV W_U` has a diagonal and eigenvalues."""
+    """Whether input and output vocabulary are the same, so that `W_E W_OV W_U` has a diagonal and eigenvalues."""
     return config.d_vocab == config.d_vocab_out

@@ -1,12 +1,12 @@
-"""The largest entries of a whole circuit `d_vocab × d_vocab`, exact, without building it.
+"""The largest entries of a whole OV or QK circuit `d_vocab × d_vocab`, exact, without building the matrix.
 
     OV   x_s W_V W_O W_U                              rows: sources, minus their means over out tokens
     QK   scale · (x_d W_Q R_δ) · (x_s W_K)            rows: destinations, minus their means over sources
 
-(Elhage et al. 2021). As A B with d_head in the middle, rows of A and columns of B sorted by length: no entry exceeds |a_i| |b_j|
-(Cauchy-Schwarz), so that a tile is made only where that is more than the k-th largest found so far; `skipped` is the share of
-the product that was not. Lengths depend on how A B is split: they are taken in the split with AᵀA = BBᵀ = Σ, the singular values,
-which is the circuit's own; what is multiplied is the A and B that the model has.
+(Elhage et al. 2021). The circuit is A B with d_head in the middle. With rows of A and columns of B sorted by length, no entry
+exceeds |a_i| |b_j| (Cauchy-Schwarz), so a tile is computed only if that bound exceeds the k-th largest entry so far; `skipped`
+is the share of the product that is not computed. Lengths depend on how A B is split: the bounds use the split with AᵀA = BBᵀ = Σ,
+the singular values, and the products use the model's own A and B.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
-ROWS, COLUMNS = 128, 2048  # of one tile: what cannot be skipped within it
-STEP = 8192  # rows between two ticks where lengths are made
+ROWS, COLUMNS = 128, 2048  # of one tile, the unit that is skipped or computed
+STEP = 8192  # rows between two ticks while lengths are computed
 SHOWN = 128  # tiles of rows between two partial results
 
 
 @dataclass(frozen=True)
 class LargestEntriesParams:
-    """`distance`: how far the source lies behind (QK of rotary models). `through`: an earlier head moves what sources read as."""
+    """`distance`: from source to destination (QK of rotary models). `through`: an earlier head that the sources pass."""
 
     head: Head = Head(0, 0)
     circuit: Literal["OV", "QK"] = "OV"
@@ -58,7 +58,7 @@ class LargestEntriesParams:
 class LargestEntriesResult(Result):
     """`rows_ids`, `cols_ids` int64, `values` [k], the largest first: source and out (OV), destination and source (QK).
 
-    `skipped`: share of the product that bounds made unnecessary; `n_vocab` (rows, columns) of the circuit; `unit` of the values.
+    `skipped`: share of the product that the bounds spared; `n_vocab` (rows, columns) of the circuit; `unit` of the values.
     """
 
     rows_ids: np.ndarray = over("entry", unit="token id")
@@ -69,7 +69,7 @@ class LargestEntriesResult(Result):
     unit: str = "logit"
 
     def table(self) -> Table:
-        """One row an entry."""
+        """One row per entry."""
         ids = (Column("row", self.rows_ids, of="token"), Column("column", self.cols_ids, of="token"))
         return Table((*ids, Column("value", self.values, self.unit)))
 
@@ -90,17 +90,17 @@ def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> LargestEntriesResult:
-    """The largest entries of a head's whole OV or QK circuit, and how much of the product bounds made unnecessary."""
+    """Largest entries of a head's whole OV or QK circuit, exact, without building the d_vocab × d_vocab matrix."""
     check_count(p.k)
     check_distance(inputs.weights.config, p.distance)
     with torch.inference_mode():
-        A, B, said = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
+        A, B, conventions = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
         search, unit = _Search(A, B, p.k, ctx), "logit" if p.circuit == "OV" else "score"
-        made = lambda done: replace(search.result(words(inputs, *said), done), unit=unit)
+        snapshot = lambda done: replace(search.result(words(inputs, *conventions), done), unit=unit)
         for done in search.tiles(ctx):
             if done < 1 and p.k <= len(search.values):
-                ctx.partial(made(done))
-        return made(1.0)
+                ctx.partial(snapshot(done))
+        return snapshot(1.0)
 
 
 _Factors = tuple[Tensor, Tensor, tuple[str, ...]]
@@ -110,8 +110,8 @@ def _ov(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     """A [source, d_head], B [out, d_head]."""
     head, side = one_head(inputs, p.head), side_of(inputs, p.head, p.embed, p.through)
     outs, n = out_factor(inputs, head.W_O, ctx)
-    said = (side.said, "OV: rows minus their means over the out vocabulary", ov_bias_words(head))
-    return side.times(head.W_V, ctx, "sources"), outs[:, :n].T, said
+    conventions = (side.words, "OV: rows minus their means over the out vocabulary", ov_bias_words(head))
+    return side.times(head.W_V, ctx, "sources"), outs[:, :n].T, conventions
 
 
 def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
@@ -120,21 +120,21 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     queries, keys = side_of(inputs, p.head, p.embed), side_of(inputs, p.head, p.embed, p.through)
     A = c.score_scale * rotated(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
     B = keys.times(head.W_K, ctx, "keys")
-    said = (f"keys: {keys.said}" if keys.said else "", "QK: rows minus their means over sources")
-    return A, B - B.mean(0), (*said, *score_words(c, head, p.distance))
+    conventions = (f"keys: {keys.words}" if keys.words else "", "QK: rows minus their means over sources")
+    return A, B - B.mean(0), (*conventions, *score_words(c, head, p.distance))
 
 
 def lengths(A: Tensor, B: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor, float]:
     """(|a_i| [row], |b_j| [column], slack) of A Bᵀ split evenly: an entry is at most |a_i| |b_j| + slack.
 
-    With RᵀR = AᵀA, SᵀS = BᵀB and R Sᵀ = X Σ Yᵀ: A Sᵀ Y Σ^−½ and B Rᵀ X Σ^−½. The slack is what singular values of nearly 0,
-    left out, can add.
+    With RᵀR = AᵀA, SᵀS = BᵀB and R Sᵀ = X Σ Yᵀ: A Sᵀ Y Σ^−½ and B Rᵀ X Σ^−½. The slack bounds what the singular values near 0,
+    which are left out, can add.
     """
     R, S = (root(_gram(W, ctx)).T for W in (A, B))
     X, sigma, Yt = torch.linalg.svd(R @ S.T)
     largest = float(sigma[0])
-    kept = sigma > 1e-6 * largest
-    half = torch.where(kept, sigma.clamp(min=1e-300).rsqrt(), torch.zeros_like(sigma))
+    not_tiny = sigma > 1e-6 * largest
+    half = torch.where(not_tiny, sigma.clamp(min=1e-300).rsqrt(), torch.zeros_like(sigma))
     return _norms(A, S.T @ Yt.T * half, ctx), _norms(B, R.T @ X * half, ctx), 2e-6 * largest
 
 
@@ -157,7 +157,7 @@ def _norms(W: Tensor, M: Tensor, ctx: Ctx) -> Tensor:
 
 
 class _Search:
-    """The k largest so far of A Bᵀ, rows and columns in the order of their lengths."""
+    """The k largest entries of A Bᵀ so far, with rows and columns sorted by length."""
 
     def __init__(self, A: Tensor, B: Tensor, k: int, ctx: Ctx) -> None:
         a, b, self.slack = lengths(A, B, ctx)
@@ -168,22 +168,22 @@ class _Search:
         self.A, self.B = A[self.row_order], B[self.col_order]
         self.k = min(k, len(A) * len(B))
         self.rows, self.cols = torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64)
-        self.values, self.made = torch.zeros(0, dtype=A.dtype), 0
+        self.values, self.n_computed = torch.zeros(0, dtype=A.dtype), 0
 
     @property
     def least(self) -> float:
-        """The k-th largest so far."""
+        """The k-th largest entry so far."""
         return float(self.values[-1]) if len(self.values) == self.k else float("-inf")
 
     def reach(self, row: int) -> int:
-        """How many columns may hold a larger entry in this row or a later one."""
+        """How many leading columns may hold a larger entry in this row or a later one."""
         most, needed = self.a[row] * (1 + 1e-5), self.least - self.slack
-        if most == 0 or needed < 0:  # needed < 0: any length will do
+        if most == 0 or needed < 0:  # needed < 0: any length suffices
             return len(self.B) if needed < 0 else 0
-        return int(np.searchsorted(self.minus_b, -needed / most))  # lengths that are more than what is needed
+        return int(np.searchsorted(self.minus_b, -needed / most))  # lengths above needed / most
 
     def tiles(self, ctx: Ctx) -> Iterator[float]:
-        """Goes through the tiles; now and then the share of rows that are done."""
+        """Go through the tiles; yields the share of finished rows from time to time."""
         buffer = torch.empty(ROWS * COLUMNS, dtype=self.A.dtype)
         for i, row in enumerate(range(0, len(self.A), ROWS)):
             part = self.A[row : row + ROWS]
@@ -191,16 +191,20 @@ class _Search:
                 reach = self.reach(row)
                 if col >= reach:
                     break
-                ctx.tick(row, len(self.A), f"largest entries; {self.made / (len(self.A) * len(self.B)):.0%} of the product made")
+                ctx.tick(
+                    row,
+                    len(self.A),
+                    f"largest entries; {self.n_computed / (len(self.A) * len(self.B)):.0%} of the product computed",
+                )
                 some = self.B[col : min(col + COLUMNS, reach)]
                 tile = torch.mm(part, some.T, out=buffer[: len(part) * len(some)].view(len(part), len(some)))
-                self.made += tile.numel()
-                self.take(tile, row, col)
+                self.n_computed += tile.numel()
+                self.keep(tile, row, col)
             if i % SHOWN == SHOWN - 1:
                 yield min((row + ROWS) / len(self.A), 0.999)
 
-    def take(self, tile: Tensor, row: int, col: int) -> None:
-        """Keep what of a tile belongs to the k largest."""
+    def keep(self, tile: Tensor, row: int, col: int) -> None:
+        """Keep the entries of a tile that belong to the k largest."""
         flat, width = tile.flatten(), tile.shape[1]
         if float(flat.max()) <= self.least:
             return
@@ -215,14 +219,14 @@ class _Search:
         self.values = best.values
 
     def result(self, conventions: tuple[str, ...], done: float) -> LargestEntriesResult:
-        """What is known: the products of the entries found anew, in double precision."""
+        """The entries found so far, their products recomputed in double precision."""
         values = (self.A[self.rows].double() * self.B[self.cols].double()).sum(1)
         order = torch.argsort(values, descending=True, stable=True)
         return LargestEntriesResult(
             rows_ids=self.row_order[self.rows[order]].cpu().numpy(),
             cols_ids=self.col_order[self.cols[order]].cpu().numpy(),
             values=values[order].to(self.A.dtype).cpu().numpy(),
-            skipped=1 - self.made / (len(self.A) * len(self.B)) if done == 1 else float("nan"),
+            skipped=1 - self.n_computed / (len(self.A) * len(self.B)) if done == 1 else float("nan"),
             n_vocab=(len(self.A), len(self.B)),
             conventions=conventions,
             done=done,

@@ -1,10 +1,10 @@
-"""What a head writes for a token it attends to, read from the weights: rows and columns of the full OV circuit.
+"""Rows and columns of a head's full OV circuit: what attending to a token adds to the logits, from weights alone.
 
-    row of a source token s:   x_s W_V W_O W_U,          minus its mean over the vocabulary (softmax sees nothing of it)
-    column of an out token o:  X W_V W_O (W_U)_{:,o},    every row still minus its own mean
+    row of a source token s:   x_s W_V W_O W_U,          minus its mean over the vocabulary (to which softmax is invariant)
+    column of an out token o:  X W_V W_O (W_U)_{:,o},    each row still minus its own mean
 
-(Elhage et al. 2021, "OV circuit"). x_s is the token's embedding, or its effective embedding behind the first MLP; with `through`
-an earlier head h1 stands between, x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row costs one vector times W_U.
+(Elhage et al. 2021, "OV circuit"). x_s is the token's embedding, or its effective embedding after the first MLP; with `through`
+it passes an earlier head h1, x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row costs one vector times W_U.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class OvTableParams:
-    """`given`: `token` is a source, and out tokens are found; or an out token, and sources are. `through`: an earlier head."""
+    """`given` "source": `token` is a source, and out tokens are listed; "out": the reverse. `through`: an earlier head."""
 
     head: Head = Head(0, 0)
     token: int = 0
@@ -50,8 +50,8 @@ class OvTableParams:
 class OvTableResult(Result):
     """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
 
-    `mean`, `sd` of the whole of it (for a row the mean that was taken off); `own` and `own_rank` (from 1) are those of the given
-    token itself, NaN and 0 where the vocabulary going out is another one.
+    `mean`, `sd` of all its entries (for a row, the mean that was subtracted); `own` and `own_rank` (from 1): of the given token
+    itself, NaN and −1 if the output vocabulary is another one.
     """
 
     top_ids: np.ndarray = over("top", unit="token id")
@@ -64,7 +64,7 @@ class OvTableResult(Result):
     own_rank: int = scalar("rank", none=True)
 
     def table(self) -> Table:
-        """The largest first, then the smallest, the smallest last."""
+        """The largest entries, then the smallest; the smallest last."""
         ids = np.concatenate([self.top_ids, self.bottom_ids[::-1]])
         end = np.repeat(["top", "bottom"], [len(self.top_ids), len(self.bottom_ids)])
         values = np.concatenate([self.top, self.bottom[::-1]])
@@ -82,11 +82,11 @@ def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
 
 @analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
-    """What attending to a token adds to the logits; or which tokens, attended to, add most to one."""
+    """OV circuit, one row or column: what attending to a token adds to the logits, or which tokens add most to one."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     check_token(p.token, c.d_vocab if p.given == "source" else c.d_vocab_out)
     with torch.inference_mode():
-        row, mean, said = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
+        row, mean, conventions = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
         ends = ends_of(row, p.k)
         own = is_token_map(c)
         return OvTableResult(
@@ -95,7 +95,7 @@ def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
             sd=float(row.std(unbiased=False)),
             own=float(row[p.token]) if own else float("nan"),
             own_rank=rank_of(row, p.token) if own else -1,
-            conventions=words(inputs, *said, ov_bias_words(head)),
+            conventions=words(inputs, *conventions, ov_bias_words(head)),
         )
 
 
@@ -103,7 +103,7 @@ def _row(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Ten
     side = side_of(inputs, p.head, p.embed, p.through, every=False)
     row = ((side.row(p.token) @ head.W_V) @ head.W_O) @ inputs.weights.unembed().W_U
     mean = row.mean()
-    return row - mean, float(mean), (side.said, "row minus its mean over the out vocabulary")
+    return row - mean, float(mean), (side.words, "row minus its mean over the out vocabulary")
 
 
 def _column(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, tuple[str, ...]]:
@@ -114,10 +114,10 @@ def _column(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[
     return (
         column,
         float(column.mean()),
-        (side.said, "column of rows that are minus their means over the out vocabulary"),
+        (side.words, "column of rows that are minus their means over the out vocabulary"),
     )
 
 
 def ov_bias_words(head: OneHead) -> str:
-    """What is said where the head has a value bias."""
+    """Words for the caption if the head has a value bias, else ""."""
     return "" if head.b_V is None else "value bias left out: it is the same row for every source"

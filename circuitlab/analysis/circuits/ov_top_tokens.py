@@ -1,9 +1,9 @@
-"""What a head writes most for every token it could attend to: the k largest of each row of the full OV circuit.
+"""The k largest entries of each row of a head's full OV circuit: what it raises most for every source token.
 
     row of source s:   x_s W_V W_O W_U,   minus its mean over the out vocabulary
 
-(Elhage et al. 2021, "OV circuit"), as (X W_V) (W_O W_U) with d_head in the middle, a tile of rows at a time. `W_O W_U` minus the
-mean of its columns gives rows that are minus their own means. Exact: the k largest of a row lie in the k blocks of columns with
+(Elhage et al. 2021, "OV circuit"), as (X W_V) (W_O W_U) with d_head in the middle, a tile of rows at a time. Subtracting the mean
+of the columns of `W_O W_U` subtracts each row's mean. Exact: the k largest entries of a row lie in the k blocks of columns with
 the largest maxima, so only those blocks are sorted.
 """
 
@@ -36,9 +36,9 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class OvTopTokensParams:
-    """`k` out tokens of every source token. `through`: an earlier head, the virtual head of both is read.
+    """`k` out tokens of every source token. `through`: an earlier head, for the virtual head of both.
 
-    `first`, `count`: only so many sources from an id on, as a screen shows; 0 is all that follow.
+    `first`, `count`: only `count` sources from id `first` on, as a screen shows them; 0 means all that follow.
     """
 
     head: Head = Head(0, 0)
@@ -58,7 +58,7 @@ class OvTopTokensResult(Result):
     first: int = 0
 
     def table(self) -> Table:
-        """One row a source token."""
+        """One row per source token."""
         columns = [Column("source", self.first + np.arange(len(self.ids)), of="token")]
         for i in range(self.ids.shape[1]):
             columns += [Column(f"out_{i + 1}", self.ids[:, i], of="token"), Column(f"value_{i + 1}", self.values[:, i], "logit")]
@@ -78,7 +78,7 @@ def _memory(c: ModelConfig, n: int, p: OvTopTokensParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokensResult:
-    """The out tokens that a head writes most for every source token."""
+    """OV circuit, all rows: the out tokens that a head raises most for every source token."""
     check_count(p.k)
     with torch.inference_mode():
         head = one_head(inputs, p.head)
@@ -97,8 +97,8 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
         for start in range(0, len(sources), rows):
             ctx.tick(start, len(sources), "out tokens of every source")
             part = sources[start : start + rows]
-            made = torch.mm(part, outs, out=tile[: len(part)])
-            top, at = top_of_rows(made, n, k)
+            logits = torch.mm(part, outs, out=tile[: len(part)])
+            top, at = top_of_rows(logits, n, k)
             ids[start : start + rows], values[start : start + rows] = at.cpu().numpy(), top.cpu().numpy()
-    said = (side.said, "rows minus their means over the out vocabulary", ov_bias_words(head))
-    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *said))
+    conventions = (side.words, "rows minus their means over the out vocabulary", ov_bias_words(head))
+    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *conventions))

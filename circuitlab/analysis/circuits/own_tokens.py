@@ -1,13 +1,13 @@
-"""Whether a head that attends to a token raises that very token above the others: its place in its own row of W_E W_OV W_U.
+"""The rank of each token in its own row of W_E W_OV W_U: whether a head copies the very token it attends to.
 
     rank of t = 1 + how many other tokens u have (W_E W_OV W_U)[t, u] ≥ (W_E W_OV W_U)[t, t]
     top1, top10 = share of tokens t whose rank is at most 1, at most 10
 
-The copying score Σλ/Σ|λ| speaks of mixtures of tokens: a head can have .99 and raise the token itself to the top ten in a
-sixth of the rows. Chance is 1/d_vocab and 10/d_vocab. A row's order does not change under what softmax does not see (a vector
-added to every column of W_U) nor under the gauge. Ties count against.
+The copying score Σλ/Σ|λ| is about mixtures of tokens: a head can have 0.99 and still raise the token itself to the top ten in
+only a sixth of the rows. Chance is 1/d_vocab and 10/d_vocab. The order within a row does not depend on what softmax is invariant
+to (a vector added to every column of W_U), nor on the gauge. Ties count against the token.
 
-Of a large vocabulary a sample is read, evenly spaced ids: `d_head · d_vocab` of arithmetic a token and head.
+Of a large vocabulary a sample of evenly spaced ids is taken: a token and head cost `d_head · d_vocab` operations.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.circuits.factors import by_layer, heads_of, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
+from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
-WHOLE, SAMPLE = 8192, 512  # a vocabulary that is looked at whole; of a larger one, how many tokens
+WHOLE, SAMPLE = 8192, 512  # the largest vocabulary that is taken whole; the number of tokens sampled from a larger one
 FEW = 10  # the largest rank that counts
 
 
 @dataclass(frozen=True)
 class OwnTokensParams:
-    """`heads`: `()` is all of them. `tokens`: of a vocabulary above 8 192, a sample or all. `embed`: what the heads read."""
+    """`heads`: `()` means all. `tokens`: of a vocabulary above 8 192, a sample or all. `embed`: what the heads read."""
 
     heads: tuple[Head, ...] = ()
     tokens: Literal["sample", "all"] = "sample"
@@ -42,9 +43,9 @@ class OwnTokensParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnTokensResult(Result):
-    """`top1`, `top10` float64 [layer, head], shares of `n_tokens` tokens; NaN: not asked for, or not yet.
+    """`top1`, `top10` float64 [layer, head], shares of `n_tokens` tokens; NaN for heads not requested or not computed yet.
 
-    `chance1`, `chance10`: what a row in any order has.
+    `chance1`, `chance10`: the shares of rows in random order.
     """
 
     top1: np.ndarray = over("layer", "head", unit="share of tokens")
@@ -54,16 +55,15 @@ class OwnTokensResult(Result):
     chance10: float
 
     def table(self) -> Table:
-        """One row a head."""
-        layer, head = np.indices(self.top1.shape).reshape(2, -1)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)])
+        """One row per head."""
+        names = head_names(*np.indices(self.top1.shape).reshape(2, -1))
         return Table((Column("head", names), Column("top1", self.top1.ravel()), Column("top10", self.top10.ravel())))
 
 
 def _refuse(c: ModelConfig, p: OwnTokensParams) -> str | None:
     if reason := refuse_table(c, p.embed, p.heads or tuple(Head(i, 0) for i in range(c.n_layers))):
         return reason
-    return None if is_token_map(c) else "the vocabulary going out is not the one going in: no row has its own token."
+    return None if is_token_map(c) else "input and output vocabulary differ: a row does not have its own token."
 
 
 def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
@@ -74,24 +74,24 @@ def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
-    """The share of tokens that stand in the top 1 and the top 10 of their own row of a head's OV circuit."""
+    """OV circuit: the share of tokens that are in the top 1 and the top 10 of their own row, a strict test of copying."""
     c = inputs.weights.config
     chosen = chosen_heads(c, p.heads)
     sampled = p.tokens == "sample" and c.d_vocab > WHOLE
     ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else torch.arange(c.d_vocab)
     top1, top10 = (np.full((c.n_layers, c.n_heads), np.nan) for _ in range(2))
     of = f"{len(ids)} of {number_of(c.d_vocab, 'row')}" if sampled else f"all {number_of(c.d_vocab, 'row')}"
-    said = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
+    sample_words = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
     notes: dict[str, None] = {}
 
-    def made(done: float) -> OwnTokensResult:
+    def result(done: float) -> OwnTokensResult:
         return OwnTokensResult(
             top1=top1.copy(),
             top10=top10.copy(),
             n_tokens=len(ids),
             chance1=1 / c.d_vocab_out,
             chance10=min(1.0, FEW / c.d_vocab_out),
-            conventions=words(inputs, said, "value bias left out", *notes),
+            conventions=words(inputs, sample_words, "value bias left out", *notes),
             done=done,
         )
 
@@ -99,7 +99,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     with torch.inference_mode():
         for layer, heads, _ in by_layer(chosen):
             side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed != "tokens")
-            notes |= dict.fromkeys((side.said,) if side.said else ())
+            notes |= dict.fromkeys((side.words,) if side.words else ())
             factors, rows = heads_of(inputs, layer), side.rows(tuple(ids.tolist()))
             for head in heads:
                 tick = lambda at=finished: ctx.tick(at, len(chosen), "own tokens")
@@ -109,16 +109,16 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
                 top1[layer, head], top10[layer, head] = (ranks == 1).mean(), (ranks <= FEW).mean()
                 finished += 1
             if finished < len(chosen):
-                ctx.partial(made(finished / len(chosen)))
-    return made(1.0)
+                ctx.partial(result(finished / len(chosen)))
+    return result(1.0)
 
 
 def _ranks(values: Tensor, outs: Tensor, ids: Tensor, ctx: Ctx) -> np.ndarray:
-    """[token] from 1: `values` [token, d_head], `outs` [d_head, d_vocab]; `ids` [token] are the tokens of the rows."""
-    found, step = [], tile_rows(outs.shape[1], outs.element_size())
+    """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab]."""
+    ranks, step = [], tile_rows(outs.shape[1], outs.element_size())
     for start in range(0, len(ids), step):
         ctx.tick(start, len(ids), "own tokens")
         rows = values[start : start + step] @ outs
         own = rows.gather(1, ids[start : start + step, None])
-        found.append((rows >= own).sum(1))
-    return torch.cat(found).cpu().numpy()
+        ranks.append((rows >= own).sum(1))
+    return torch.cat(ranks).cpu().numpy()

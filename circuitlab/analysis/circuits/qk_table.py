@@ -1,13 +1,12 @@
-"""Whom a head attends to, read from the weights: rows and columns of the full QK circuit.
+"""Rows and columns of a head's full QK circuit: which tokens attend to which, from weights alone.
 
-    row of a destination token d:   scale · (x_d W_Q R_δ) · (x_s W_K) over all sources s, minus its mean over them (softmax sees
-                                    nothing of it)
-    column of a source token s:     the same over all destinations d, not centred: each row has a mean of its own
+    row of a destination token d:   scale · (x_d W_Q R_δ) · (x_s W_K) over all sources s, minus its mean (softmax is invariant)
+    column of a source token s:     the same over all destinations d, not centred, as each row has its own mean
     bias row:                       scale · (b_Q R_δ) · (x_s W_K) over sources, minus its mean: part of every row
 
-(Elhage et al. 2021, "QK circuit"). scale is the model's own; δ = −distance, R_δ the rotation of rotary models. The remaining
-terms of the score, with the key bias, do not depend on the source. `behind`: an earlier head h1 moves what keys (or queries)
-read, x W_OV^{h1} in place of x: K- (or Q-) composition.
+(Elhage et al. 2021, "QK circuit"). scale is the model's own; δ = −distance, R_δ the rotation of rotary models. The other terms of
+the score, those with the key bias, do not depend on the source. `behind`: an earlier head h1 that keys (or queries) read through,
+x W_OV^{h1} instead of x: K- (or Q-) composition.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class QkTableParams:
-    """`given`: `token` is a destination, and sources are found; or a source, and destinations are.
+    """`given` "destination": `token` is a destination, and sources are listed; "source": the reverse.
 
-    `distance`: how far the source lies behind (rotary models; 0 is position-free). `behind`: an earlier head that moves what
-    `side` reads.
+    `distance` from source to destination (rotary models; 0 is position-free). `behind`: an earlier head that `side` reads
+    through.
     """
 
     head: Head = Head(0, 0)
@@ -61,9 +60,9 @@ class QkTableParams:
 class QkTableResult(Result):
     """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
 
-    `mean`, `sd` of the whole of it (for a row the mean that was taken off); `own`, `own_rank` (from 1): the given token to
-    itself. `bias_top_ids`, `bias_top` [k]: the largest of the bias row, empty without query biases. `sigma`: with smeared
-    keys the share that the current token's key has, the previous token's has 1 − sigma; NaN without.
+    `mean`, `sd` of all its entries (for a row, the mean that was subtracted); `own`, `own_rank` (from 1): of the given token with
+    itself. `bias_top_ids`, `bias_top` [k]: the largest of the bias row, empty without query biases. `sigma`: with smeared keys,
+    the weight of the current token's key (the previous token's is 1 − sigma); else NaN.
     """
 
     top_ids: np.ndarray = over("top", unit="token id")
@@ -79,7 +78,7 @@ class QkTableResult(Result):
     sigma: float
 
     def table(self) -> Table:
-        """The largest first, then the smallest, the smallest last; then the largest of the bias row."""
+        """The largest entries, then the smallest (the smallest last), then the largest of the bias row."""
         ids = np.concatenate([self.top_ids, self.bottom_ids[::-1], self.bias_top_ids])
         end = np.repeat(["top", "bottom", "bias"], [len(self.top_ids), len(self.bottom_ids), len(self.bias_top_ids)])
         values = np.concatenate([self.top, self.bottom[::-1], self.bias_top])
@@ -87,7 +86,7 @@ class QkTableResult(Result):
 
 
 def _readers(p: QkTableParams) -> tuple[Head, Head]:
-    """The heads that read token rows for the query and for the key."""
+    """The heads that read token embeddings for the query and for the key."""
     behind = p.behind or p.head
     return (p.head, behind) if p.side == "key" else (behind, p.head)
 
@@ -103,12 +102,12 @@ def _memory(c: ModelConfig, n: int, p: QkTableParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
-    """Which sources a destination token attends to most; or from which destinations a source token is attended to."""
+    """QK circuit, one row or column: which sources a destination token attends to, or which destinations attend to a source."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     check_token(p.token, c.d_vocab)
     check_distance(c, p.distance)
     with torch.inference_mode():
-        row, mean, bias, said = (_row if p.given == "destination" else _column)(inputs, p, head, ctx)
+        row, mean, bias, conventions = (_row if p.given == "destination" else _column)(inputs, p, head, ctx)
         return QkTableResult(
             **ends_of(row, p.k)._asdict(),
             mean=mean,
@@ -118,14 +117,14 @@ def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
             bias_top_ids=bias.top_ids,
             bias_top=bias.top,
             sigma=head.sigma,
-            conventions=words(inputs, *said, *score_words(c, head, p.distance)),
+            conventions=words(inputs, *conventions, *score_words(c, head, p.distance)),
         )
 
 
-_Found = tuple[Tensor, float, Ends, tuple[str, ...]]
+_RowOrColumn = tuple[Tensor, float, Ends, tuple[str, ...]]
 
 
-def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found:
+def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOrColumn:
     c = inputs.weights.config
     queries = side_of(inputs, p.head, p.embed, p.behind if p.side == "query" else None, every=False)
     keys = side_of(inputs, p.head, p.embed, p.behind if p.side == "key" else None)
@@ -134,11 +133,11 @@ def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found:
     rows = c.score_scale * keys.times(torch.stack(readers, dim=1), ctx, "keys")
     mean = rows.mean(0)
     rows = rows - mean
-    said = (_sided("queries", queries.said), _sided("keys", keys.said), "row minus its mean over sources")
-    return rows[:, 0], float(mean[0]), _bias_ends(rows[:, 1:], p.k), said
+    conventions = (_sided("queries", queries.words), _sided("keys", keys.words), "row minus its mean over sources")
+    return rows[:, 0], float(mean[0]), _bias_ends(rows[:, 1:], p.k), conventions
 
 
-def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found:
+def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOrColumn:
     c = inputs.weights.config
     queries = side_of(inputs, p.head, p.embed, p.behind if p.side == "query" else None)
     bias = _bias_reader(c, head, p.distance)
@@ -150,12 +149,12 @@ def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _Found
     if bias:
         rows = c.score_scale * keys.times(torch.stack(bias, dim=1), ctx, "keys")
         rows = rows - rows.mean(0)
-    said = (_sided("queries", queries.said), _sided("keys", keys.said), "column not centred: each row has its own mean")
-    return column, float(column.mean()), _bias_ends(rows, p.k), said
+    conventions = (_sided("queries", queries.words), _sided("keys", keys.words), "column not centred: each row has its own mean")
+    return column, float(column.mean()), _bias_ends(rows, p.k), conventions
 
 
 def _bias_reader(c: ModelConfig, head: OneHead, distance: int) -> list[Tensor]:
-    """[d_model] that reads the bias row from keys' rows; none without a query bias."""
+    """[d_model]: the vector whose product with the keys' rows is the bias row; none without a query bias."""
     return [] if head.b_Q is None else [head.W_K @ rotated(head.b_Q, c, head.head.layer, distance)]
 
 
@@ -166,27 +165,29 @@ def _bias_ends(rows: Tensor, k: int) -> Ends:
     return Ends(ids, values, ids.copy(), values.copy())
 
 
-def _sided(name: str, said: str) -> str:
-    return said and f"{name}: {said}"
+def _sided(name: str, side_words: str) -> str:
+    return side_words and f"{name}: {side_words}"
 
 
 def check_distance(c: ModelConfig, distance: int) -> None:
-    """Raise `BadInput` for a distance that no pair of positions has."""
+    """Raise `BadInput` for a distance outside the context."""
     if not 0 <= distance < c.n_ctx:
         raise BadInput("There is no such distance.", expected=f"0..{number_of(c.n_ctx - 1, 'position')} back", got=str(distance))
 
 
 def score_words(c: ModelConfig, head: OneHead, distance: int) -> tuple[str, ...]:
-    """What the caption of any QK table says of the score: scale, distance, biases, smearing, caps."""
-    said = [f"score scale {c.score_scale:.4g}"]
+    """What captions of QK circuits say of the score: scale, distance, biases, smearing, cap."""
+    phrases = [f"score scale {c.score_scale:.4g}"]
     if c.positions == "rotary" and c.positional(head.head.layer):
-        said.append(f"source {number_of(distance, 'position')} behind" if distance else "position-free (distance 0)")
+        phrases.append(f"source {number_of(distance, 'position')} behind" if distance else "position-free (distance 0)")
     elif slopes := c.slopes_in(head.head.layer):
-        said.append(f"position-free: ALiBi takes {slopes[head.head.head]:.3g} · distance off, whatever the tokens")
+        phrases.append(f"position-free: ALiBi takes {slopes[head.head.head]:.3g} · distance off, whatever the tokens")
     elif c.positions != "none":
-        said.append("positions left out")
-    said += ["query bias: a row of its own"] if head.b_Q is not None else []
+        phrases.append("positions left out")
+    phrases += ["query bias: a row of its own"] if head.b_Q is not None else []
     if head.sigma == head.sigma:  # not NaN
-        said.append(f"smeared keys: σ = {head.sigma:.3f} of it is the current token's, {1 - head.sigma:.3f} the previous one's")
-    said += ["before the soft cap"] if c.score_soft_cap else []
-    return tuple(said)
+        phrases.append(
+            f"smeared keys: σ = {head.sigma:.3f} of it is the current token's, {1 - head.sigma:.3f} the previous one's"
+        )
+    phrases += ["before the soft cap"] if c.score_soft_cap else []
+    return tuple(phrases)

@@ -1,13 +1,13 @@
-"""Skip-trigrams of a head: source … destination → out, from its QK and its OV circuit together, and the "bug" candidates.
+"""Skip-trigrams of a head, source … destination → out, from its QK and OV circuits together, and candidates for "bugs".
 
     score(s, d, o) = QK[d, s] · OV[s, o],     both minus the means of their rows (over sources, over out tokens), both > 0
 
-(Elhage et al. 2021, "One-layer attention-only transformers": the tables "source … destination → out"; that QK and OV are chosen
-apart makes crossed triples the head wants although nobody would write them, "keep … in bay".) A *bug candidate* is a triple among
-the strongest destinations and outs of a source whose bigram destination → out is nowhere in the training text, while that
-destination has another out there that is, and that out another destination.
+(Elhage et al. 2021, "One-layer attention-only transformers": since QK and OV factorise, a head also promotes crossed triples that
+nobody would write, such as "keep … in bay".) A *bug candidate* is a triple among the strongest destinations and outs of a source
+whose bigram destination → out is nowhere in the training text, although the text has that destination with another of these outs,
+and that out with another of these destinations.
 
-With `source` −1 the sources are those whose whole column of QK and row of OV are longest, ‖QK[:, s]‖ · ‖OV[s, :]‖.
+With `source` −1 the sources are those of the longest QK columns and OV rows, ‖QK[:, s]‖ · ‖OV[s, :]‖.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
     refuse_table,
     side_of,
 )
+from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.subject import Head
 
-WIDTH = 32  # destinations and outs of a source among which bugs are looked for
+WIDTH = 32  # destinations and outs of a source among which bug candidates are searched
 FORMULA = "score(s, d, o) = QK[d, s] · OV[s, o], each minus the mean of its row, both > 0"
 
 
 @dataclass(frozen=True)
 class SkipTrigramsParams:
-    """`k` triples of one `source`, or (−1) of the `sources` strongest ones; `bugs`: crossed ones the training text never holds.
+    """`k` triples of one `source`, or (−1) of the `sources` strongest ones; `bugs`: only bug candidates.
 
-    `distance`: how far the source lies behind the destination (rotary models; 0 is position-free).
+    `distance` from source to destination (rotary models; 0 is position-free).
     """
 
     head: Head = Head(0, 0)
@@ -61,10 +62,10 @@ class SkipTrigramsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SkipTrigramsResult(Result):
-    """`source`, `destination`, `out` int64, `qk`, `ov`, `score` [≤ k], the largest score first; `formula` ranks them.
+    """`source`, `destination`, `out` int64, `qk`, `ov`, `score` [≤ k], the largest score first; `formula` of the score.
 
-    Of bugs: `known_out` follows the destination in the text and `known_destination` comes before the out, the strongest such of
-    the same source; −1 else.
+    For bug candidates: in the text `known_out` follows the destination, and `known_destination` precedes the out, the strongest
+    such of the same source; else −1.
     """
 
     source: np.ndarray = over("trigram", unit="token id")
@@ -78,7 +79,7 @@ class SkipTrigramsResult(Result):
     formula: str
 
     def table(self) -> Table:
-        """One row a triple."""
+        """One row per triple."""
         tokens = lambda *names: tuple(Column(name, getattr(self, name), of="token") for name in names)
         numbers = tuple(Column(name, getattr(self, name), str(self.unit_of(name))) for name in ("qk", "ov", "score"))
         return Table((*tokens("source", "destination", "out"), *numbers, *tokens("known_out", "known_destination")))
@@ -86,22 +87,22 @@ class SkipTrigramsResult(Result):
 
 def _refuse(c: ModelConfig, p: SkipTrigramsParams) -> str | None:
     if p.bugs and not is_token_map(c):
-        return "what goes out is another vocabulary: no bigram of the text leads to it."
+        return "input and output vocabulary differ: the text has no bigrams to compare with."
     return refuse_table(c, "tokens", (p.head,))
 
 
 def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
-    chosen = 1 if p.source >= 0 else min(max(p.sources, 1), c.d_vocab)
+    n_sources = 1 if p.source >= 0 else min(max(p.sources, 1), c.d_vocab)
     width = WIDTH if p.bugs else max(p.k, 1)
     ends = c.d_vocab + c.d_vocab_out + BLOCK
     factors = 0 if p.source >= 0 else 3 * c.d_head * ends
-    numbers = factors + 2 * chosen * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
-    return 8 * (numbers + chosen * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
+    numbers = factors + 2 * n_sources * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
+    return 8 * (numbers + n_sources * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
 
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
-    """Triples source … destination → out that a head wants most; or the crossed ones among them that no text holds."""
+    """Skip-trigrams source … destination → out that a head promotes most, or the "bugs" among them, absent from the text."""
     c = inputs.weights.config
     check_count(min(p.k, p.sources))
     check_distance(c, p.distance)
@@ -110,34 +111,42 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     corpus = _corpus(inputs) if p.bugs else None
     with torch.inference_mode():
         head = one_head(inputs, p.head)
-        chosen, qk, ov = (_strongest if p.source == -1 else _one)(inputs, p, head, ctx)
-        found = _Triples(p.k)
-        for i, source in enumerate(chosen):
-            ctx.tick(i, len(chosen), "triples of each source")
-            found.add(source, _desc(qk[:, i], p), _desc(ov[i], p), corpus)
+        sources, qk, ov = (_strongest if p.source == -1 else _one)(inputs, p, head, ctx)
+        triples = _Triples(p.k)
+        for i, source in enumerate(sources):
+            ctx.tick(i, len(sources), "triples of each source")
+            triples.add(source, _desc(qk[:, i], p), _desc(ov[i], p), corpus)
     formula = FORMULA
     if corpus is not None:
         formula += f"; among the {WIDTH} strongest d and o of s, d → o not in the text, d → o′ and d′ → o in it"
-    some = f"the {number_of(len(chosen), 'source')} of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
-    said = (some, "token embeddings", *score_words(c, head, p.distance), ov_bias_words(head), corpus.words() if corpus else "")
-    return found.result(formula, words(inputs, *said), inputs.subject.conventions.dtype)
+    source_words = (
+        f"the {number_of(len(sources), 'source')} of largest ‖QK[:, s]‖ · ‖OV[s, :]‖" if p.source == -1 else "one source"
+    )
+    conventions = (
+        source_words,
+        "token embeddings",
+        *score_words(c, head, p.distance),
+        ov_bias_words(head),
+        corpus.words() if corpus else "",
+    )
+    return triples.result(formula, words(inputs, *conventions), inputs.subject.conventions.dtype)
 
 
 def _corpus(inputs: Inputs) -> CorpusBigrams:
-    """The training text's bigrams. Raises `Refused` where it is not known what the text does not hold."""
+    """The training text's bigrams. Raises `Refused` if it is not known which bigrams the text lacks."""
     corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     if corpus is None:
-        raise Refused("no bigrams of a training text lie beside this model: what it never holds is not known.")
+        raise Refused("there are no bigrams of a training text beside this model, so it is not known which ones the text lacks.")
     if not corpus.complete:
-        raise Refused("rare bigrams of the training text were not kept: what it never holds is not known.")
+        raise Refused("the file of bigrams leaves out rare ones, so it is not known which ones the text lacks.")
     return corpus
 
 
-_Found = tuple[list[int], Tensor, Tensor]
+_SourcesFound = tuple[list[int], Tensor, Tensor]
 
 
-def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Found:
-    """([source], QK column [d_vocab, 1], OV row [1, d_vocab_out]): two rows' worth of work."""
+def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _SourcesFound:
+    """([source], QK column [d_vocab, 1], OV row [1, d_vocab_out]) of one source."""
     side, W_U = side_of(inputs, p.head, "tokens"), inputs.weights.unembed().W_U
     x = side.row(p.source)
     qk = _scores(inputs.weights.config, side, head, ((x - side.mean(ctx)) @ head.W_K)[None], p.distance, ctx)
@@ -145,8 +154,8 @@ def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Fou
     return [p.source], qk, (row - row.mean())[None]
 
 
-def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _Found:
-    """The same of the strongest sources: lengths of a column and a row come from d_head × d_head Gram matrices."""
+def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _SourcesFound:
+    """As `_one`, of the strongest sources: lengths of columns and rows come from d_head × d_head Gram matrices."""
     c, side = inputs.weights.config, side_of(inputs, p.head, "tokens")
     embed = inputs.answer(embedding_gram, EmbeddingGramParams())
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
@@ -161,25 +170,25 @@ def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -
 
 
 def _squares(W: Tensor, gram: Tensor) -> Tensor:
-    """[row] float64 w G wᵀ of each row, never less than 0."""
+    """[row] float64: w G wᵀ of each row w, clamped at 0."""
     return ((W @ gram.to(W.dtype)) * W).sum(1, dtype=torch.float64).clamp(min=0)
 
 
 def _scores(c: ModelConfig, side: Side, head: OneHead, keys: Tensor, distance: int, ctx: Ctx) -> Tensor:
-    """[d_vocab, source]: scores of every destination with some centred keys [source, d_head]; the rotation moves to the key."""
+    """[d_vocab, source]: scores of every destination with centred keys [source, d_head], which carry the rotation."""
     reader = head.W_Q @ rotated(keys, c, head.head.layer, -distance).T
     return c.score_scale * side.times(reader, ctx, "destinations")
 
 
 def _desc(row: Tensor, p: SkipTrigramsParams) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, values) of the largest positive entries of a row: of two such lists the k largest products need no more than k."""
+    """(ids, values) of the largest positive entries of a row; the k largest products need no more than k of each list."""
     top = torch.topk(row, min(WIDTH if p.bugs else p.k, len(row)))
     positive = int((top.values > 0).sum())
     return top.indices[:positive].cpu().numpy(), top.values[:positive].double().cpu().numpy()
 
 
 class _Triples:
-    """The best triples of each source, sorted in the end."""
+    """The best triples of each source, sorted by `result`."""
 
     def __init__(self, k: int) -> None:
         self.k, self.ids, self.values = k, [np.zeros((0, 5), np.int64)], [np.zeros((0, 3))]
@@ -190,21 +199,21 @@ class _Triples:
         """The triples of source `s` from its (ids, values) of destinations and of outs."""
         (d, qk), (o, ov) = to, outs
         scores = np.outer(qk, ov)
-        known = np.full((2, *scores.shape), -1)
+        from_text = np.full((2, *scores.shape), -1)
         if corpus is not None and scores.size:
-            seen = np.array([corpus.seen(int(token), o) for token in d])
-            crossed = ~seen & seen.any(axis=1, keepdims=True) & seen.any(axis=0, keepdims=True)
-            known = np.stack(np.broadcast_arrays(o[seen.argmax(1)][:, None], d[seen.argmax(0)]))
+            in_text = np.array([corpus.seen(int(token), o) for token in d])
+            crossed = ~in_text & in_text.any(axis=1, keepdims=True) & in_text.any(axis=0, keepdims=True)
+            from_text = np.stack(np.broadcast_arrays(o[in_text.argmax(1)][:, None], d[in_text.argmax(0)]))
             scores = np.where(crossed, scores, 0)
-        best = np.argsort(-scores, axis=None, kind="stable")[: self.k]
+        best = descending(scores)[: self.k]
         i, j = np.unravel_index(best[scores.ravel()[best] > 0], scores.shape)
-        self.ids.append(np.stack([np.full(len(i), s), d[i], o[j], known[0, i, j], known[1, i, j]], axis=1))
+        self.ids.append(np.stack([np.full(len(i), s), d[i], o[j], from_text[0, i, j], from_text[1, i, j]], axis=1))
         self.values.append(np.stack([qk[i], ov[j], scores[i, j]], axis=1))
 
     def result(self, formula: str, conventions: tuple[str, ...], dtype: str) -> SkipTrigramsResult:
-        """The k best of all sources."""
+        """The k best triples of all sources."""
         ids, values = np.concatenate(self.ids), np.concatenate(self.values)
-        order = np.argsort(-values[:, 2], kind="stable")[: self.k]
+        order = descending(values[:, 2])[: self.k]
         source, destination, out, known_out, known_destination = np.ascontiguousarray(ids[order].T)
         qk, ov, score = np.ascontiguousarray(values[order].T.astype(dtype))
         return SkipTrigramsResult(

@@ -1,7 +1,7 @@
-"""All that a head does with one token: the row and the column of its OV circuit, the row and the column of its QK circuit.
+"""One token in a head's OV and QK circuits: its row and column of each.
 
-The four tables of `ov_table` and `qk_table` (see there for the equations), made together: three of them are a vector times the
-embedding, which is read once for all of them. Reading it is what they cost.
+The four tables of `ov_table` and `qk_table` (equations there), computed together: three of them are a vector times the embedding,
+which is read once for all three. Reading it is most of the cost.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ TABLES = ("raises", "attends to", "raised by", "attended to by")
 
 @dataclass(frozen=True)
 class TokenCircuitsParams:
-    """`behind`: an earlier head, of which the OV circuit is read through and which moves what `side` of QK reads.
+    """`behind`: an earlier head, through which the OV circuit and `side` of the QK circuit read.
 
-    `distance`: how far the source lies behind (rotary models; 0 is position-free). `whole`: all of each row, too.
+    `distance` from source to destination (rotary models; 0 is position-free). `whole`: return the whole rows too.
     """
 
     head: Head = Head(0, 0)
@@ -57,8 +57,8 @@ class TokenCircuitsResult(Result):
     """`top_ids`, `bottom_ids` int64, `top`, `bottom` [table, k]; `mean`, `sd` float64 [table] of the whole rows.
 
     `tables`: the token raises (OV row), attends to (QK row), is raised by (OV column), is attended to by (QK column). Rows are
-    minus their means. Where another vocabulary goes out, the third is empty: −1 and NaN. `bias_top_ids`, `bias_top` [≤ k]: the
-    largest of the bias row, empty without query biases. `rows` [table, d_vocab] by id where asked for, else [table, 0].
+    minus their means. If the output vocabulary is another one, the third is empty: −1 and NaN. `bias_top_ids`, `bias_top` [≤ k]:
+    the largest of the bias row, empty without query biases. `rows` [table, d_vocab] by id with `whole`, else [table, 0].
     """
 
     top_ids: np.ndarray = over("table", "top", unit="token id", none=True)
@@ -78,7 +78,7 @@ class TokenCircuitsResult(Result):
         return {table: "logit" if "raise" in table else "score" for table in self.tables}
 
     def table(self) -> Table:
-        """Table by table, the largest first, then the smallest, the smallest last."""
+        """Table by table: the largest entries, then the smallest; the smallest last."""
         k = self.top.shape[1]
         ids = np.concatenate([self.top_ids, self.bottom_ids[:, ::-1]], axis=1)
         values = np.concatenate([self.top, self.bottom[:, ::-1]], axis=1)
@@ -103,7 +103,7 @@ def _memory(c: ModelConfig, n: int, p: TokenCircuitsParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCircuitsResult:
-    """What a token raises and attends to through a head, and what it is raised by and attended to by."""
+    """OV and QK circuits of one token: what it raises and attends to through a head, what raises it and attends to it."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     check_token(p.token, c.d_vocab)
     check_distance(c, p.distance)
@@ -119,26 +119,26 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         if is_token_map(c):
             out, mean = inputs.weights.unembed().W_U[:, p.token], unembed_mean(inputs)
             readers.append((through, head.W_V @ (head.W_O @ (out if mean is None else out - mean))))
-        found = _at_once(readers, ctx)
+        columns = _at_once(readers, ctx)
         raises = ((through.row(p.token) @ head.W_V) @ head.W_O) @ inputs.weights.unembed().W_U
-        attends, attended = (c.score_scale * column for column in found[:2])
-        bias = c.score_scale * found[2] if head.b_Q is not None else None
-        raised = found[-1] if is_token_map(c) else None
-        moved = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
-        said = (through.said, moved, *score_words(c, head, p.distance), ov_bias_words(head))
+        attends, attended = (c.score_scale * column for column in columns[:2])
+        bias = c.score_scale * columns[2] if head.b_Q is not None else None
+        raised = columns[-1] if is_token_map(c) else None
+        moved_words = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
+        conventions = (through.words, moved_words, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
-        return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *said, words_of_rows))
+        return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *conventions, words_of_rows))
 
 
 def _at_once(readers: list[tuple[Side, Tensor]], ctx: Ctx) -> list[Tensor]:
-    """[d_vocab] each: every token's row of a side times a vector, all on one embedding in one pass over it."""
-    found: dict[int, Tensor] = {}
+    """[d_vocab] each: every token's row of a side times a vector, in one pass over each embedding."""
+    by_place: dict[int, Tensor] = {}
     for base in {id(side.W): side for side, _ in readers}.values():
         places = [i for i, (side, _) in enumerate(readers) if side.W is base.W]
-        stacked = torch.stack([readers[i][0].into(readers[i][1][:, None])[:, 0] for i in places], dim=1)
+        stacked = torch.stack([readers[i][0].pulled_back(readers[i][1][:, None])[:, 0] for i in places], dim=1)
         columns = base.over_all(stacked, ctx, "the vocabulary")
-        found |= {place: columns[:, i] for i, place in enumerate(places)}
-    return [found[i] for i in range(len(readers))]
+        by_place |= {place: columns[:, i] for i, place in enumerate(places)}
+    return [by_place[i] for i in range(len(readers))]
 
 
 def _result(
@@ -149,14 +149,14 @@ def _result(
     bias: Tensor | None,
     k: int,
     whole: bool,
-    said: tuple[str, ...],
+    conventions: tuple[str, ...],
 ) -> TokenCircuitsResult:
     k = min(max(1, k), len(raises), len(attends))
     nothing = torch.full((len(raises),), torch.nan)
     rows = [raises - raises.mean(), attends - attends.mean(), nothing if raised is None else raised, attended]
     ends = [ends_of(row.contiguous(), k) for row in rows]
     column = lambda get: np.stack([get(e) for e in ends])
-    ids: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda found, values: np.where(np.isnan(values), -1, found)
+    ids: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda indices, values: np.where(np.isnan(values), -1, indices)
     top, bottom = column(lambda e: e.top), column(lambda e: e.bottom)
     biased = None if bias is None else ends_of(bias - bias.mean(), k)
     return TokenCircuitsResult(
@@ -169,10 +169,10 @@ def _result(
         bias_top_ids=np.zeros(0, np.int64) if biased is None else biased.top_ids,
         rows=np.stack([_padded(row, len(raises), len(attends)) for row in rows]) if whole else top[:, :0],
         bias_top=top[:0, 0] if biased is None else biased.top,
-        conventions=said,
+        conventions=conventions,
     )
 
 
 def _padded(row: Tensor, *lengths: int) -> np.ndarray:
-    """A row as long as the longest: tokens that only read or only come out have no value in the others."""
+    """A row padded with NaN to the longest, if input and output vocabulary differ."""
     return np.pad(row.cpu().numpy(), (0, max(lengths) - len(row)), constant_values=np.nan)

@@ -1,8 +1,8 @@
-"""W_U W_Uᵀ, made once per model and kept: with W_Eᵀ W_E, what the singular values of every OV circuit are read from.
+"""The Gram matrix W_U W_Uᵀ, computed once per model and cached: with W_Eᵀ W_E it gives singular values of all OV circuits.
 
     squared singular values of W_E W_OV W_U  =  eigenvalues of (W_Vᵀ (W_EᵀW_E) W_V) (W_O (W_U W_Uᵀ) W_Oᵀ)
 
-W_U centred over the vocabulary is a correction of rank one: W_U W_Uᵀ − N mean(W_U) mean(W_U)ᵀ.
+Centring W_U over the vocabulary is a correction of rank one: W_U W_Uᵀ − N mean(W_U) mean(W_U)ᵀ.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from circuitlab.model.folding import TILE, unembed_columns
 
 @dataclass(frozen=True)
 class UnembeddingGramParams:
-    """Nothing to choose."""
+    """There is nothing to choose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnembeddingGramResult(Result):
-    """`K` [d_model, d_model] float64, W_U not centred over the vocabulary of `n_vocab`; `mean` [d_model] of its columns."""
+    """`K` [d_model, d_model] float64, W_U not centred over the `n_vocab` tokens; `mean` [d_model] of its columns."""
 
     K: np.ndarray = over("dimension", "dimension", unit="weight units²")
     mean: np.ndarray = over("dimension", unit="weight units")
     n_vocab: int
 
     def gram(self, centred: bool) -> np.ndarray:
-        """[d_model, d_model] W_U W_Uᵀ, W_U centred over the vocabulary or as it is."""
+        """[d_model, d_model]: W_U W_Uᵀ, with W_U `centred` over the vocabulary or as it is."""
         if not centred:
             return self.K
-        made = np.outer(self.mean, self.mean)
-        made *= self.n_vocab  # in place: of a large model each of these takes much
-        return np.subtract(self.K, made, out=made)
+        correction = np.outer(self.mean, self.mean)
+        correction *= self.n_vocab  # in place, to save memory with large models
+        return np.subtract(self.K, correction, out=correction)
 
     def table(self) -> Table:
-        """One row a dimension: the mean and the diagonal."""
+        """One row per dimension: the mean and the diagonal."""
         return Table(
             (
                 Column("dimension", np.arange(len(self.K))),
@@ -57,7 +57,7 @@ def _memory(c: ModelConfig, n: int, p: UnembeddingGramParams, dtype: str = "floa
 
 @analysis(version=1, needs="weights", lane="slow", memory=_memory)
 def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> UnembeddingGramResult:
-    """W_U W_Uᵀ, once per model: what the singular values of OV circuits are read from."""
+    """Gram matrix W_U W_Uᵀ, from which singular values of OV circuits are computed; once per model."""
     weights = inputs.presented(replace(inputs.subject.conventions, centre=False))
     c = weights.config
     K = torch.zeros(c.d_model, c.d_model, dtype=torch.float64)

@@ -1,13 +1,13 @@
-"""Rows of a circuit `d_vocab × d_vocab`, made one after another from factors: which tokens stand at its two ends.
+"""Rows of `d_vocab × d_vocab` circuits from their factors, and the tokens at the two ends of each row.
 
-A table's row is `x W` with x the row of one token, so it costs a vector times an embedding and never a product of embeddings.
-`Side` is what a head reads, of every token:
+A row is `x W` with x the row of one token, so it costs a vector times an embedding and never a product of embeddings. `Side` is
+what a head reads of every token:
 
     W_E                                         the token itself
-    (W_E + MLP_0(norm(W_E))) / scale            the token after the first MLP, as the next norm scales it (attention left out)
-    W_E W_OV^{h1}                               the token moved by an earlier head: a virtual head, both patterns the identity
+    (W_E + MLP_0(norm(W_E))) / scale            the token after the first MLP, as the next norm scales it (without attention)
+    W_E W_OV^{h1}                               the token through an earlier head: a virtual head, both patterns the identity
 
-The k largest of a row are exact: they lie in the k blocks of columns with the largest maxima.
+The k largest entries of a row are exact: they lie in the k blocks of columns with the largest maxima.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from circuitlab.model.subject import Head
 from circuitlab.model.weights import Weights
 
 Embedding = Literal["tokens", "after the first MLP"]
-BLOCK = 128  # columns of which the maximum is kept
-FLOPS = 4e9  # of one step between two ticks
-TILE = 10 * 2**20  # bytes of one tile of rows: near a cache, and a small part of what an analysis may take
+BLOCK = 128  # columns per block, whose maximum is compared first
+FLOPS = 4e9  # between two ticks
+TILE = 10 * 2**20  # bytes of one tile of rows: near the size of a cache, and small against an analysis' memory
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OneHead:
 
 
 def one_head(inputs: Inputs, head: Head) -> OneHead:
-    """The factors of one head, copied so that its layer is not kept. Raises `UsageError` for a head that is not there."""
+    """The factors of one head, copied so that its layer can be freed. Raises `BadInput` for a head the model does not have."""
     check_heads(inputs.weights.config, head)
     layer, h = heads_of(inputs, head.layer), head.head
     sigma = float("nan") if layer.sigma is None else float(layer.sigma[h])
@@ -59,36 +59,36 @@ def one_head(inputs: Inputs, head: Head) -> OneHead:
 
 
 def check_token(token: int, n: int) -> None:
-    """Raise `BadInput` for a token that is not in a vocabulary of n."""
+    """Raise `BadInput` for a token outside a vocabulary of n."""
     if not 0 <= token < n:
         raise BadInput("There is no such token.", expected=f"0..{n - 1}", got=str(token))
 
 
 def check_count(k: int) -> None:
-    """Raise `BadInput` where nothing was asked for."""
+    """Raise `BadInput` for a count below 1."""
     if k < 1:
-        raise BadInput("No entry was asked for.", expected="k ≥ 1", got=str(k))
+        raise BadInput("No entry is requested.", expected="k ≥ 1", got=str(k))
 
 
 def refuse_pair(head: Head, earlier: Head | None) -> str | None:
-    """Why `head` cannot stand behind `earlier`, None where it can."""
+    """Why `head` cannot compose with `earlier`, or None if it can."""
     if earlier is not None and earlier.layer >= head.layer:
-        return f"{earlier} does not come before {head}: a virtual head needs a head of an earlier layer."
+        return f"{earlier} is not in a layer before {head}: a virtual head needs a head of an earlier layer."
     return None
 
 
 def refuse_effective(config: ModelConfig) -> str | None:
-    """Why there is no embedding after the first MLP, None where there is."""
+    """Why the model has no embedding after the first MLP, or None if it has."""
     return "this model has no MLP: read the tokens themselves." if config.attention_only else refuse_inexact(config)
 
 
 def read_as(embed: Embedding, reader: Head) -> Embedding:
-    """What a head reads of a token: heads of the first layer stand before the first MLP."""
+    """The embedding that a head reads: heads of the first layer read before the first MLP."""
     return "tokens" if reader.layer == 0 else embed
 
 
 def refuse_table(config: ModelConfig, embed: Embedding, readers: tuple[Head, ...]) -> str | None:
-    """Why a table cannot be read, None where it can; `readers` are the heads that read token rows."""
+    """Why circuits over the vocabulary do not apply, or None if they do; `readers` are the heads that read token embeddings."""
     if reason := refuse_inexact(config):
         return reason
     if embed == "tokens":
@@ -102,24 +102,24 @@ def refuse_table(config: ModelConfig, embed: Embedding, readers: tuple[Head, ...
 
 @dataclass(frozen=True)
 class Side:
-    """What a head reads of every token, [d_vocab, d_model], kept as factors. `W` is a tensor, or an array of an answer."""
+    """What a head reads of every token, [d_vocab, d_model], as factors. `W` is a tensor, or an array of an answer."""
 
     W: Tensor | np.ndarray
     scale: float
     earlier: OneHead | None
-    said: str
+    words: str
 
     def row(self, token: int) -> Tensor:
-        """[d_model] of one token."""
+        """[d_model]: the row of one token."""
         return self.rows((token,))[0]
 
     def rows(self, tokens: tuple[int, ...]) -> Tensor:
-        """[len(tokens), d_model]."""
+        """[len(tokens), d_model]: the rows of some tokens."""
         x = torch.as_tensor(self.W[list(tokens)]) * self.scale
         return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
 
     def mean(self, ctx: Ctx) -> Tensor:
-        """[d_model] mean of all rows."""
+        """[d_model]: the mean of all rows."""
         n, step = len(self.W), max(128, int(FLOPS / (32 * self.W.shape[1])))
         total = torch.zeros(self.W.shape[1], dtype=torch.float64)
         for start in range(0, n, step):
@@ -130,10 +130,10 @@ class Side:
 
     def times(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
         """[d_vocab, n]: every token's row times M [d_model, n], a tile of tokens at a time."""
-        return self.over_all(self.into(M), ctx, text)
+        return self.over_all(self.pulled_back(M), ctx, text)
 
-    def into(self, M: Tensor) -> Tensor:
-        """[d_model, n]: M as W must be multiplied with it; sides on one W can so be read at once."""
+    def pulled_back(self, M: Tensor) -> Tensor:
+        """[d_model, n]: the matrix M′ with W M′ = (every token's row) M, so that sides with the same W share one pass over it."""
         M = M * self.scale
         return M if self.earlier is None else self.earlier.W_V @ (self.earlier.W_O @ M)
 
@@ -141,7 +141,7 @@ class Side:
         """[d_vocab, n]: W M, a tile of tokens at a time."""
         n = len(self.W)
         out = torch.empty(n, M.shape[1], dtype=M.dtype)
-        # a vector is memory-bound: 16 columns' worth of arithmetic is what reading the row costs
+        # products with few columns are memory-bound: reading a row costs as much as 16 columns of arithmetic
         tile = max(128, int(FLOPS / (2 * M.shape[0] * max(16, M.shape[1]))))
         for start in range(0, n, tile):
             ctx.tick(start, n, text)
@@ -154,26 +154,26 @@ class Side:
 
 
 def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None = None, every: bool = True) -> Side:
-    """What `reader` reads, behind the OV circuit of `earlier` where there is one.
+    """What `reader` reads of every token, through the OV circuit of `earlier` if there is one.
 
-    `every` False: a few rows will be read, so nothing is made for the whole vocabulary (`rows_of` makes them).
+    `every` False: only a few rows are needed, so nothing is computed for the whole vocabulary.
     """
-    moved = None if earlier is None else one_head(inputs, earlier)
+    mover = None if earlier is None else one_head(inputs, earlier)
     first = reader if earlier is None else earlier
     weights = inputs.weights
-    said = "" if moved is None else f"behind {earlier}: the virtual head, both patterns the identity"
+    words = "" if mover is None else f"behind {earlier}: the virtual head, both patterns the identity"
     if embed == "tokens" or first.layer == 0:
         note = f"{first} reads before the first MLP: the tokens themselves" if embed != "tokens" else ""
-        return Side(weights.embed().W_E, weights.config.embed_scale, moved, "; ".join(t for t in (said, note) if t))
-    said = "; ".join(t for t in (said, "W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out") if t)
+        return Side(weights.embed().W_E, weights.config.embed_scale, mover, "; ".join(t for t in (words, note) if t))
+    words = "; ".join(t for t in (words, "W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out") if t)
     if not every:
-        return _Few(weights.embed().W_E, 1.0, moved, said, weights)
-    return Side(inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values, 1.0, moved, said)
+        return _Few(weights.embed().W_E, 1.0, mover, words, weights)
+    return Side(inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values, 1.0, mover, words)
 
 
 @dataclass(frozen=True)
 class _Few(Side):
-    """A side behind the first MLP of which only some rows are asked for."""
+    """A side after the first MLP of which only some rows are needed."""
 
     weights: Weights
 
@@ -183,19 +183,19 @@ class _Few(Side):
 
 
 def unembed_mean(inputs: Inputs) -> Tensor | None:
-    """[d_model] mean of W_U over the vocabulary; None where the conventions have taken it off already."""
+    """[d_model]: the mean of W_U over the vocabulary; None if W_U is centred already."""
     if inputs.subject.conventions.centre and inputs.weights.config.logit_soft_cap == 0:
         return None
     return inputs.weights.unembed().W_U.mean(1)
 
 
 def tile_rows(n: int, size: int) -> int:
-    """How many rows of n numbers of `size` bytes make a tile."""
+    """How many rows of n numbers of `size` bytes fit in a tile."""
     return max(1, min(1024, TILE // (size * n)))
 
 
 def out_factor(inputs: Inputs, W_O: Tensor, ctx: Ctx) -> tuple[Tensor, int]:
-    """(W_O W_U [d_head, whole blocks], how many columns count), minus its mean over those columns; 0 behind them."""
+    """(W_O W_U [d_head, whole blocks], number n of its columns): minus the mean of those columns, 0 in the padding."""
     W_U = inputs.weights.unembed().W_U
     n, step = W_U.shape[1], max(BLOCK, min(8192, int(FLOPS / (2 * W_O.numel()))))
     out = torch.zeros(len(W_O), n + -n % BLOCK, dtype=W_O.dtype)
@@ -216,14 +216,14 @@ class Ends(NamedTuple):
 
 
 def ends_of(row: Tensor, k: int) -> Ends:
-    """The two ends of a row [n]; fewer than k where the row is shorter."""
+    """The two ends of a row [n]; fewer than k entries if the row is shorter."""
     k = min(max(1, k), len(row))
     top, bottom = torch.topk(row, k), torch.topk(row, k, largest=False)
     return Ends(top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy())
 
 
 def rank_of(row: Tensor, token: int) -> int:
-    """The place of a token in its row from 1, by value, the largest first."""
+    """The rank of a token in its row, from 1 for the largest."""
     return int((row > row[token]).sum()) + 1
 
 
@@ -234,9 +234,9 @@ def padded(P: Tensor) -> Tensor:
 
 
 def top_of_rows(rows: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """(values, ids) [row, k], the largest first, of rows [row, whole blocks] of which n columns count; overwrites the rest.
+    """(values, ids) [row, k], the largest first, of the first n columns of rows [row, whole blocks]; overwrites the padding.
 
-    Exact: an entry of the k largest lies in a block whose maximum is one of the k largest maxima.
+    Exact: each of the k largest entries lies in a block whose maximum is one of the k largest maxima.
     """
     rows[:, n:] = float("-inf")
     blocks = rows.unflatten(1, (-1, BLOCK))
@@ -244,6 +244,6 @@ def top_of_rows(rows: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
         return torch.topk(rows, k, dim=1)  # type: ignore[return-value]
     best = torch.topk(blocks.amax(-1), k, dim=1, sorted=False).indices
     candidates = torch.gather(blocks, 1, best[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
-    found = torch.topk(candidates, k, dim=1)
-    ids = torch.gather(best, 1, found.indices // BLOCK) * BLOCK + found.indices % BLOCK
-    return found.values, ids
+    top = torch.topk(candidates, k, dim=1)
+    ids = torch.gather(best, 1, top.indices // BLOCK) * BLOCK + top.indices % BLOCK
+    return top.values, ids

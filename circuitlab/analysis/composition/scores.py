@@ -1,16 +1,16 @@
-"""How much of what an earlier head writes a later head reads (Elhage et al. 2021, "Composition"), for all pairs.
+"""Composition scores: how much of an earlier head's output a later head reads (Elhage et al. 2021), for all pairs.
 
     Q: ‖W_OV^{h1} W_QK^{h2}‖     K: ‖W_OV^{h1} W_QK^{h2}ᵀ‖     V: ‖W_OV^{h1} W_OV^{h2}‖
 
-each over the product of the two norms, all of them Frobenius. Reduced first: with C Cᵀ = W_Vᵀ W_V, ‖W_V W_O X‖ = ‖Cᵀ W_O X‖, and
-likewise on the right W_Q R, R Rᵀ = W_Kᵀ W_K [Q]; W_K R, R Rᵀ = W_Qᵀ W_Q [K]; W_V R, R Rᵀ = W_O W_Oᵀ [V]. What is left are squared
-norms of products of reduced factors, for all pairs (`block_norms`). A chunk of layers with another is held at a time.
+each over the product of the two norms; all norms are Frobenius norms. The factors are reduced first: with C Cᵀ = W_Vᵀ W_V,
+‖W_V W_O X‖ = ‖Cᵀ W_O X‖, and on the right W_Q R, R Rᵀ = W_Kᵀ W_K [Q]; W_K R, R Rᵀ = W_Qᵀ W_Q [K]; W_V R, R Rᵀ = W_O W_Oᵀ [V].
+The squared norms of all products of reduced factors are computed in `_frobenius`, one chunk of layers with another at a time.
 
-Baseline: one side rotated at random with both spectra kept, in d dimensions (P and R: A Aᵀ and Bᵀ B of the reduced factors A, B)
+Baseline: one side rotated at random, both spectra kept, in d dimensions (P and R: A Aᵀ and Bᵀ B of the reduced factors A, B)
 
     E[score²] = 1/d,     Var[score²] = 2 nP nR / ((d−1)(d+2)(tr P tr R)²),     nP = ‖P‖² − (tr P)²/d,     z = (score² − 1/d)/sd
 
-The distribution is skewed: z orders edges, it is no p-value.
+The distribution is skewed: z ranks edges, but is not a p-value.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.circuits.factor_products import factors_of, gram, reading_words, reads_centred, root
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
-from circuitlab.analysis.composition.frobenius import (
+from circuitlab.analysis.composition._frobenius import (
     GRAM_ROWS,
     SMALL,
     TILE_FLOPS,
-    again,
     by_blocks,
     by_grams,
     by_grams_is_cheaper,
+    recompute_small,
 )
+from circuitlab.analysis.ordering import descending
 from circuitlab.errors import UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 Kind = Literal["Q", "K", "V"]
-KEPT_SHARE = 8  # of the memory budget, one part may hold what earlier layers write, another a chunk of layers
-CHUNK = 12  # layers: then partial results are seen
+KEPT_SHARE = 8  # of the memory budget, one part may hold the outputs of earlier layers, another a chunk of layers
+CHUNK = 12  # layers between partial results
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ PAIR = ("destination layer", "destination head", "source layer", "source head")
 class CompositionResult(Result):
     """`scores`, `z` [kind, dest_layer, dest_head, src_layer, src_head]; `baseline` √(1/d).
 
-    NaN where the source is not in an earlier layer or one of the two matrices is 0; z also where chance leaves no spread.
+    NaN if the source is not in an earlier layer or one of the two matrices is 0; z also if the baseline has no variance.
     """
 
     scores: np.ndarray = over(
@@ -72,12 +73,12 @@ class CompositionResult(Result):
     kinds: tuple[str, ...]
 
     def table(self) -> Table:
-        """One row a pair and kind, strongest first, those without a score last."""
+        """One row per pair and kind, the strongest first, those without a score last."""
         n_layers, n_heads = self.scores.shape[1:3]
         layers = np.arange(n_layers)
         earlier = np.broadcast_to((layers[None, :] < layers[:, None])[None, :, None, :, None], self.scores.shape)
         places = np.flatnonzero(earlier)
-        places = places[np.argsort(-self.scores.ravel()[places], kind="stable")]
+        places = places[descending(self.scores.ravel()[places])]
         kind, dest_layer, dest, src_layer, src = np.unravel_index(places, self.scores.shape)
         names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)] or [""])
         score = self.scores.ravel()[places]
@@ -102,7 +103,7 @@ class _Side:
 
     @classmethod
     def of(cls, reduced: Tensor, inner: Tensor, d: int) -> _Side:
-        """From the d_head × d_head root R and the Gram of the factor that it multiplies: Rᵀ inner R is the Gram of both."""
+        """From the d_head × d_head root R and the Gram of the factor that it multiplies: Rᵀ inner R is the product's Gram."""
         both = reduced.mT @ inner @ reduced
         trace = both.diagonal(dim1=-2, dim2=-1).sum(-1)
         spread = both.square().sum((-2, -1)) / trace**2 - 1 / d
@@ -114,7 +115,7 @@ class _Side:
 
 
 class _Sources:
-    """What earlier layers write: Cᵀ W_O, kept where those of all layers fit in `budget` bytes; else C is, and W_O read again."""
+    """Reduced outputs Cᵀ W_O of earlier layers, kept if all fit in `budget` bytes; else C is kept and W_O is read again."""
 
     def __init__(self, inputs: Inputs, d: int, budget: int) -> None:
         c = inputs.weights.config
@@ -126,7 +127,7 @@ class _Sources:
         self.sides: list[_Side] = []
 
     def add(self, heads: Heads, grams: Mapping[str, Tensor]) -> None:
-        """The next layer."""
+        """Add the next layer."""
         C, at = root(grams["V"]), len(self.sides) * self._n_heads
         self.sides.append(_Side.of(C, grams["O"], self._d))
         C = C.to(heads.W_O.dtype)
@@ -136,19 +137,19 @@ class _Sources:
             self._kept[at : at + self._n_heads] = C.mT @ heads.W_O
 
     def left(self, layers: range) -> Tensor:
-        """[layer · head, d_head, d_model]."""
+        """[layer · head, d_head, d_model]: Cᵀ W_O of these layers."""
         if self._kept is not None:
             return self._kept[layers.start * self._n_heads : layers.stop * self._n_heads]
         one = lambda i: self._roots[i].mT @ factors_of(self._inputs, i).W_O
         return one(layers.start) if len(layers) == 1 else torch.cat([one(i) for i in layers])
 
     def size(self, layers: range) -> Tensor:
-        """[layer · head] `_Side.size`."""
+        """[layer · head]: `_Side.size` of these layers."""
         return torch.cat([self.sides[i].size(self._d) for i in layers])
 
 
 def _grams(heads: Heads, kinds: tuple[str, ...]) -> dict[str, Tensor]:
-    """[head, d_head, d_head] float64 of what is needed: WᵀW of W_Q, W_K, W_V, and W_O W_Oᵀ."""
+    """[head, d_head, d_head] float64: WᵀW of W_Q, W_K, W_V, and W_O W_Oᵀ, as far as these kinds need them."""
     needed = {"V": heads.W_V.mT, "O": heads.W_O}
     needed |= {"Q": heads.W_Q.mT, "K": heads.W_K.mT} if {"Q", "K"} & set(kinds) else {}
     return {name: gram(W) for name, W in needed.items()}
@@ -162,7 +163,7 @@ def _reader(heads: Heads, grams: Mapping[str, Tensor], kind: str, d: int) -> tup
 
 
 def _per_layer(c: ModelConfig, kinds: int) -> int:
-    """Bytes in float64 that one more layer of a chunk takes: what it reads and writes, reduced, and rows of its Grams."""
+    """Bytes in float64 of one more layer in a chunk: its reduced factors, and rows of its Grams."""
     return 8 * c.n_heads * c.d_model * ((kinds + 1) * c.d_head + GRAM_ROWS)
 
 
@@ -176,47 +177,47 @@ def _layer_memory(c: ModelConfig, wide: int) -> int:
 
 
 def _memory(c: ModelConfig, n: int, p: CompositionParams, dtype: str = "float32") -> int:
-    """The result (twice, for partial ones), a layer, and up to a quarter of the budget for what layers read and write."""
+    """The result (twice, for partial results), a layer, and up to a quarter of the budget for reduced factors."""
     fixed = _layer_memory(c, number_size(dtype)) + 8 * 6 * len(p.kinds) * (c.n_layers * c.n_heads) ** 2
     return 4 * fixed // 3
 
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
 def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionResult:
-    """Q-, K- and V-composition of every head with every head of an earlier layer, against what chance gives."""
+    """Q-, K- and V-composition scores of every head with every earlier head, against a random baseline."""
     kinds = tuple(dict.fromkeys(p.kinds))
     if not kinds:
-        raise UsageError("No kind of composition was named.", expected="one or more of Q K V", got="none")
+        raise UsageError("No kind of composition is given.", expected="one or more of Q K V", got="none")
     c = inputs.weights.config
     d = c.d_model - 1 if reads_centred(inputs) else c.d_model
     shape = (len(kinds), c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     scores, z = (np.full(shape, np.nan, inputs.subject.conventions.dtype) for _ in range(2))
-    said = words(
+    conventions = words(
         inputs,
         reading_words(inputs),
         f"baseline √(1/{d}): one side rotated at random, both spectra kept",
         "rotary: at distance 0" if c.positions == "rotary" else "",
         "one layer: there are no pairs" if c.n_layers < 2 else "",
     )
-    made = lambda done: CompositionResult(
+    result = lambda done: CompositionResult(
         scores=scores if done == 1 else scores.copy(),
         z=z if done == 1 else z.copy(),
         baseline=math.sqrt(1 / d) if d else math.nan,
         kinds=kinds,
-        conventions=said,
+        conventions=conventions,
         done=done,
     )
     if c.n_layers > 1:
-        for layers, found, z_found in _Pairs(inputs, kinds, d, ctx):
-            scores[:, layers], z[:, layers] = found, z_found
+        for layers, layer_scores, layer_z in _Pairs(inputs, kinds, d, ctx):
+            scores[:, layers], z[:, layers] = layer_scores, layer_z
             at = layers.stop * (layers.stop - 1) / (c.n_layers * (c.n_layers - 1))
             if layers.stop < c.n_layers:
-                ctx.partial(made(at))
-    return made(1.0)
+                ctx.partial(result(at))
+    return result(1.0)
 
 
 class _Pairs:
-    """Goes through the layers a chunk at a time: (layers, scores, z [kind, layer, dest_head, src_layer, src_head])."""
+    """Iterates over chunks of layers: (layers, scores, z [kind, layer, dest_head, src_layer, src_head])."""
 
     def __init__(self, inputs: Inputs, kinds: tuple[str, ...], d: int, ctx: Ctx) -> None:
         self._inputs, self._kinds, self._d, self._ctx = inputs, kinds, d, ctx
@@ -230,11 +231,11 @@ class _Pairs:
         for start in range(0, self._c.n_layers, self._chunk):
             readers, sides = self._read(range(start, min(start + self._chunk, self._c.n_layers)))
             squares = self._squares(readers, sides)
-            made = [self._scored(squares[layer], sides[layer]) for layer in squares]
-            yield slice(start, start + len(made)), np.stack([m[0] for m in made], 1), np.stack([m[1] for m in made], 1)
+            scored = [self._scored(squares[layer], sides[layer]) for layer in squares]
+            yield slice(start, start + len(scored)), np.stack([m[0] for m in scored], 1), np.stack([m[1] for m in scored], 1)
 
     def _read(self, layers: range) -> tuple[dict[int, Tensor], dict[int, list[_Side]]]:
-        """Reduced factors [kind · head, d_model, d_head] of what these layers read; what they write is kept by the sources."""
+        """Reduced reading factors [kind · head, d_model, d_head] of these layers; their outputs are added to the sources."""
         readers, sides = {}, {}
         for layer in layers:
             self._tick(layer, 0)
@@ -243,7 +244,7 @@ class _Pairs:
             n_heads, W = len(heads.W_Q), heads.W_Q
             readers[layer] = torch.empty(len(self._kinds) * n_heads, *W.shape[1:], dtype=W.dtype)
             sides[layer] = []
-            for i, kind in enumerate(self._kinds):  # one after another: a model larger than memory has no room for copies
+            for i, kind in enumerate(self._kinds):  # one at a time, without copies, for models larger than memory
                 readers[layer][i * n_heads : (i + 1) * n_heads], side = _reader(heads, grams, kind, self._d)
                 sides[layer].append(side)
             if layer < self._c.n_layers - 1:
@@ -255,19 +256,19 @@ class _Pairs:
         self._ctx.tick(layer * (layer - 1) // 2 + min(source, layer), total, f"composition with layer {layer}")
 
     def _squares(self, readers: dict[int, Tensor], sides: dict[int, list[_Side]]) -> dict[int, Tensor]:
-        """[source layer · head, kind · head] float64 by layer, of each with all heads of earlier layers."""
+        """[source layer · head, kind · head] float64 by layer: squared norms with all heads of earlier layers."""
         n_heads = self._c.n_heads
         out = {layer: torch.empty(layer * n_heads, len(B), dtype=torch.float64) for layer, B in readers.items()}
         last = max(readers)
         for start in range(0, last, self._chunk):
-            some = range(start, min(start + self._chunk, last))
+            sources = range(start, min(start + self._chunk, last))
             later = {layer: B for layer, B in readers.items() if layer > start}
-            for layer, found in self._between(some, later, sides):
-                out[layer][start * n_heads : start * n_heads + len(found)] = found
+            for layer, layer_squares in self._between(sources, later, sides):
+                out[layer][start * n_heads : start * n_heads + len(layer_squares)] = layer_squares
         return out
 
     def _between(self, sources: range, readers: dict[int, Tensor], sides: dict[int, list[_Side]]) -> Iterator[tuple[int, Tensor]]:
-        """(layer, the same with the heads of `sources` that come before it)."""
+        """(layer, squared norms with the heads of `sources` in earlier layers)."""
         A, n_heads = self._sources.left(sources), self._c.n_heads
         _, d_head, d_model = A.shape
         before = {layer: min(len(A), (layer - sources.start) * n_heads) for layer in readers}
@@ -278,15 +279,15 @@ class _Pairs:
                 right = B.permute(1, 0, 2).reshape(d_model, -1)
                 yield layer, by_blocks(A[: before[layer]].flatten(0, 1), right, d_head, tick)
             return
-        found = by_grams(A, list(readers.values()), list(before.values()), tick)
-        written = self._sources.size(sources)
-        for (layer, B), squares in zip(readers.items(), found, strict=True):
-            read = torch.cat([side.size(self._d) for side in sides[layer]])
-            again(A, B, squares, squares < SMALL * written[: len(squares), None] * read, tick)
+        by_layer = by_grams(A, list(readers.values()), list(before.values()), tick)
+        source_sizes = self._sources.size(sources)
+        for (layer, B), squares in zip(readers.items(), by_layer, strict=True):
+            reader_sizes = torch.cat([side.size(self._d) for side in sides[layer]])
+            recompute_small(A, B, squares, squares < SMALL * source_sizes[: len(squares), None] * reader_sizes, tick)
             yield layer, squares
 
     def _scored(self, squares: Tensor, sides: list[_Side]) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and z [kind, dest_head, src_layer, src_head] of one layer, NaN for layers that are not earlier."""
+        """Scores and z [kind, dest_head, src_layer, src_head] of one layer; NaN for sources not in earlier layers."""
         c, d = self._c, self._d
         layer = len(squares) // c.n_heads
         squares = squares.view(layer, c.n_heads, len(self._kinds), c.n_heads).permute(2, 3, 0, 1)
@@ -298,10 +299,10 @@ class _Pairs:
         spread = _outer([s.spread for s in sides], [s.spread for s in before])
         score2 = squares / torch.where(norms > 0, norms, torch.nan)
         variance = 2 * spread / ((d - 1) * (d + 2)) if d > 1 else torch.zeros_like(spread)
-        found = (
+        deviations = (
             (score2 - 1 / d) / torch.where(variance > 0, variance, torch.nan).sqrt() if d else torch.full_like(score2, torch.nan)
         )
-        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().cpu().numpy(), found.cpu().numpy()
+        scores[:, :, :layer], z[:, :, :layer] = score2.sqrt().cpu().numpy(), deviations.cpu().numpy()
         return scores, z
 
 

@@ -1,14 +1,15 @@
-"""How far heads share dimensions of the residual stream: principal angles between what they write and what they read.
+"""Subspace overlap: principal angles between the subspaces of the residual stream that heads write and read.
 
     U [d_model, r], orthonormal, spans what a head writes (rows of W_OV) or reads (columns of W_QK, W_QKᵀ, W_OV); for two heads
 
     cos θ_1 ≥ … ≥ cos θ_r = singular values of U_1ᵀ U_2,     mean cos² = ‖U_1ᵀ U_2‖² / min(r_1, r_2)
 
 (Björck and Golub 1973). Chance: one subspace rotated at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
-subspaces are those of the products, so that no gauge is seen; U comes from QR of the factors and an SVD of d_head × d_head.
+subspaces are those of the products, and so gauge-invariant; U comes from QR of the factors and an SVD of a d_head × d_head
+matrix.
 
-What spans everything has no angle. There the overlap is weighted, with X = W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP or W_out of
-the last, and A the head's product on its left side (rows in the stream):
+A matrix that spans the whole stream has no angles. With such a matrix the overlap is weighted: X is W_E, W_pos, W_Uᵀ, W_inᵀ of
+the first MLP or W_out of the last, and A the head's product on its left side (rows in the stream):
 
     ‖A Xᵀ‖ / (‖A‖ ‖X‖),     chance √(1/d), as for composition.
 """
@@ -35,14 +36,14 @@ from circuitlab.model.subject import Head
 
 Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
 WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
-RANK = {torch.float32: 1e-6, torch.float64: 1e-10}  # of the largest singular value: less is rounding
-FLOPS = 2e9  # of one step between two ticks
+RANK = {torch.float32: 1e-6, torch.float64: 1e-10}  # of the largest singular value; smaller ones are rounding
+FLOPS = 2e9  # between two ticks
 KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
 
 
 @dataclass(frozen=True)
 class SubspaceOverlapParams:
-    """`left` of one head against `right` of the other; the principal cosines of the pair `first`, `second` in full."""
+    """Side `left` of one head against `right` of the other; all principal cosines for the pair `first`, `second`."""
 
     left: Which = "writes"
     right: Which = "reads_q"
@@ -52,11 +53,11 @@ class SubspaceOverlapParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubspaceOverlapResult(Result):
-    """`mean_cos2`, `max_cos` [layer, head, layer, head] float64: left side of the one with right side of the other head.
+    """`mean_cos2`, `max_cos` [layer, head, layer, head] float64: left side of one head with right side of the other.
 
     `baseline` min(d_head, d)/d. `cosines` [d_head] of the pair, largest first, NaN beyond its smaller rank. `left_rank`,
-    `right_rank` [layer, head] int64; where a rank is 0 there is no subspace and no angle: NaN. `weighted` [5, layer, head] of the
-    left sides with `weighted_names`, NaN where the model has no such part or one of the two is 0; `weighted_baseline` √(1/d).
+    `right_rank` [layer, head] int64; for rank 0 there is no subspace and no angle: NaN. `weighted` [5, layer, head]: left sides
+    with the matrices `weighted_names`, NaN if the model has no such matrix or one of the two is 0; `weighted_baseline` √(1/d).
     """
 
     mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
@@ -70,7 +71,7 @@ class SubspaceOverlapResult(Result):
     weighted_names: tuple[str, ...] = WEIGHTED
 
     def table(self) -> Table:
-        """One row a pair, left head by right head."""
+        """One row per pair of left and right head."""
         n_layers, n_heads = self.left_rank.shape
         names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)], dtype=str)
         mean = self.mean_cos2.ravel()
@@ -87,7 +88,7 @@ class SubspaceOverlapResult(Result):
 
 @dataclass(frozen=True)
 class _Subspaces:
-    """Of the heads of a layer: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; `values` [head, r] of the product."""
+    """One layer's heads: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; singular `values` [head, r]."""
 
     U: Tensor
     values: Tensor
@@ -95,7 +96,7 @@ class _Subspaces:
 
 
 def _factors(heads: Heads, which: Which) -> tuple[Tensor, Tensor]:
-    """Inner [head, d_model, d_head] and outer [head, d_head, d_model], whose product's rows are the subspace."""
+    """(inner [head, d_model, d_head], outer [head, d_head, d_model]), whose product's rows span the subspace."""
     pairs: dict[Which, tuple[Tensor, Tensor]] = {
         "writes": (heads.W_V, heads.W_O),
         "reads_q": (heads.W_K, heads.W_Q.mT),
@@ -106,16 +107,16 @@ def _factors(heads: Heads, which: Which) -> tuple[Tensor, Tensor]:
 
 
 def _subspace(inner: Tensor, outer: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    """(U [d_model, r], singular values [r]) of inner · outer, in float64, U 0 where they are."""
+    """(U [d_model, r], singular values [r]) of inner · outer in float64; U is 0 where they are 0."""
     R = torch.linalg.qr(inner.double(), mode="r").R
     Q, R = torch.linalg.qr((R @ outer.double()).T)
     turn, values, _ = torch.linalg.svd(R)
-    kept = values > tolerance * values[:1]
-    return (Q @ turn) * kept, values * kept
+    significant = values > tolerance * values[:1]
+    return (Q @ turn) * significant, values * significant
 
 
-class _Stock:
-    """The subspaces of one side, layer by layer; kept as far as `budget` bytes go, else made again."""
+class _SubspaceCache:
+    """The subspaces of one side by layer, cached within `budget` bytes, else recomputed."""
 
     def __init__(self, inputs: Inputs, which: Which, budget: int) -> None:
         self.which: Which = which
@@ -124,21 +125,21 @@ class _Stock:
         self._kept: dict[int, _Subspaces] = {}
 
     def of(self, layer: int, ctx: Ctx, done: tuple[int, int]) -> _Subspaces:
-        """Of one layer. `done`: for the ticks."""
+        """The subspaces of one layer. `done`: (done, total) for the ticks."""
         if layer in self._kept:
             return self._kept[layer]
         inner, outer = _factors(factors_of(self._inputs, layer), self.which)
-        found: list[tuple[Tensor, Tensor]] = []
+        pairs: list[tuple[Tensor, Tensor]] = []
         for h in range(len(inner)):
             ctx.tick(*done, f"subspaces of layer {layer}")
             U, values = _subspace(inner[h], outer[h], RANK[inner.dtype])
-            found.append((U.to(inner.dtype), values))
-        U, values = (torch.stack(parts) for parts in zip(*found, strict=True))
-        made = _Subspaces(U, values, (values > 0).sum(-1))
+            pairs.append((U.to(inner.dtype), values))
+        U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
+        subspaces = _Subspaces(U, values, (values > 0).sum(-1))
         size = U.numel() * U.element_size()
         if size <= self._left:
-            self._kept[layer], self._left = made, self._left - size
-        return made
+            self._kept[layer], self._left = subspaces, self._left - size
+        return subspaces
 
 
 def _refuse(c: ModelConfig, p: SubspaceOverlapParams) -> str | None:
@@ -146,7 +147,7 @@ def _refuse(c: ModelConfig, p: SubspaceOverlapParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
-    """A layer on both sides, the results (twice, for partial ones), Grams; up to a quarter of the budget holds subspaces."""
+    """A layer on both sides, the results (twice, for partial results), Grams; up to a quarter of the budget holds subspaces."""
     r, pairs = min(c.d_head, c.d_model), (c.n_layers * c.n_heads) ** 2
     at_once = min(c.n_heads, max(1, int(FLOPS / (2 * r * r * c.n_heads * c.d_model)))) * c.n_heads * r * r
     mlp = 4 * c.d_model * c.d_mlp
@@ -155,17 +156,17 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
 
 @analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
-    """Principal angles between what heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
+    """Principal angles between the subspaces heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config
     check_heads(c, p.first, p.second)
     d = max(1, c.d_model - 1 if reads_centred(inputs) else c.d_model)
     budget = inputs.memory // KEPT_SHARE
-    left = _Stock(inputs, p.left, budget if p.left == p.right else budget // 2)
-    right = left if p.left == p.right else _Stock(inputs, p.right, budget // 2)
+    left = _SubspaceCache(inputs, p.left, budget if p.left == p.right else budget // 2)
+    right = left if p.left == p.right else _SubspaceCache(inputs, p.right, budget // 2)
     with torch.inference_mode():
         cosines = _pair(left, right, p, ctx)
         weighted, left_rank = _weighted(inputs, left, ctx)
-        made = lambda mean, most, rank, done: SubspaceOverlapResult(
+        result = lambda mean, most, rank, done: SubspaceOverlapResult(
             mean_cos2=mean,
             max_cos=most,
             baseline=min(c.d_head, d) / d,
@@ -174,7 +175,7 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
             right_rank=rank,
             weighted=weighted,
             weighted_baseline=math.sqrt(1 / d),
-            conventions=words(inputs, *_said(inputs, p)),
+            conventions=words(inputs, *_conventions(inputs, p)),
             done=done,
         )
         shape, shown = (c.n_layers, c.n_heads, c.n_layers, c.n_heads), time.monotonic()
@@ -186,24 +187,24 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
                 if left is right:
                     mean[j, :, i], most[j, :, i] = mean[i, :, j].T, most[i, :, j].T
             if time.monotonic() - shown > 0.5 and i < c.n_layers - 1:
-                ctx.partial(made(mean.copy(), most.copy(), rank.copy(), (i + 1) / c.n_layers))
+                ctx.partial(result(mean.copy(), most.copy(), rank.copy(), (i + 1) / c.n_layers))
                 shown = time.monotonic()
-        return made(mean, most, rank, 1.0)
+        return result(mean, most, rank, 1.0)
 
 
-def _pair(left: _Stock, right: _Stock, p: SubspaceOverlapParams, ctx: Ctx) -> np.ndarray:
-    """[d_head] cosines of the chosen pair."""
+def _pair(left: _SubspaceCache, right: _SubspaceCache, p: SubspaceOverlapParams, ctx: Ctx) -> np.ndarray:
+    """[d_head]: principal cosines of the chosen pair."""
     one, other = left.of(p.first.layer, ctx, (0, 1)), right.of(p.second.layer, ctx, (0, 1))
     U, V = one.U[p.first.head].double(), other.U[p.second.head].double()
-    found = torch.linalg.svdvals(U.T @ V).clamp(max=1)
+    cosines = torch.linalg.svdvals(U.T @ V).clamp(max=1)
     least = min(int(one.rank[p.first.head]), int(other.rank[p.second.head]))
     out = np.full(left.d_head, np.nan)
-    out[:least] = found[:least].cpu().numpy()
+    out[:least] = cosines[:least].cpu().numpy()
     return out
 
 
-def _layers(left: _Stock, right: _Stock, at: tuple[int, int], ctx: Ctx, n_layers: int) -> tuple[np.ndarray, ...]:
-    """mean cos², largest cos [head, head] of two layers' heads, and the ranks of the right ones [head]."""
+def _layers(left: _SubspaceCache, right: _SubspaceCache, at: tuple[int, int], ctx: Ctx, n_layers: int) -> tuple[np.ndarray, ...]:
+    """(mean cos², largest cos) [head, head] of two layers' heads, and the ranks [head] of the right ones."""
     done = at[0] * n_layers + at[1], n_layers**2
     one, other = left.of(at[0], ctx, done), right.of(at[1], ctx, done)
     n_heads, d_model, r = one.U.shape
@@ -217,26 +218,26 @@ def _layers(left: _Stock, right: _Stock, at: tuple[int, int], ctx: Ctx, n_layers
         blocks = (rows @ columns).view(-1, r, n_heads, r).transpose(1, 2).double()
         mean[start : start + step] = blocks.square().sum((-2, -1))
         most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, n_heads)
-    there = least > 0
-    mean = torch.where(there, mean / least.clamp(min=1), torch.nan)
-    most = torch.where(there, most.clamp(max=1), torch.nan)
+    has_angle = least > 0
+    mean = torch.where(has_angle, mean / least.clamp(min=1), torch.nan)
+    most = torch.where(has_angle, most.clamp(max=1), torch.nan)
     return mean.clamp(max=1).cpu().numpy(), most.cpu().numpy(), other.rank.cpu().numpy()
 
 
 def _largest(blocks: Tensor, ctx: Ctx, done: tuple[int, int]) -> Tensor:
-    """[n] largest singular values of blocks [n, r, r]: the largest eigenvalue loses nothing by being a square."""
+    """[n]: largest singular values of blocks [n, r, r], by the largest eigenvalue of the Gram matrix, which is accurate."""
     step = max(1, int(FLOPS / (50 * blocks.shape[-1] ** 3)))
-    found: list[Tensor] = []
+    roots: list[Tensor] = []
     for part in blocks.split(step):
         ctx.tick(*done, "angles")
-        found.append(torch.linalg.eigvalsh(part.mT @ part)[:, -1].clamp(min=0).sqrt())
-    return torch.cat(found)
+        roots.append(torch.linalg.eigvalsh(part.mT @ part)[:, -1].clamp(min=0).sqrt())
+    return torch.cat(roots)
 
 
-def _weighted(inputs: Inputs, left: _Stock, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted overlaps [part, layer, head] of the left sides, and their ranks [layer, head]."""
+def _weighted(inputs: Inputs, left: _SubspaceCache, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+    """(weighted overlaps [part, layer, head] of the left sides, their ranks [layer, head])."""
     c = inputs.weights.config
-    found = np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
+    overlaps = np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
     rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
     for i, layers, side in _parts(inputs, left.which):
         gram = _gram(side, inputs, ctx)
@@ -245,16 +246,16 @@ def _weighted(inputs: Inputs, left: _Stock, ctx: Ctx) -> tuple[np.ndarray, np.nd
             ctx.tick(0, 1, side.name)
             one = left.of(layer, ctx, (0, 1))
             factor = (one.U.double() * one.values[:, None, :]).mT
-            seen = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
+            overlap2 = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
             squared = one.values.square().sum(-1) * whole
-            found[i, layer] = torch.where(squared > 0, (seen / squared).sqrt(), torch.nan).cpu().numpy()
+            overlaps[i, layer] = torch.where(squared > 0, (overlap2 / squared).sqrt(), torch.nan).cpu().numpy()
     for layer in range(c.n_layers):
         rank[layer] = left.of(layer, ctx, (0, 1)).rank.cpu().numpy()
-    return found, rank
+    return overlaps, rank
 
 
 def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int], Side]]:
-    """(place in `WEIGHTED`, the layers whose heads meet it in the stream, its rows)."""
+    """(index into `WEIGHTED`, the layers whose heads read or write along with it, the matrix as a side)."""
     c = inputs.weights.config
     every = range(c.n_layers)
     yield 0, every, of_embedding(inputs)
@@ -270,21 +271,21 @@ def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int
 
 
 def _as_read(W: Tensor, inputs: Inputs) -> Tensor:
-    """W [d_model, n] without the mean over d_model where the stream has none."""
+    """W [d_model, n], centred over d_model if the stream is."""
     return W - W.mean(0) if reads_centred(inputs) else W
 
 
 def _gram(side: Side, inputs: Inputs, ctx: Ctx) -> Tensor:
-    """[d_model, d_model] float64: XᵀX of a side's rows X. Raises `BadModel` where a weight is not finite."""
+    """[d_model, d_model] float64: XᵀX of a side's rows X. Raises `BadModel` if a weight is not finite."""
     d = inputs.weights.config.d_model
     side.norm(ctx)
-    made = torch.zeros(d, d, dtype=torch.float64)
+    gram = torch.zeros(d, d, dtype=torch.float64)
     for tile in side.tiles(d, d, ctx):
-        made += tile.T @ tile
-    return made
+        gram += tile.T @ tile
+    return gram
 
 
-def _said(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
+def _conventions(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
     c = inputs.weights.config
     shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
     return [

@@ -1,21 +1,21 @@
-"""Virtual weights: what any writer of the residual stream says to any reader, directly or across the layers between.
+"""Virtual weights between any component that writes to the residual stream and any that reads it, direct or across layers.
 
     direct   A · B            A one of W_E, W_pos, W_OV^{h}, W_out;   B one of W_QK^{h}, W_QK^{h}ᵀ, W_OV^{h}, W_in, W_U
     across   A · (I + M_l) Π_{k=l+1}^{m−1} (I + Σ_h W_OV^{k,h}) (I + M_k) · B
 
 (Elhage et al. 2021, "Virtual weights and the residual stream as a communication channel"), every attention pattern set to the
-identity: a head then moves what stands at a position to that position. l is the writer's layer, m the reader's; a reader that is
-layer m's MLP adds (I + Σ_h W_OV^{m,h}); parallel blocks are I + Σ_h W_OV^{k,h} + M_k, without (I + M_l). M is 0, `W_in W_out`, or
-the MLP's Jacobian at a position of the prompt or its mean over all of them, then with norms at recorded scales (`mlp_jacobian`).
+identity: a head then copies within a position. l is the writer's layer, m the reader's; if the reader is layer m's MLP there is
+another factor (I + Σ_h W_OV^{m,h}); parallel blocks are I + Σ_h W_OV^{k,h} + M_k, without (I + M_l). M is 0, `W_in W_out`, or the
+MLP's Jacobian at a position of the prompt or averaged over all, then with norms at recorded scales (`_mlp_jacobian`).
 
-Only the direct product is what the weights say, exactly. Across layers the patterns are assumed to be the identity, and
-`W_in W_out` leaves the nonlinearity out: the caption says so in place of "exact".
+Only the direct product follows from the weights exactly. Across layers the patterns are assumed to be the identity, and
+`W_in W_out` leaves out the nonlinearity: the caption says so instead of "exact".
 
-Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends rotated at random against what stands between: ‖P‖_F / d_model, which is
-1/√d_model for a direct product, P = I.
+Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends rotated at random against P: ‖P‖_F / d_model, which is 1/√d_model for a
+direct product, P = I.
 
-The product of a head is the gauge-free one: W_OV, W_QK, never W_O or W_Q alone. With F the shorter side's factor
-(FᵀF = AᵀA, see `virtual_parts`), the squared singular values of A P B are the eigenvalues of `F P (B Bᵀ) Pᵀ Fᵀ`.
+Heads enter by their gauge-invariant products W_OV and W_QK, never by W_O or W_Q alone. With F the shorter side's factor
+(FᵀF = AᵀA, see `virtual_weight_path`), the squared singular values of A P B are the eigenvalues of `F P (B Bᵀ) Pᵀ Fᵀ`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.circuits.factors import exactness, refuse_inexact
-from circuitlab.analysis.composition.mlp_jacobian import At, refuse_jacobian
+from circuitlab.analysis.composition._mlp_jacobian import At, refuse_jacobian
 from circuitlab.analysis.composition.virtual_weight_path import (
     Pairs,
     Place,
     Side,
-    between,
-    carried,
     eigh,
     linear_pairs,
     mlp_of,
@@ -46,9 +44,11 @@ from circuitlab.analysis.composition.virtual_weight_path import (
     of_positions,
     of_rows,
     of_unembedding,
-    order,
+    path_between,
     recorded_pairs,
+    refuse_order,
     short_factor,
+    through_path,
 )
 from circuitlab.analysis.target import position_of
 from circuitlab.counting import number_of
@@ -63,10 +63,10 @@ RECORDED = ("Jacobian at the position", "mean Jacobian")
 
 @dataclass(frozen=True)
 class VirtualWeightParams:
-    """Which writer and reader; `writer_head`, `writer_layer`, `reader_head`, `reader_layer` count where one is a head or an MLP.
+    """Writer and reader; `writer_head`, `writer_layer`, `reader_head`, `reader_layer` apply if it is a head or an MLP.
 
-    `across`: through the layers between; `mlp`: what stands for their MLPs, of the Jacobians the one at `position` or the mean
-    over the prompt. `k` tokens per direction.
+    `across`: through the layers between; `mlp`: the matrix for their MLPs: none, W_in W_out, or the Jacobian, at `position` or
+    averaged over the prompt. `k` tokens per direction.
     """
 
     writer: Literal["embedding", "position", "head", "mlp"] = "embedding"
@@ -82,24 +82,24 @@ class VirtualWeightParams:
 
     @property
     def recorded(self) -> bool:
-        """Whether values of a run enter."""
+        """Whether activations of a run enter."""
         return self.across and self.mlp in RECORDED
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
-        """Jacobians are taken on a prompt; all else is kept while the text changes."""
+        """Jacobians need a prompt; everything else stays cached while the prompt changes."""
         return "tokens" if self.recorded else "weights"
 
     @property
     def written_at(self) -> Place | None:
-        """The writer's place in the model, None for embeddings."""
+        """The writer's place in the model; None for embeddings."""
         if self.writer == "head":
             return Place("heads", self.writer_head.layer)
         return Place("mlp", self.writer_layer) if self.writer == "mlp" else None
 
     @property
     def read_at(self) -> Place | None:
-        """The reader's place in the model, None for the unembedding."""
+        """The reader's place in the model; None for the unembedding."""
         if self.reader == "unembedding":
             return None
         return Place("mlp", self.reader_layer) if self.reader == "mlp" else Place("heads", self.reader_head.layer)
@@ -107,12 +107,12 @@ class VirtualWeightParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VirtualWeightResult(Result):
-    """`norm` is the Frobenius norm of the product asked for; `relative` is it over `writer_norm · reader_norm`, 0 if one is 0.
+    """`norm`: the Frobenius norm of the product; `relative`: divided by `writer_norm · reader_norm`, 0 if one of them is 0.
 
-    `baseline`: the rms of `relative` with both sides rotated at random, ‖P‖_F / d_model (1/√d_model of a direct product).
-    `direct_norm`, `across_norm`: NaN where not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
-    the largest entries, by size, of the left singular vectors (the writer's tokens), `right_ids`, `right` of the right ones (the
-    reader's tokens); [direction, 0] where a side is not tokens. The sign that a pair of vectors shares means nothing.
+    `baseline`: the rms of `relative` with both sides rotated at random, ‖P‖_F / d_model (1/√d_model for a direct product).
+    `direct_norm`, `across_norm`: NaN if not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
+    the largest entries, by magnitude, of the left singular vectors (the writer's tokens); `right_ids`, `right`: of the right
+    ones (the reader's tokens); [direction, 0] if a side is not over tokens. The common sign of a pair of vectors is arbitrary.
     """
 
     norm: float
@@ -130,7 +130,7 @@ class VirtualWeightResult(Result):
     right: np.ndarray = over("direction", "right token", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row a singular value, with its share of the squared norm."""
+        """One row per singular value, with its share of the squared norm."""
         squares = self.singular_values.astype(np.float64) ** 2
         share = squares / squares.sum() if squares.sum() > 0 else np.zeros_like(squares)
         index = np.arange(len(squares))
@@ -140,11 +140,11 @@ class VirtualWeightResult(Result):
 
 
 def _refuse(config: ModelConfig, p: VirtualWeightParams) -> str | None:
-    return refuse_inexact(config) or _missing(config, p) or order(config, p.written_at, p.read_at) or _unlinear(config, p)
+    return refuse_inexact(config) or _missing(config, p) or refuse_order(config, p.written_at, p.read_at) or _unlinear(config, p)
 
 
 def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
-    """Why a part that was asked for is not in the model."""
+    """Why the model lacks the writer or the reader, or None if it has both."""
     heads = [p.writer_head] if p.writer == "head" else []
     heads += [p.reader_head] if p.reader in ("QK query", "QK key", "OV") else []
     for head in heads:
@@ -160,9 +160,9 @@ def _missing(c: ModelConfig, p: VirtualWeightParams) -> str | None:
     if p.writer != "position":
         return None
     if c.positions in ("none", "rotary", "alibi"):
-        return f"no position is written to the stream (positions: {c.positions})."
+        return f"positions are not written to the residual stream (positions: {c.positions})."
     if c.positions == "shortformer" and (p.reader not in ("QK query", "QK key") or p.across):
-        return "positions are added to what queries and keys read, never to the stream: only QK reads them, and directly."
+        return "positions are added to the inputs of queries and keys, never to the stream: only QK reads them, and directly."
     if c.positions == "shortformer" and not c.positional(p.reader_head.layer):
         return f"layer {p.reader_head.layer} reads no positions."
     return None
@@ -185,7 +185,7 @@ def _memory(c: ModelConfig, n: int, p: VirtualWeightParams) -> int:
 
 
 def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
-    """A and Bᵀ."""
+    """The two sides, A and Bᵀ."""
     if p.writer == "head":
         left = of_head(inputs, p.writer_head, "writes")
     elif p.writer == "mlp":
@@ -201,9 +201,9 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
 
 @analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
-    """What a writer says to a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
+    """Virtual weight of a writer and a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
     if p.k < 1:
-        raise BadInput("No token was asked for.", expected="k ≥ 1", got=str(p.k))
+        raise BadInput("No token is requested.", expected="k ≥ 1", got=str(p.k))
     with torch.inference_mode():
         return _computed(inputs, p, ctx)
 
@@ -212,15 +212,15 @@ def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeight
     c = inputs.weights.config
     left, right = _sides(inputs, p)
     norms = left.norm(ctx), right.norm(ctx)
-    path = between(c, p.written_at, p.read_at, p.mlp != "none")
+    path = path_between(c, p.written_at, p.read_at, p.mlp != "none")
     at = _recorded(inputs, p) if p.recorded else None
-    way = Way(inputs, path if p.across else [], recorded_pairs(at) if at is not None else linear_pairs)
+    way = PathSteps(inputs, path if p.across else [], recorded_pairs(at) if at is not None else linear_pairs)
     forwards = _height(left, c.d_model) <= _height(right, c.d_model)
     short, tall = (left, right) if forwards else (right, left)
     factor = short_factor(short, c.d_model, ctx, inputs.weights.embed().W_E.dtype)
     thin = inputs.weights.resident and len(factor) <= c.d_head
-    beside = path if p.across or p.mlp not in RECORDED else []  # Jacobians need a run: not made for what stands beside
-    moved = carried(factor, inputs, beside, not forwards, ctx, way.pairs) if p.across or thin else None
+    beside = path if p.across or p.mlp not in RECORDED else []  # no run is made for a norm that is only shown beside
+    moved = through_path(factor, inputs, beside, not forwards, ctx, way.pairs) if p.across or thin else None
     direct = tall.through(factor, ctx)
     across = tall.through(moved, ctx) if moved is not None and beside else direct if not path else None
     chosen, F = (across, moved) if p.across else (direct, factor)
@@ -251,19 +251,21 @@ def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeight
 
 
 @dataclass(frozen=True)
-class Way:
-    """What stands between the two sides: steps, and the matrices of each."""
+class PathSteps:
+    """The path between the two sides: its steps, and the matrices of each."""
 
     inputs: Inputs
     path: list[Place]
     pairs: Callable[[Inputs, Place], Pairs]
 
     def norm(self, ctx: Ctx) -> float:
-        """‖P‖_F, that of the identity for a direct product."""
+        """‖P‖_F; of the identity for a direct product."""
         weights = self.inputs.weights
         eye = torch.eye(weights.config.d_model, dtype=weights.embed().W_E.dtype)
         return (
-            float(carried(eye, self.inputs, self.path, False, ctx, self.pairs).double().norm()) if self.path else len(eye) ** 0.5
+            float(through_path(eye, self.inputs, self.path, False, ctx, self.pairs).double().norm())
+            if self.path
+            else len(eye) ** 0.5
         )
 
 
@@ -284,7 +286,7 @@ def _root(gram: Tensor) -> float:
 
 
 def _directions(
-    way: Way,
+    way: PathSteps,
     sides: tuple[Side, Side],
     F: Tensor,
     U: Tensor,
@@ -292,9 +294,9 @@ def _directions(
     forwards: bool,
     ctx: Ctx,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Singular vectors [direction, rows] on the short and on the tall side, None where its rows are not tokens.
+    """Singular vectors [direction, rows] of the short and of the tall side; None for a side whose rows are not tokens.
 
-    With `v = B uᵀF P / σ` on the tall side, that of the short one is `A P Bᵀv / σ`. 0 where σ is 0.
+    With `v = B uᵀF P / σ` on the tall side, the short side's is `A P Bᵀv / σ`; 0 where σ is 0.
     """
     short, tall = sides
     n = U.shape[1]
@@ -303,25 +305,25 @@ def _directions(
     on_tall = tall.on_rows(reading, ctx) if tall.tokens else None
     if not short.tokens:
         return None, on_tall
-    writing = carried(tall.back(reading, ctx), way.inputs, way.path, forwards, ctx, way.pairs)
+    writing = through_path(tall.back(reading, ctx), way.inputs, way.path, forwards, ctx, way.pairs)
     return short.on_rows((inverse * writing.double()).to(F.dtype), ctx), on_tall
 
 
 def _top(vectors: tuple[Tensor | None, Tensor | None], n: int, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(ids, values) of the k largest entries by size of each side, the sign such that the first of the last side is positive."""
+    """(ids, values) of the k largest entries of each side by magnitude; signs make the last side's first entry positive."""
     judge = vectors[1] if vectors[1] is not None else vectors[0]
     no_ids = np.zeros((n, 0), dtype=np.int64)
     if judge is None:
         return [(no_ids, np.zeros((n, 0), np.float32))] * 2
     sign = torch.where(judge.gather(1, judge.abs().argmax(1, keepdim=True)) < 0, -1.0, 1.0)
-    found = []
+    ends = []
     for side in vectors:
         if side is None:
-            found.append((no_ids, judge.new_zeros(n, 0).cpu().numpy()))
+            ends.append((no_ids, judge.new_zeros(n, 0).cpu().numpy()))
             continue
         ids = side.abs().topk(min(k, side.shape[1]), dim=1).indices
-        found.append((ids.cpu().numpy(), (side * sign).gather(1, ids).cpu().numpy()))
-    return found
+        ends.append((ids.cpu().numpy(), (side * sign).gather(1, ids).cpu().numpy()))
+    return ends
 
 
 def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
@@ -337,7 +339,7 @@ def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
 
 
 def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> tuple[str, ...]:
-    """The caption: what class of statement this is before what it leaves out."""
+    """The caption: first how exact the statement is, then what it leaves out."""
     exact = exactness(inputs.weights.config)
     if path:
         assumed = ["patterns are assumed"]
@@ -346,29 +348,29 @@ def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | N
         elif p.mlp == "linear" and any(place.kind != "heads" for place in path):
             assumed.append("MLPs are taken as linear")
         exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact}")
-    return (*inputs.subject.conventions.words(), exact, *(word for word in _said(inputs, p, path, at, sigma) if word))
+    return (*inputs.subject.conventions.words(), exact, *(word for word in _caption_parts(inputs, p, path, at, sigma) if word))
 
 
-def _said(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> list[str]:
+def _caption_parts(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> list[str]:
     c = inputs.weights.config
-    said = ["biases left out", "no score scale" if p.reader.startswith("QK") else ""]
+    parts = ["biases left out", "no score scale" if p.reader.startswith("QK") else ""]
     if p.across:
         scales = "norms between at recorded scales" if at is not None else "norms between at scale 1"
-        said += ["every pattern set to the identity", "" if c.norm == "none" else scales]
+        parts += ["every pattern set to the identity", "" if c.norm == "none" else scales]
         where = ""
         if at is not None:
             where = number_of(at.run.n, "position") if p.mlp == "mean Jacobian" else f"position {at.positions.start}"
         mlps = {"none": "MLPs left out", "linear": "MLPs as W_in W_out, without their nonlinearity"}
-        said += (
+        parts += (
             [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]
         )
     how = "both ends rotated at random against what stands between" if path else "one side rotated at random, both spectra kept"
-    said += [f"chance: {how}"]
+    parts += [f"chance: {how}"]
     if p.reader.startswith("QK"):
         rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)
-        said += ["offset 0" if rotates else "", "keys before smearing" if c.smeared_keys else ""]
+        parts += ["offset 0" if rotates else "", "keys before smearing" if c.smeared_keys else ""]
     if p.reader == "mlp" and c.gated:
-        said += ["W_in of the gated MLP, not its gate"]
+        parts += ["W_in of the gated MLP, not its gate"]
     top = sigma[: DIRECTIONS + 1]
     tied = bool(((top[:-1] - top[1:]) <= 1e-5 * top[:1]).any())
-    return [*said, "singular values tie: their vectors span a subspace" if tied else ""]
+    return [*parts, "singular values tie: their vectors span a subspace" if tied else ""]

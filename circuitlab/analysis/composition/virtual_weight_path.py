@@ -1,12 +1,12 @@
-"""The pieces of a virtual weight `A · P · B`: a writer A, a reader B, and the path P of the layers between them.
+"""The parts of a virtual weight `A · P · B`: a writer A, a reader B, and the path P of the layers between them.
 
-A `Side` is what a product needs of a writer A [rows, d_model], or of a reader's transpose Bᵀ [rows, d_model]: either a factor
-F [r, d_model] with FᵀF = AᵀA, through which norms and singular values are the whole product's and no gauge is seen (of a
-head `W_V W_O` with W_V = Q R it is `R W_O`, r = d_head), or, where it has more rows than the stream is wide, tiles of its rows.
+A `Side` is a writer A [rows, d_model], or a reader's transpose Bᵀ [rows, d_model]. It is given by a factor F [r, d_model] with
+FᵀF = AᵀA, which has the same norms and singular values and is gauge-invariant (for a head's `W_V W_O` with W_V = Q R it is
+`R W_O`, r = d_head); or, if it has more than d_model rows, by tiles of its rows.
 
-A path is a list of steps, each `x ← x + Σ (x W_in) W_out` over what acts side by side: all heads of a layer with their patterns
-set to the identity (W_V, W_O), an MLP with its nonlinearity left out (W_in, W_out), or both (parallel blocks). It is applied to a
-thin factor, from the left or, transposed and backwards, from the right; no product is ever `d_model × d_model` per head.
+A path is a list of steps `x ← x + Σ (x W_in) W_out`, summed over what acts in parallel: all heads of a layer with their patterns
+set to the identity (W_V, W_O), an MLP without its nonlinearity (W_in, W_out), or both (parallel blocks). It is applied to a thin
+factor, from the left or, transposed and backwards, from the right; no product is `d_model × d_model` per head.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.circuits.factors import embedding, heads_of
-from circuitlab.analysis.composition.mlp_jacobian import At, attention_scale, behind_norm, jacobian_of
+from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, before_norm, jacobian_of
 from circuitlab.errors import BadModel
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.subject import Head
 
-ROWS = 128  # rows of a factor that go through a layer at a time
-WORK = 2**28  # multiplications of one tile of a side
+ROWS = 128  # rows of a factor that pass a layer at a time
+WORK = 2**28  # multiplications per tile of a side
 
 Pairs = list[tuple[Tensor, Tensor]]
 
@@ -40,11 +40,11 @@ class Place(NamedTuple):
     layer: int
 
 
-def between(config: ModelConfig, writer: Place | None, reader: Place | None, mlp: bool) -> list[Place]:
-    """What lies between a writer and a reader, in order; None: the embeddings, the unembedding. `mlp`: MLPs count.
+def path_between(config: ModelConfig, writer: Place | None, reader: Place | None, mlp: bool) -> list[Place]:
+    """The steps between a writer and a reader, in order; None: the embeddings, the unembedding. `mlp`: include MLPs.
 
-    Sequential blocks: a head of layer l is followed by that layer's MLP, and an MLP of layer m reads behind that layer's heads.
-    Parallel blocks: both parts of a layer read what stood before it.
+    Sequential blocks: a head of layer l is followed by that layer's MLP, and an MLP of layer m follows that layer's heads.
+    Parallel blocks: attention and MLP of a layer read the same stream.
     """
     mlp = mlp and not config.attention_only
     first = 0 if writer is None else writer.layer + 1
@@ -59,22 +59,22 @@ def between(config: ModelConfig, writer: Place | None, reader: Place | None, mlp
     return own + whole + ([Place("heads", reader.layer)] if reader and reader.kind == "mlp" else [])
 
 
-def order(config: ModelConfig, writer: Place | None, reader: Place | None) -> str | None:
-    """The reason why nothing goes from this writer to this reader, None where it does."""
+def refuse_order(config: ModelConfig, writer: Place | None, reader: Place | None) -> str | None:
+    """Why this reader does not read this writer, or None if it does."""
     if writer is None or reader is None or writer.layer < reader.layer:
         return None
     if writer.layer > reader.layer:
         return f"layer {reader.layer} reads before layer {writer.layer} writes."
     if writer.kind == "heads" and reader.kind == "mlp" and not config.parallel:
         return None
-    how = "both parts of a parallel block read what stood before it" if config.parallel else "it reads first"
-    return f"the reader does not stand behind the writer: both are in layer {reader.layer}, and {how}."
+    how = "attention and MLP of a parallel block read the same stream" if config.parallel else "it reads first"
+    return f"the reader does not come after the writer: both are in layer {reader.layer}, and {how}."
 
 
 def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
-    """W_in [d_model, d_mlp] and W_out [d_mlp, d_model] of one layer, with the linear part of a norm behind the MLP in W_out.
+    """(W_in [d_model, d_mlp], W_out [d_mlp, d_model]) of one layer, W_out with the linear part of a norm after the MLP.
 
-    Raises `BadModel` where one of them is not finite, `Refused` for a mixture of experts.
+    Raises `BadModel` if one of them is not finite, `Refused` for a mixture of experts.
     """
     c, block = inputs.weights.config, inputs.weights.layer(layer)
     assert block.mlp is not None
@@ -93,34 +93,34 @@ def _check(name: str, value: Tensor) -> None:
 
 
 def linear_pairs(inputs: Inputs, place: Place) -> Pairs:
-    """Steps of the weights alone: W_V W_O of all heads, W_in W_out of an MLP."""
-    made: Pairs = []
+    """Steps from the weights alone: W_V W_O of all heads, W_in W_out of an MLP."""
+    steps: Pairs = []
     if place.kind in ("heads", "block"):
         heads = heads_of(inputs, place.layer)
-        made.append((flat_in(heads.W_V), flat_out(heads.W_O)))
+        steps.append((flat_in(heads.W_V), flat_out(heads.W_O)))
     if place.kind in ("mlp", "block"):
-        made.append(mlp_of(inputs, place.layer))
-    return made
+        steps.append(mlp_of(inputs, place.layer))
+    return steps
 
 
 def recorded_pairs(at: At) -> Callable[[Inputs, Place], Pairs]:
-    """Steps as they are for small changes at recorded values: MLPs by their Jacobian, heads at the scale of their norm."""
+    """Steps for small changes at recorded activations: MLPs by their Jacobians, heads at the scale of their norm."""
 
     def pairs(inputs: Inputs, place: Place) -> Pairs:
-        made: Pairs = []
+        steps: Pairs = []
         if place.kind in ("heads", "block"):
             heads = heads_of(inputs, place.layer)
             norm, reads = inputs.weights.layer(place.layer, mlp=False).attn_norm, flat_in(heads.W_V)
-            reads = behind_norm(inputs.weights.config, norm, reads) * attention_scale(at, place.layer)
-            made.append((reads, flat_out(heads.W_O)))
+            reads = before_norm(inputs.weights.config, norm, reads) * attention_scale(at, place.layer)
+            steps.append((reads, flat_out(heads.W_O)))
         if place.kind in ("mlp", "block"):
-            made.append(jacobian_of(at, place.layer))
-        return made
+            steps.append(jacobian_of(at, place.layer))
+        return steps
 
     return pairs
 
 
-def carried(
+def through_path(
     x: Tensor,
     inputs: Inputs,
     path: list[Place],
@@ -128,7 +128,7 @@ def carried(
     ctx: Ctx,
     pairs_of: Callable[[Inputs, Place], Pairs] = linear_pairs,
 ) -> Tensor:
-    """`x P` for x [r, d_model], or `x Pᵀ` (`backwards`: what a reader sees, moved to the writer). Layers are read in turn."""
+    """`x P` for x [r, d_model], or `x Pᵀ` if `backwards`, from the reader to the writer. Layers are read one at a time."""
     steps = list(reversed(path)) if backwards else path
     for i, place in enumerate(steps):
         ctx.tick(i, len(steps), f"layer {place.layer}")
@@ -144,9 +144,9 @@ def carried(
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a product, `rows` × d_model, as `part(start, stop)` of its rows; `tokens`: its rows are tokens.
+    """One end of a product, `rows` × d_model, with `part(start, stop)` of its rows; `tokens`: its rows are tokens.
 
-    `factor` [≤ d_model, d_model]: see the module; None where the side is taller than that.
+    `factor` [≤ d_model, d_model]: see the module; None if the side has more than d_model rows.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Side:
     tokens: bool = False
 
     def tiles(self, width: int, d_model: int, ctx: Ctx) -> Iterator[Tensor]:
-        """Rows [tile, d_model], few enough that a product with [d_model, width] takes no more than a tick."""
+        """Tiles of rows [tile, d_model], small enough to cancel a product with [d_model, width] in time."""
         height = max(64, WORK // (d_model * max(width, 1)))
         for start in range(0, self.rows, height):
             ctx.tick(start, self.rows, self.name)
@@ -164,12 +164,12 @@ class Side:
 
     def through(self, x: Tensor, ctx: Ctx) -> Tensor:
         """[r, r] float64: `x AᵀA xᵀ` for x [r, d_model]."""
-        made = torch.zeros(len(x), len(x), dtype=torch.float64)
+        gram = torch.zeros(len(x), len(x), dtype=torch.float64)
         for tile in self.tiles(len(x), x.shape[1], ctx):
-            seen = (tile @ x.T).double()
-            made += seen.T @ seen
-        _check(self.name, made)
-        return made
+            products = (tile @ x.T).double()
+            gram += products.T @ products
+        _check(self.name, gram)
+        return gram
 
     def back(self, x: Tensor, ctx: Ctx) -> Tensor:
         """[n, d_model]: `x AᵀA`, for a few rows x."""
@@ -181,7 +181,7 @@ class Side:
         return torch.cat([(tile @ x.T).T for tile in self.tiles(len(x), x.shape[1], ctx)], dim=1)
 
     def norm(self, ctx: Ctx) -> float:
-        """Frobenius norm. Raises `BadModel` where a weight is not finite."""
+        """The Frobenius norm. Raises `BadModel` if a weight is not finite."""
         tiles = [self.factor] if self.factor is not None else self.tiles(64, self.part(0, 1).shape[1], ctx)
         squares = sum(float(tile.double().square().sum()) for tile in tiles)
         _check(self.name, torch.tensor(squares))
@@ -189,20 +189,20 @@ class Side:
 
 
 def of_rows(W: Tensor, name: str, tokens: bool = False) -> Side:
-    """A side of which all rows are at hand: an embedding, W_out, the transpose of W_in or of W_U."""
+    """A side from all of its rows: an embedding, W_out, the transpose of W_in or of W_U."""
     thin = W if len(W) <= W.shape[1] else None
     return Side(name, len(W), lambda start, stop: W[start:stop], thin, tokens)
 
 
 def of_product(inner: Tensor, outer: Tensor, name: str) -> Side:
-    """The side `inner outer` of a head, inner [d_model, d_head], outer [d_head, d_model], by the triangular part of inner."""
+    """A head's side `inner outer`, inner [d_model, d_head], outer [d_head, d_model], by the triangular factor of inner."""
     R = torch.linalg.qr(inner.double(), mode="r").R
-    made = (R @ outer.double()).to(outer.dtype)
-    return Side(name, len(made), lambda start, stop: made[start:stop], made)
+    factor = (R @ outer.double()).to(outer.dtype)
+    return Side(name, len(factor), lambda start, stop: factor[start:stop], factor)
 
 
 def of_head(inputs: Inputs, head: Head, which: Literal["writes", "QK query", "QK key", "OV"]) -> Side:
-    """A head as a writer (W_OV), or the transpose of what it reads with (W_QK, W_QKᵀ, W_OV)."""
+    """A head as a writer (W_OV), or the transpose of it as a reader (W_QK, W_QKᵀ, W_OV)."""
     heads = heads_of(inputs, head.layer)
     W_Q, W_K, W_V, W_O = (W[head.head] for W in (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
     inner, outer = {
@@ -215,12 +215,12 @@ def of_head(inputs: Inputs, head: Head, which: Literal["writes", "QK query", "QK
 
 
 def of_embedding(inputs: Inputs) -> Side:
-    """W_E, as it enters the stream."""
+    """W_E as it enters the residual stream."""
     return of_rows(embedding(inputs.weights), "W_E", tokens=True)
 
 
 def of_positions(inputs: Inputs) -> Side:
-    """W_pos, or the sinusoidal table in its place."""
+    """W_pos, or the sinusoidal table instead."""
     c, embed = inputs.weights.config, inputs.weights.embed()
     if c.positions == "sinusoidal":
         return of_rows(sinusoid_table(c.n_ctx, c.d_model, embed.W_E.dtype), "W_pos")
@@ -234,16 +234,16 @@ def of_unembedding(inputs: Inputs) -> Side:
 
 
 def short_factor(side: Side, d_model: int, ctx: Ctx, dtype: torch.dtype) -> Tensor:
-    """[≤ d_model, d_model]: the side's factor, of a tall side from `AᵀA = Q Λ Qᵀ` as `√Λ Qᵀ`, null directions left out."""
+    """[≤ d_model, d_model]: the side's factor; for a tall side `√Λ Qᵀ` from `AᵀA = Q Λ Qᵀ`, without null directions."""
     if side.factor is not None:
         return side.factor
     values, Q = eigh(side.through(torch.eye(d_model, dtype=dtype), ctx), ctx)
-    kept = values > values.max().clamp(min=0) * 1e-14
-    return (values[kept].sqrt()[:, None] * Q[:, kept].T).to(dtype)
+    nonzero = values > values.max().clamp(min=0) * 1e-14
+    return (values[nonzero].sqrt()[:, None] * Q[:, nonzero].T).to(dtype)
 
 
 def eigh(S: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, largest first, and eigenvectors of a symmetric S, answering a cancel while one long call runs."""
+    """Eigenvalues, largest first, and eigenvectors of a symmetric S; a long call can be cancelled while it runs."""
     if len(S) <= 512:
         values, vectors = torch.linalg.eigh(S)
         return values.flip(0), vectors.flip(1)
@@ -260,4 +260,4 @@ def eigh(S: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor]:
             except TimeoutError:
                 continue
     finally:
-        pool.shutdown(wait=False)  # a cancelled call ends by itself, within seconds
+        pool.shutdown(wait=False)  # a cancelled call ends by itself within seconds

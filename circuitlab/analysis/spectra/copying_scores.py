@@ -1,12 +1,12 @@
-"""How far every head copies, read from its weights: eigenvalues and diagonal of the OV circuit, beside those of the QK circuit.
+"""Copying scores of every head from its weights: eigenvalues and diagonal of the OV circuit, and QK positivity.
 
     copying             Σλ/Σ|λ| of W_E W_OV W_U                         (Elhage et al. 2021), W_U centred over the vocabulary
     qk_positivity       Σλ/Σ|λ| of W_E W_QK W_Eᵀ, sources centred
     identity_likeness   tr W_OV / (√d_head ‖W_OV‖), in [−1, 1]; 1 exactly for a positive multiple of an orthogonal projector
     diagonal            diag(W_E W_OV W_U)[t]: how much attending to t raises t above the mean of the vocabulary
 
-`diagonal_mean` is the trace over the vocabulary, exact. The share of tokens that raise themselves and the histogram need every
-token for itself (2 d_model² of arithmetic a layer and token): they are read from a sample unless all are asked for. The
+`diagonal_mean` is the exact trace over the vocabulary size. The share of tokens that raise themselves and the histogram need
+each token's own entry (2 d_model² operations per layer and token), so they are taken from a sample unless all are requested. The
 histogram's unit is the rms entry of the same head's circuit between the same tokens, so that heads can be compared.
 """
 
@@ -28,9 +28,10 @@ from circuitlab.analysis.circuits.embedding_products import (
     EmbeddingProductsResult,
     embedding_products,
 )
-from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
+from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
 from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
+from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS, zeros
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.counting import number_of
@@ -38,17 +39,17 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
 
-WHOLE, SAMPLE = 8192, 1024  # a vocabulary that is looked at whole; of a larger one, how many tokens
+WHOLE, SAMPLE = 8192, 1024  # the largest vocabulary that is taken whole; the number of tokens sampled from a larger one
 BINS = np.linspace(-10.25, 10.25, 42)
 FIELDS = ("copying", "copying_raw", "identity_likeness", "qk_positivity", "qk_positivity_raw", "diagonal_share", "diagonal_mean")
 
 
 @dataclass(frozen=True)
 class CopyingScoresParams:
-    """`diagonal`: of which tokens share and histogram are taken (a sample is all of a small vocabulary). `qk`: also QK.
+    """`diagonal`: the tokens of share and histogram (a sample is all of a small vocabulary). `qk`: QK positivity too.
 
-    `embed`: what circuits read of a token; after the first MLP the diagonal is not computed, and heads of the first layer read
-    the token itself all the same.
+    `embed`: the embedding that circuits read; after the first MLP the diagonal is not computed, and heads of the first layer
+    still read the token itself.
     """
 
     diagonal: Literal["sample", "all", "none"] = "sample"
@@ -60,9 +61,9 @@ class CopyingScoresParams:
 class CopyingScoresResult(Result):
     """Scores [layer, head] float64, see the module; `_raw`: W_U or W_E not centred over the vocabulary.
 
-    NaN: not asked for, a matrix of zeros, or (OV) another vocabulary going out than in. `diagonal_share` and `diagonal_histogram`
-    int64 [layer, head, 41], bins between `bins` [42] in units of the rms entry, are those of `n_tokens` tokens; the outermost
-    bins hold all that is beyond. A head that writes nothing has share 0, mean 0, and all of its tokens in the middle bin.
+    NaN: not requested, a zero matrix, or (OV) input and output vocabulary differ. `diagonal_share` and `diagonal_histogram` int64
+    [layer, head, 41], with bin edges `bins` [42] in units of the rms entry, are over `n_tokens` tokens; the outermost bins hold
+    everything beyond. A head whose OV circuit is 0 has share 0, mean 0, and all tokens in the middle bin.
     """
 
     copying: np.ndarray = over("layer", "head", unit="dimensionless")
@@ -77,9 +78,8 @@ class CopyingScoresResult(Result):
     n_tokens: int
 
     def table(self) -> Table:
-        """One row a head."""
-        layer, head = np.indices(self.copying.shape).reshape(2, -1)
-        names = np.array([str(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)] or [""])[: len(layer)]
+        """One row per head."""
+        names = head_names(*np.indices(self.copying.shape).reshape(2, -1))
         return Table(
             (Column("head", names), *(Column(name, getattr(self, name).ravel(), str(self.unit_of(name))) for name in FIELDS))
         )
@@ -100,44 +100,44 @@ def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
 
 @analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
-    """Copying score, QK positivity, identity-likeness and diagonal of every head."""
+    """Copying score Σλ/Σ|λ|, QK positivity, identity-likeness and OV diagonal of every head."""
     c = inputs.weights.config
     products = inputs.answer(embedding_products, EmbeddingProductsParams())
     ways: set[Embedding] = {read_as(p.embed, Head(layer, 0)) for layer in range(c.n_layers)}
     shape, mapped = (c.n_layers, c.n_heads), is_token_map(c)
-    found = {name: np.full(shape, np.nan) for name in FIELDS}
+    scores = {name: np.full(shape, np.nan) for name in FIELDS}
     counts = np.zeros((*shape, len(BINS) - 1), np.int64)
     with torch.inference_mode():
-        score = {embed: _scores(inputs, embed, p, found) for embed in ways}
+        score = {embed: _scores(inputs, embed, p, scores) for embed in ways}
         own = _Diagonal(inputs, products, p) if mapped and p.diagonal != "none" and p.embed == "tokens" else None
         for layer in range(c.n_layers):
             heads = factors_of(inputs, layer)
-            for part, where in parts(heads, list(range(c.n_heads))):
+            for part, where in head_batches(heads, list(range(c.n_heads))):
                 tick = lambda at=layer: ctx.tick(at, c.n_layers, f"copying scores of layer {at}")
                 tick()
                 score[read_as(p.embed, Head(layer, 0))](part, (layer, where))
                 if own is not None:
-                    found["diagonal_share"][layer, where], counts[layer, where] = own(part, tick)
+                    scores["diagonal_share"][layer, where], counts[layer, where] = own(part, tick)
     n_tokens = 0 if own is None else own.n
     return CopyingScoresResult(
-        copying=found["copying"],
-        copying_raw=found["copying_raw"],
-        identity_likeness=found["identity_likeness"],
-        qk_positivity=found["qk_positivity"],
-        qk_positivity_raw=found["qk_positivity_raw"],
-        diagonal_share=found["diagonal_share"],
-        diagonal_mean=found["diagonal_mean"],
+        copying=scores["copying"],
+        copying_raw=scores["copying_raw"],
+        identity_likeness=scores["identity_likeness"],
+        qk_positivity=scores["qk_positivity"],
+        qk_positivity_raw=scores["qk_positivity_raw"],
+        diagonal_share=scores["diagonal_share"],
+        diagonal_mean=scores["diagonal_mean"],
         diagonal_histogram=counts,
         bins=BINS.copy(),
         n_tokens=n_tokens,
-        conventions=words(inputs, reading_words(inputs), *_said(inputs, p, n_tokens), zeros(found["copying"])),
+        conventions=words(inputs, reading_words(inputs), *_conventions(inputs, p, n_tokens), zeros(scores["copying"])),
     )
 
 
 def _scores(
-    inputs: Inputs, embed_as: Embedding, p: CopyingScoresParams, found: dict[str, np.ndarray]
+    inputs: Inputs, embed_as: Embedding, p: CopyingScoresParams, arrays: dict[str, np.ndarray]
 ) -> Callable[[Heads, tuple[int, slice]], None]:
-    """What fills in the scores that are read from d_head × d_head matrices, for a part of a layer's heads."""
+    """A function that fills in the scores from d_head × d_head matrices, for a batch of a layer's heads."""
     c = inputs.weights.config
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
     products = inputs.answer(embedding_products, EmbeddingProductsParams(embed_as))
@@ -148,15 +148,15 @@ def _scores(
         qk = Middle.gram(embed, dtype)
 
     def score(heads: Heads, at: tuple[int, slice]) -> None:
-        found["identity_likeness"][at] = identity_likeness(heads)
+        arrays["identity_likeness"][at] = identity_likeness(heads)
         if ov is not None:
             small, raw = ov.between(heads.W_O, heads.W_V)
             values = Values.of(small, raw, dtype)
-            found["copying"][at], found["copying_raw"][at] = values.score, values.score_raw
-            found["diagonal_mean"][at] = _trace(small) / c.d_vocab
+            arrays["copying"][at], arrays["copying_raw"][at] = values.score, values.score_raw
+            arrays["diagonal_mean"][at] = _trace(small) / c.d_vocab
         if qk is not None:
             values = Values.of(*qk.between(heads.W_K.mT, heads.W_Q), dtype)
-            found["qk_positivity"][at], found["qk_positivity_raw"][at] = values.score, values.score_raw
+            arrays["qk_positivity"][at], arrays["qk_positivity_raw"][at] = values.score, values.score_raw
 
     return score
 
@@ -166,7 +166,7 @@ def _trace(matrices: Tensor) -> np.ndarray:
 
 
 def identity_likeness(heads: Heads) -> np.ndarray:
-    """[head] tr W_OV / (√d_head ‖W_OV‖); NaN where W_OV is 0."""
+    """[head]: tr W_OV / (√d_head ‖W_OV‖); NaN if W_OV is 0."""
     trace = (heads.W_V.mT * heads.W_O).sum((-2, -1), dtype=torch.float64).cpu().numpy()
     reads, writes = heads.W_V.mT @ heads.W_V, heads.W_O @ heads.W_O.mT
     norm = np.sqrt(np.maximum(_trace(reads.double() @ writes.double()), 0))
@@ -175,7 +175,7 @@ def identity_likeness(heads: Heads) -> np.ndarray:
 
 
 class _Diagonal:
-    """Entries (t, t) of W_E W_OV W_U, W_U centred, of n tokens: all of them, or as many evenly spaced ids."""
+    """Diagonal entries (t, t) of W_E W_OV W_U, W_U centred, for n tokens: all, or a sample of evenly spaced ids."""
 
     def __init__(self, inputs: Inputs, products: EmbeddingProductsResult, p: CopyingScoresParams) -> None:
         c = inputs.weights.config
@@ -188,7 +188,7 @@ class _Diagonal:
         self._mean = torch.as_tensor(products.unembed_mean.copy())[:, None]
 
     def __call__(self, heads: Heads, tick: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
-        """Share [head] of tokens that raise themselves, and histogram [head, 41]."""
+        """(share [head] of tokens that raise themselves, histogram [head, 41])."""
         n_heads, d_model, d_head = heads.W_V.shape
         W_V = heads.W_V.permute(1, 0, 2).reshape(d_model, -1)
         own = torch.empty(n_heads, self.n, dtype=W_V.dtype)
@@ -206,7 +206,7 @@ class _Diagonal:
         return (own > 0).double().mean(1).cpu().numpy(), _histogram(own.double().cpu().numpy(), rms)
 
     def _tokens(self, start: int, step: int) -> tuple[Tensor, Tensor]:
-        """Rows [token, d_model] of W_E and columns [d_model, token] of W_U; those of a sample are kept."""
+        """(rows [token, d_model] of W_E, columns [d_model, token] of W_U); those of a sample are cached."""
         at: Tokens = slice(start, min(start + step, self.n))
         if self._ids is None:
             return embedding_rows(self._weights, at), unembed_columns(self._raw, at)
@@ -217,18 +217,18 @@ class _Diagonal:
 
 
 def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
-    """[head, 41] counts of `own` [head, token] over `rms` [head], what is beyond the bins in the outermost ones."""
+    """[head, 41]: counts of `own` [head, token] in units of `rms` [head]; values beyond the bins count in the outermost ones."""
     unit = np.divide(own, rms[:, None], out=np.zeros_like(own), where=rms[:, None] > 0).clip(BINS[0], BINS[-1])
     return np.array([np.histogram(row, BINS)[0] for row in unit])
 
 
-def _said(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
+def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     c = inputs.weights.config
-    said = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
+    phrases = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
-        return [*said, "another vocabulary going out than in: OV circuits have neither eigenvalues nor a diagonal"]
-    said += [] if p.embed == "tokens" else [EFFECTIVE]
+        return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
+    phrases += [] if p.embed == "tokens" else [EFFECTIVE]
     if p.diagonal == "none" or p.embed != "tokens":
-        return said
+        return phrases
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
-    return [*said, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, in units of the rms entry between them"]
+    return [*phrases, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, in units of the rms entry between them"]

@@ -1,13 +1,13 @@
-"""What a head's OV circuit does to mixtures of tokens: eigenvalues and singular values of W_E W_OV W_U, or of W_OV alone.
+"""Spectra of a head's OV circuit: eigenvalues and singular values of W_E W_OV W_U, or of W_OV alone.
 
     full   the non-zero eigenvalues of W_E W_OV W_U [d_vocab, d_vocab] are those of W_O (W_U W_E) W_V [d_head, d_head]
     bare   the non-zero eigenvalues of W_V W_O [d_model, d_model] are those of W_O W_V
 
     copying = Σλ / Σ|λ| ∈ [−1, 1]        (Elhage et al. 2021, "Summarizing OV/QK matrices": positive eigenvalues copy)
 
-The sum is the trace, real and exact. A positive eigenvalue raises its own mixture of tokens, not necessarily any one token.
-Softmax does not see a vector that is added to every column of W_U, and the raw score does: W_U is centred over the vocabulary,
-the raw value stands beside. These matrices are not normal: eigenvalues do not say how much is written, singular values do.
+Σλ is the trace, real and exact. A positive eigenvalue raises its own mixture of tokens, not necessarily a single token. Softmax
+is invariant to a vector added to every column of W_U, but the raw score is not: so W_U is centred over the vocabulary, and the
+raw value is given too. These matrices are not normal: their size is in the singular values, not in the eigenvalues.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from circuitlab.analysis.circuits.embedding_products import (
     embedding_products,
 )
 from circuitlab.analysis.circuits.factor_products import (
-    Collected,
     Middle,
-    Moved,
+    SpectraArrays,
+    ThroughEarlier,
     Values,
     effective_rank,
     factors_of,
     gram,
-    parts,
+    head_batches,
     reading_words,
     singular_values,
     tensor,
@@ -43,11 +43,12 @@ from circuitlab.analysis.circuits.factor_products import (
 from circuitlab.analysis.circuits.factors import Heads, by_layer, is_token_map, refuse_inexact, words
 from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, unembedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_pair, refuse_table
+from circuitlab.analysis.ordering import head_names
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE
 from circuitlab.model.subject import Head
 
-NOT_A_MAP = "the vocabulary going out is not the one going in, so W_E W_OV W_U has no eigenvalues; ask for the bare W_OV."
+NOT_A_MAP = "input and output vocabulary differ, so W_E W_OV W_U has no eigenvalues; choose the bare W_OV."
 
 NO_BIAS = "value bias left out"
 ZEROS = "a matrix of zeros has no eigenvalue: NaN"
@@ -55,10 +56,10 @@ ZEROS = "a matrix of zeros has no eigenvalue: NaN"
 
 @dataclass(frozen=True)
 class OvSpectrumParams:
-    """`heads`: `()` is all of them. `matrix`: the full circuit from tokens to tokens, or W_OV on its own.
+    """`heads`: `()` means all. `matrix`: the full circuit from tokens to tokens, or W_OV alone.
 
-    `through`: an earlier head between source and heads, W_OV^{h1} W_OV^{h2} in place of W_OV: virtual heads. `embed`: what the
-    full circuit reads of a token; heads of the first layer read the token itself in either case.
+    `through`: an earlier head that composes with the heads, W_OV^{h1} W_OV^{h2} instead of W_OV: virtual heads. `embed`: the
+    embedding that the full circuit reads; heads of the first layer always read the token itself.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -71,9 +72,8 @@ class OvSpectrumParams:
 class OvSpectrumResult(Result):
     """`heads` int32 [n, 2]; `eigenvalues`, `eigenvalues_raw` complex128 [n, d_head], largest modulus first.
 
-    The rest of the spectrum is 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are those of the centred
-    matrix; `copying`, `copying_raw` [n]. NaN: a matrix of zeros has no eigenvalue and no rank. Of the bare matrix raw and centred
-    are the same.
+    The other eigenvalues are 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are of the centred matrix;
+    `copying`, `copying_raw` [n]: NaN for a zero matrix. For the bare matrix raw and centred are the same.
     """
 
     heads: np.ndarray = over("head", "(layer, head)", unit="index")
@@ -86,22 +86,21 @@ class OvSpectrumResult(Result):
     unit: str = "logit"
 
     def table(self) -> Table:
-        """One row an eigenvalue, head by head."""
+        """One row per eigenvalue, head by head."""
         return spectrum_table(self.heads, self.eigenvalues, self.eigenvalues_raw, self.singular_values, self.unit)
 
 
 def zeros(score: np.ndarray) -> str:
-    """What is said where a score is NaN, "" where none is."""
+    """Words for the caption if a score is NaN, else ""."""
     return ZEROS if np.isnan(score).any() else ""
 
 
 def spectrum_table(heads: np.ndarray, values: np.ndarray, raw: np.ndarray, singular: np.ndarray, unit: str) -> Table:
-    """One row an eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
+    """One row per eigenvalue: head, index, real and imaginary parts, centred and raw, and the singular value of that index."""
     n, d = values.shape
-    names = np.array([str(Head(int(a), int(b))) for a, b in heads] or [""])
     return Table(
         (
-            Column("head", names[np.repeat(np.arange(n), d)]),
+            Column("head", np.repeat(head_names(*heads.T), d)),
             Column("index", np.tile(np.arange(d), n)),
             Column("real", np.real(values).ravel(), unit),
             Column("imaginary", np.imag(values).ravel(), unit),
@@ -122,22 +121,22 @@ def _refuse(c: ModelConfig, p: OvSpectrumParams) -> str | None:
 
 
 def readers(c: ModelConfig, heads: tuple[Head, ...], earlier: Head | None) -> tuple[Head, ...]:
-    """The heads that read token rows: the earlier one alone where there is one; `heads` `()` is all of them."""
+    """The heads that read token embeddings: the earlier head if there is one, else `heads`, `()` meaning all."""
     return (earlier,) if earlier is not None else heads or tuple(Head(layer, 0) for layer in range(c.n_layers))
 
 
 def refuse_behind(heads: tuple[Head, ...], earlier: Head | None) -> str | None:
-    """Why one of the heads cannot stand behind `earlier`, None where all can; `()` is all heads, and the first layer cannot."""
+    """Why one of the heads cannot compose with `earlier`, or None; `()` means all heads, of which the first layer's cannot."""
     return next((why for head in heads or (Head(0, 0),) if (why := refuse_pair(head, earlier))), None)
 
 
-def spectrum_memory(c: ModelConfig, n_heads: int, dtype: str = "float32", kept: int = 3) -> int:
-    """Bytes: a layer's factors and centred copies, its small matrices, a few d_model × d_model products, and the result."""
+def spectrum_memory(c: ModelConfig, n_heads: int, dtype: str = "float32", n_products: int = 3) -> int:
+    """Bytes of a layer's factors and centred copies, its small matrices, a few d_model × d_model products, and the result."""
     n_heads = n_heads or c.n_layers * c.n_heads
     wide = number_size(dtype)
     layer = 6 * wide * c.n_heads * c.d_head * c.d_model + 8 * 16 * c.n_heads * c.d_head**2
-    # `kept` products of embeddings in float64, another that is made and centred; each stands in what is computed in beside
-    products = (8 * (kept + 4) + wide * (kept + 2)) * c.d_model**2 + wide * 4 * TILE * c.d_model
+    # the products of embeddings in float64, one more while it is centred, and each in the working precision
+    products = (8 * (n_products + 4) + wide * (n_products + 2)) * c.d_model**2 + wide * 4 * TILE * c.d_model
     return layer + products + 8 * 8 * n_heads * c.d_head
 
 
@@ -147,58 +146,58 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
 
 @analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
-    """Eigenvalues, singular values and copying score of the OV circuit of some heads."""
+    """OV circuit spectra: eigenvalues, singular values, effective rank and copying score Σλ/Σ|λ| of chosen heads."""
     c = inputs.weights.config
-    chosen = chosen_heads(c, p.heads)
-    sides = {e: _full(inputs, e) for e in embeddings(p.embed, p.through, chosen)} if p.matrix == "full" else {}
-    found = Collected(len(chosen), c.d_head)
+    heads_chosen = chosen_heads(c, p.heads)
+    sides = {e: _full(inputs, e) for e in embeddings(p.embed, p.through, heads_chosen)} if p.matrix == "full" else {}
+    spectra = SpectraArrays(len(heads_chosen), c.d_head)
     with torch.inference_mode():
-        moved = Moved(inputs, p.through)
-        for layer, index, places in by_layer(chosen):
+        through = ThroughEarlier(inputs, p.through)
+        for layer, index, places in by_layer(heads_chosen):
             heads = factors_of(inputs, layer)
-            for part, where in parts(heads, index):
-                ctx.tick(places[0], len(chosen), f"OV spectrum of layer {layer}")
-                part = replace(part, W_V=moved(part.W_V))
+            for part, where in head_batches(heads, index):
+                ctx.tick(places[0], len(heads_chosen), f"OV spectrum of layer {layer}")
+                part = replace(part, W_V=through(part.W_V))
                 side = sides.get(read_as(p.embed, p.through or Head(layer, 0)), _Sides())
                 values = Values.of(*side.small(part), part.W_O.dtype)
-                found.put(places[where], values, singular_values(*side.grams(part)))
+                spectra.fill(places[where], values, singular_values(*side.grams(part)))
     return OvSpectrumResult(
-        heads=np.array(chosen, dtype=np.int32).reshape(-1, 2),
-        eigenvalues=found.eigenvalues,
-        eigenvalues_raw=found.eigenvalues_raw,
-        singular_values=found.singular_values,
-        effective_rank=effective_rank(found.singular_values),
-        copying=found.score,
-        copying_raw=found.score_raw,
+        heads=np.array(heads_chosen, dtype=np.int32).reshape(-1, 2),
+        eigenvalues=spectra.eigenvalues,
+        eigenvalues_raw=spectra.eigenvalues_raw,
+        singular_values=spectra.singular_values,
+        effective_rank=effective_rank(spectra.singular_values),
+        copying=spectra.score,
+        copying_raw=spectra.score_raw,
         unit="logit" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_said(inputs, p), zeros(found.score)),
+        conventions=words(inputs, *_conventions(inputs, p), zeros(spectra.score)),
     )
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """What stands around W_V and W_O: nothing (the bare matrix), or the products of the embeddings."""
+    """The products of embeddings around W_V and W_O; None for the bare matrix."""
 
     middle: Middle | None = None
     embed: Tensor | None = None
     unembed: Tensor | None = None
 
     def small(self, heads: Heads) -> tuple[Tensor, Tensor]:
-        """[head, d_head, d_head] with the non-zero eigenvalues, centred and raw."""
+        """[head, d_head, d_head]: matrices with the non-zero eigenvalues, centred and raw."""
         if self.middle is None:
             bare = heads.W_O.double() @ heads.W_V.double()
             return bare, bare
         return self.middle.between(heads.W_O, heads.W_V)
 
     def grams(self, heads: Heads) -> tuple[Tensor, Tensor]:
-        """LᵀL and R Rᵀ [head, d_head, d_head] of the (centred) matrix L R."""
+        """(LᵀL, R Rᵀ) [head, d_head, d_head] of the centred matrix L R."""
         if self.embed is None or self.unembed is None:
             return gram(heads.W_V.mT), gram(heads.W_O)
         return heads.W_V.mT @ (self.embed @ heads.W_V), heads.W_O @ (self.unembed @ heads.W_O.mT)
 
 
 def embeddings(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> set[Embedding]:
-    """What the tokens are read as by these heads, behind the earlier one where there is one."""
+    """The embeddings that these heads read, or that the earlier head reads if there is one."""
     return {read_as(embed, earlier or head) for head in heads}
 
 
@@ -211,7 +210,7 @@ def _full(inputs: Inputs, embed_as: Embedding) -> _Sides:
     return _Sides(Middle.unembed_embed(products, dtype), cast(embed.gram(False)), cast(unembedding.gram(True)))
 
 
-def _said(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
+def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
     behind = "" if p.through is None else f"behind {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
         return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS]

@@ -1,14 +1,14 @@
-"""QK positivity of every head behind every earlier one: its keys read what the earlier head moved there.
+"""QK positivity of every head composed with every earlier head, through which its keys read.
 
     Σλ/Σ|λ| of W_E W_QK^{h2} (W_OV^{h1})ᵀ W_Eᵀ          rows are destinations, columns the tokens that h1 moved
 
-(the K-composition term of Elhage et al. 2021 for h1 a head that attends to the previous token: positive where h2 looks for what
-stood before). With row vectors its non-zero eigenvalues are those of a d_head × d_head matrix,
+(the K-composition term of Elhage et al. 2021. If h1 attends to the previous token, it is positive for an h2 that looks for the
+token after an earlier copy.) With row vectors its non-zero eigenvalues are those of a d_head × d_head matrix,
 
     W_K^{h2}ᵀ (W_OV^{h1})ᵀ (W_EᵀW_E) W_Q^{h2}  =  (W_O^{h1} W_K^{h2})ᵀ (W_V^{h1}ᵀ (W_EᵀW_E) W_Q^{h2}).
 
-Source tokens are centred over the vocabulary, raw beside. Kept on its own because nothing here depends on which earlier heads
-attend where: `previous_head_spectrum` weighs them.
+Source tokens are centred over the vocabulary; raw values are given too. It is an analysis of its own since nothing here depends
+on where earlier heads attend: `previous_head_spectrum` weights them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
-from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, parts, reading_words
+from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
+from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.ov_spectrum import ZEROS
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.model.config import ModelConfig
@@ -37,7 +38,7 @@ SHOWN_EVERY = 0.5  # seconds between partial results
 
 @dataclass(frozen=True)
 class PairPositivityParams:
-    """`embed`: what circuits read of a token; heads of the first layer read the token itself in either case."""
+    """`embed`: the embedding that circuits read; heads of the first layer always read the token itself."""
 
     embed: Embedding = "tokens"
 
@@ -46,24 +47,24 @@ class PairPositivityParams:
 class PairPositivityResult(Result):
     """`pairs`, `pairs_raw` float64 [dest_layer, dest_head, src_layer, src_head].
 
-    NaN where the source is not in an earlier layer, and where a matrix is 0 and has no eigenvalue.
+    NaN if the source is not in an earlier layer, or for a zero matrix.
     """
 
     pairs: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
     pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row a pair, the most positive first."""
+        """One row per pair, the most positive first."""
         return pair_table(self.pairs, self.pairs_raw)
 
 
 def pair_table(pairs: np.ndarray, raw: np.ndarray) -> Table:
-    """One row a pair of heads of different layers, the most positive first, those without a value last."""
+    """One row per pair of heads of different layers, the most positive first, those without a value last."""
     n_layers, n_heads = pairs.shape[:2]
     layers = np.arange(n_layers)
     earlier = np.broadcast_to((layers[None, :] < layers[:, None])[:, None, :, None], pairs.shape)
     places = np.flatnonzero(earlier)
-    places = places[np.argsort(-pairs.ravel()[places], kind="stable")]
+    places = places[descending(pairs.ravel()[places])]
     dest_layer, dest, src_layer, src = np.unravel_index(places, pairs.shape)
     names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)] or [""])
     return Table(
@@ -77,7 +78,7 @@ def pair_table(pairs: np.ndarray, raw: np.ndarray) -> Table:
 
 
 def pair_memory(c: ModelConfig) -> int:
-    """Bytes: two layers' factors and centred copies, some d_model × d_model products, small matrices of a step, the result."""
+    """Bytes of two layers' factors and centred copies, d_model × d_model products, small matrices of a step, the result."""
     layer = 16 * c.n_heads * c.d_head * c.d_model
     return 8 * (2 * layer + 10 * c.d_model**2 + 16 * _step(c) * c.n_heads * c.d_head**2 + 6 * (c.n_layers * c.n_heads) ** 2)
 
@@ -87,18 +88,18 @@ def _memory(c: ModelConfig, n: int, p: PairPositivityParams) -> int:
 
 
 def _step(c: ModelConfig) -> int:
-    """How many earlier heads at a time: their products with all heads of a layer, and eigenvalues (100 d_head³ each)."""
+    """How many earlier heads at a time, by the flops of their products with a layer and of eigenvalues (100 d_head³ each)."""
     return max(1, min(c.n_heads, int(PART_FLOPS / (c.n_heads * (4 * c.d_head**2 * c.d_model + 200 * c.d_head**3)))))
 
 
 def beside(W: Tensor) -> Tensor:
-    """[d_model, head · d_head] of [head, d_model, d_head]."""
+    """[d_model, head · d_head]: the heads of [head, d_model, d_head] side by side."""
     return W.transpose(0, 1).flatten(1)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """The heads of a later layer: W_K and G W_Q [d_model, head · d_head], side by side; `left`, `row`: what raw adds."""
+    """The heads of a later layer: W_K and G W_Q [d_model, head · d_head], side by side; `left`, `row`: the raw correction."""
 
     W_K: Tensor
     GW_Q: Tensor
@@ -108,22 +109,22 @@ class Reader:
 
     @classmethod
     def of(cls, heads: Heads, G: Middle, tick: Callable[[], None]) -> Reader:
-        """From the factors of a layer."""
+        """The readers of a layer's factors and the embeddings' product G."""
         assert G.left is not None and G.right is not None
         n_heads, _, d_head = heads.W_Q.shape
         row, rotated = (G.right.to(heads.W_Q.dtype) @ heads.W_Q).double(), []
-        for part, _ in parts(heads, list(range(n_heads))):
+        for part, _ in head_batches(heads, list(range(n_heads))):
             tick()
             rotated.append(G.product @ beside(part.W_Q))
         return cls(beside(heads.W_K), torch.cat(rotated, 1), row, G.left.to(heads.W_Q.dtype), d_head)
 
     def blocks(self, product: Tensor) -> Tensor:
-        """[src, dest, n, d_head] float64 of [src, n, dest · d_head]."""
+        """[src, dest, n, d_head] float64, from [src, n, dest · d_head]."""
         return product.unflatten(-1, (-1, self.d_head)).transpose(1, 2).double()
 
 
 def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
-    """Scores, centred and raw [src, dest], of some earlier heads, W_V [src, d_model, d_head] and W_O, with a layer's."""
+    """(centred, raw) scores [src, dest] of earlier heads, W_V [src, d_model, d_head] and W_O, with a later layer's heads."""
     A = reader.blocks(W_O @ reader.W_K)
     small = A.mT @ reader.blocks(W_V.mT @ reader.GW_Q)
     column = (A.mT @ (reader.left @ W_V).double()[:, None, :, None]).squeeze(-1)
@@ -131,12 +132,12 @@ def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], N
     shape, dtype = small.shape[:2], W_V.dtype
     small, raw = small.flatten(0, 1), raw.flatten(0, 1)
     step = max(1, int(PART_FLOPS / (200 * reader.d_head**3)))
-    found = []
+    scores = []
     for start in range(0, len(small), step):
         tick()
         values = Values.of(small[start : start + step], raw[start : start + step], dtype)
-        found.append(np.stack([values.score, values.score_raw]))
-    both = torch.as_tensor(np.concatenate(found, axis=1)).unflatten(1, shape)
+        scores.append(np.stack([values.score, values.score_raw]))
+    both = torch.as_tensor(np.concatenate(scores, axis=1)).unflatten(1, shape)
     return both[0], both[1]
 
 
@@ -146,12 +147,12 @@ def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
 
 @analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
-    """QK positivity of every head behind every head of an earlier layer."""
+    """QK positivity of every head whose keys read through a head of an earlier layer (K-composition), for all pairs."""
     c = inputs.weights.config
     shape = (c.n_layers, c.n_heads, c.n_layers, c.n_heads)
     pairs, raw = np.full(shape, np.nan), np.full(shape, np.nan)
     before = ctx.previous if isinstance(ctx.previous, PairPositivityResult) else None
-    made = lambda done: PairPositivityResult(
+    result = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
         conventions=words(inputs, *pair_words(inputs, p.embed)),
@@ -166,15 +167,15 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
                 continue
             pairs[layer, :, :layer], raw[layer, :, :layer] = _into(inputs, layer, p.embed, grams, ctx)
             if time.monotonic() - shown >= SHOWN_EVERY and layer < c.n_layers - 1:
-                ctx.partial(made(layer * (layer + 1) / (c.n_layers * (c.n_layers - 1))))
+                ctx.partial(result(layer * (layer + 1) / (c.n_layers * (c.n_layers - 1))))
                 shown = time.monotonic()
-    return made(1.0)
+    return result(1.0)
 
 
 def _into(
     inputs: Inputs, layer: int, embed: Embedding, grams: Mapping[Embedding, Middle], ctx: Ctx
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[dest_head, src_layer, src_head], centred and raw, of one later layer with all earlier ones."""
+    """(centred, raw) [dest_head, src_layer, src_head] of one later layer with all earlier layers."""
     c = inputs.weights.config
     total, done = c.n_layers * (c.n_layers - 1) // 2, layer * (layer - 1) // 2
     begin = lambda: ctx.tick(done, total, f"pairs with layer {layer}")
@@ -195,19 +196,19 @@ def _into(
 
 
 def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
-    """By what the earlier head reads: E_sᵀE_d under the subject's conventions. The later head is never of the first layer."""
+    """E_sᵀE_d by the embedding that the earlier head reads. The later head is never in the first layer."""
     dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
-    made: dict[Embedding, Middle] = {}
-    wanted: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
-    for source in wanted:
-        found = inputs.answer(embedding_gram, EmbeddingGramParams(source, embed))
-        made[source] = Middle.gram(found, dtype)
-    return made
+    grams: dict[Embedding, Middle] = {}
+    sources: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
+    for source in sources:
+        answer = inputs.answer(embedding_gram, EmbeddingGramParams(source, embed))
+        grams[source] = Middle.gram(answer, dtype)
+    return grams
 
 
 def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
-    """What is said wherever keys are read behind earlier heads."""
+    """Words for captions of QK circuits whose keys read through earlier heads."""
     c = inputs.weights.config
-    said = [reading_words(inputs), "source W_E centred over the vocabulary, raw beside", *qk_words(c, 0), ZEROS]
-    said += [] if embed == "tokens" else [EFFECTIVE]
-    return said + (["one layer: there are no pairs"] if c.n_layers < 2 else [])
+    phrases = [reading_words(inputs), "source W_E centred over the vocabulary, raw beside", *qk_words(c, 0), ZEROS]
+    phrases += [] if embed == "tokens" else [EFFECTIVE]
+    return phrases + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

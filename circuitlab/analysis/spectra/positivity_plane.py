@@ -1,12 +1,12 @@
-"""The positivity plane: does a head copy, and does it look for what earlier heads moved to its keys?
+"""The positivity plane: each head's copying score against its QK positivity with keys that read through earlier heads.
 
     copying     Σλ/Σ|λ| of W_E W_OV^{h2} W_U
     weighted    Σλ/Σ|λ| of W_E W_QK^{h2} (Σ_e p_e W_OV^e)ᵀ W_Eᵀ          e: every head of an earlier layer
 
-(Elhage et al. 2021, "Mechanistic view of induction heads": induction heads stand in the upper right corner.) With p_e the
-previous-token score of head e, it is the measure of Olsson et al. 2022; with p_e = 1, all earlier heads count alike. The non-zero
-eigenvalues are those of W_K^{h2}ᵀ (Σ_e p_e W_OV^e)ᵀ (W_EᵀW_E) W_Q^{h2}, d_head × d_head; the weighted sum is one matrix of
-d_model × d_model that grows layer by layer. Values of single pairs come from `pair_positivity` and do not depend on p.
+(Elhage et al. 2021, "Mechanistic view of induction heads": induction heads are in the upper right corner.) With p_e the
+previous-token score of head e, it is the measure of Olsson et al. 2022; with p_e = 1, all earlier heads count equally. The
+non-zero eigenvalues are those of W_K^{h2}ᵀ (Σ_e p_e W_OV^e)ᵀ (W_EᵀW_E) W_Q^{h2}, d_head × d_head; the weighted sum is one
+d_model × d_model matrix, accumulated layer by layer. Values of single pairs come from `pair_positivity` and do not depend on p.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores, sample_words
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.factor_products import Values, factors_of, parts
+from circuitlab.analysis.circuits.factor_products import Values, factors_of, head_batches
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
@@ -38,9 +38,9 @@ from circuitlab.model.subject import Head
 
 @dataclass(frozen=True)
 class PreviousHeadSpectrumParams:
-    """`p`: what each earlier head counts in the sum, its score on random tokens or 1. `pairs`: also every single pair (slow).
+    """`p`: the weight of each earlier head, its score on random tokens or 1. `pairs`: every single pair too (slow).
 
-    `embed`: what circuits read of a token; heads of the first layer read the token itself in either case.
+    `embed`: the embedding that circuits read; heads of the first layer always read the token itself.
     """
 
     p: Literal["previous-token scores", "one"] = "previous-token scores"
@@ -50,10 +50,10 @@ class PreviousHeadSpectrumParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreviousHeadSpectrumResult(Result):
-    """`copying`, `weighted`, `weighted_raw` [layer, head], and `p` [layer, head]: what each head counted.
+    """`copying`, `weighted`, `weighted_raw` [layer, head], and `p` [layer, head]: the weight of each head.
 
-    `pairs`, `pairs_raw` [dest_layer, dest_head, src_layer, src_head], NaN where the source is not in an earlier layer, and all of
-    them as long as only the plane is done. NaN too where a matrix is 0 and has no eigenvalue; `weighted` of the first layer.
+    `pairs`, `pairs_raw` [dest_layer, dest_head, src_layer, src_head]: NaN if the source is not in an earlier layer, and until
+    they are computed. Also NaN: zero matrices, and `weighted` of the first layer.
     """
 
     copying: np.ndarray = over("layer", "head", unit="dimensionless")
@@ -64,7 +64,7 @@ class PreviousHeadSpectrumResult(Result):
     pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row a pair, the most positive first."""
+        """One row per pair, the most positive first."""
         return pair_table(self.pairs, self.pairs_raw)
 
 
@@ -79,15 +79,15 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
 
 @analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
-    """The positivity plane: copying score, and QK positivity behind earlier heads, weighted and for every pair."""
+    """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config
     counts = _counts(inputs, p)
     with torch.inference_mode():
         weighted, weighted_raw = _weighted(inputs, counts, p.embed, ctx)
     copying = inputs.answer(copying_scores, CopyingScoresParams(embed=p.embed))
-    nothing = np.full((c.n_layers, c.n_heads) * 2, np.nan)
+    empty = np.full((c.n_layers, c.n_heads) * 2, np.nan)
     how = f"previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "1"
-    made = lambda pairs, raw, done: PreviousHeadSpectrumResult(
+    result = lambda pairs, raw, done: PreviousHeadSpectrumResult(
         copying=copying.copying.copy(),
         weighted=weighted.copy(),
         weighted_raw=weighted_raw.copy(),
@@ -98,14 +98,14 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
         done=done,
     )
     if not p.pairs:
-        return made(nothing, nothing.copy(), 1.0)
-    ctx.partial(made(nothing, nothing.copy(), 0.1))
-    found = inputs.answer(pair_positivity, PairPositivityParams(p.embed))
-    return made(found.pairs, found.pairs_raw, 1.0)
+        return result(empty, empty.copy(), 1.0)
+    ctx.partial(result(empty, empty.copy(), 0.1))
+    answer = inputs.answer(pair_positivity, PairPositivityParams(p.embed))
+    return result(answer.pairs, answer.pairs_raw, 1.0)
 
 
 def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
-    """[layer, head] p_e."""
+    """[layer, head]: the weights p_e."""
     c = inputs.weights.config
     if p.p == "one":
         return np.ones((c.n_layers, c.n_heads))
@@ -114,23 +114,23 @@ def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
 
 
 def _weighted(inputs: Inputs, counts: np.ndarray, embed: Embedding, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
-    """[layer, head] positivity behind the sum of all earlier layers' heads, centred and raw."""
+    """(centred, raw) [layer, head]: positivity with keys through the weighted sum of all earlier layers' heads."""
     c = inputs.weights.config
-    found, raw = np.full((c.n_layers, c.n_heads), np.nan), np.full((c.n_layers, c.n_heads), np.nan)
+    scores, raw = np.full((c.n_layers, c.n_heads), np.nan), np.full((c.n_layers, c.n_heads), np.nan)
     if c.n_layers < 2:
-        return found, raw
+        return scores, raw
     grams, every = grams_of(inputs, embed), list(range(c.n_heads))
-    moved = {way: torch.zeros(c.d_model, c.d_model, dtype=G.product.dtype) for way, G in grams.items()}
+    composed = {way: torch.zeros(c.d_model, c.d_model, dtype=G.product.dtype) for way, G in grams.items()}
     for layer in range(c.n_layers):
         heads = factors_of(inputs, layer)
-        for part, where in parts(heads, every) if layer else ():
+        for part, where in head_batches(heads, every) if layer else ():
             ctx.tick(layer, c.n_layers, f"behind the heads before layer {layer}")
-            sums = [G.between((moved[way] @ part.W_K).mT, part.W_Q) for way, G in grams.items()]
+            sums = [G.between((composed[way] @ part.W_K).mT, part.W_Q) for way, G in grams.items()]
             centred, plain = (torch.stack(one).sum(0) for one in zip(*sums, strict=True))
             values = Values.of(centred, plain, part.W_Q.dtype)
-            found[layer, where], raw[layer, where] = values.score, values.score_raw
-        for part, where in parts(heads, every) if layer < c.n_layers - 1 else ():
+            scores[layer, where], raw[layer, where] = values.score, values.score_raw
+        for part, where in head_batches(heads, every) if layer < c.n_layers - 1 else ():
             ctx.tick(layer, c.n_layers, f"what the heads of layer {layer} move")
             p = torch.as_tensor(counts[layer, where]).to(part.W_V.dtype)
-            moved[read_as(embed, Head(layer, 0))] += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
-    return found, raw
+            composed[read_as(embed, Head(layer, 0))] += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
+    return scores, raw

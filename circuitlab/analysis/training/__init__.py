@@ -1,1 +1,1 @@
-"""What was measured along a training."""
+"""Measurements along the training of models."""

@@ -1,6 +1,6 @@
-"""What a training series says of how it was measured (`SeriesMeasures.protocol`), as numbers and as words for captions.
+"""How a training series was measured (`SeriesMeasures.protocol`), as numbers and as words for captions.
 
-`training/measured_texts.py` writes it. A series that leaves something out is still read: what it does not say is not claimed.
+`training/measured_texts.py` writes it. A series may leave entries out: then nothing is claimed about them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from circuitlab.analysis.behaviour.in_context import windows
 from circuitlab.model.records.series_measures import SeriesMeasures
 
 _KINDS = ("float16", "bfloat16", "float32", "float64")
-WIDTH = 10  # indices averaged at either end of a text, where the series does not say which it took
+WIDTH = 10  # indices averaged at either end of a text if the series does not state them
 
 
 def indices_of(m: SeriesMeasures) -> tuple[int, int, int, int]:
-    """Early first and last, late first and last position: those that the series says, else those `in_context` would take."""
+    """(first, last) early and (first, last) late positions that the series states, else those that `in_context` would use."""
     last = m["loss_by_index"].shape[1]
     ends = [v for name in ("early", "late") for v in _list(m.protocol.get(name))]
     if len(ends) == 4 and all(type(v) is int and 1 <= v <= last for v in ends) and ends == sorted(ends):
@@ -26,14 +26,14 @@ def indices_of(m: SeriesMeasures) -> tuple[int, int, int, int]:
 
 
 def texts_of(m: SeriesMeasures) -> tuple[int, str]:
-    """How many texts have a token whose loss was kept, and the sha256 of them, "" where the series does not say it."""
+    """(number of texts with a recorded per-token loss, their sha256, "" if the series does not state it)."""
     hashes = m.protocol.get("sha256")
     return m["token_loss"].shape[1], str(hashes.get("tokens", "")) if isinstance(hashes, dict) else ""
 
 
 def words_on_sequences(m: SeriesMeasures) -> list[str]:
-    """What losses by index, in-context scores and head scores were measured on."""
-    say = _sayer(m)
+    """The data on which losses by index, in-context scores and head scores were measured."""
+    say = _formatter(m)
     return [
         *say("{texts} held-out texts of {context} tokens"),
         *say("{samples} × {block} random tokens × 2, seed {seed}"),
@@ -43,16 +43,18 @@ def words_on_sequences(m: SeriesMeasures) -> list[str]:
 
 
 def words_on_tokens(m: SeriesMeasures) -> list[str]:
-    """What the per-token losses were measured on."""
-    return _sayer(m)("the token at position {tokens_position} of each of {tokens:,} held-out texts, drawn by seed {tokens_seed}")
+    """The data on which the per-token losses were measured."""
+    return _formatter(m)(
+        "the token at position {tokens_position} of each of {tokens:,} held-out texts, drawn by seed {tokens_seed}"
+    )
 
 
-def _sayer(m: SeriesMeasures) -> Callable[[str], list[str]]:
-    known = {k: v for k, v in m.protocol.items() if isinstance(v, int) and not isinstance(v, bool)}
+def _formatter(m: SeriesMeasures) -> Callable[[str], list[str]]:
+    numbers = {k: v for k, v in m.protocol.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def say(words: str) -> list[str]:
         try:
-            return [words.format(**known)]
+            return [words.format(**numbers)]
         except KeyError:
             return []
 

@@ -4,8 +4,8 @@
     X − mean = U S Vᵀ  the mean over points; coordinates: U S of the two largest singular values, nats
     explained_k        S_k² / Σ S², of the variance over points
 
-(Olsson et al. 2022, "In-context Learning and Induction Heads": models and checkpoints in the plane of per-token losses; where a
-phase change happens the path turns.) Points that lie close lose on the same tokens; the two axes have no meaning of their own.
+(Olsson et al. 2022, "In-context Learning and Induction Heads": models and checkpoints in the plane of per-token losses; at a
+phase change the path turns.) Nearby points have losses on the same tokens; the two axes have no meaning of their own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ FEWEST = 3  # points: two always lie on a line
 
 @dataclass(frozen=True)
 class TrainingPcaParams:
-    """`models`: whose training, at least one. `first`: points that have seen fewer tokens are left out. `strict`: models
-    that were not, or are not known to be, measured on the texts of the first one are an error; otherwise they are left out,
-    and the conventions say so.
+    """`models`: at least one. `first`: checkpoints that have seen fewer tokens are left out. `strict`: models that are not known
+    to be measured on the texts of the first model are an error; otherwise they are left out, and the conventions say so.
     """
 
     models: tuple[SeriesRef, ...] = ()
@@ -56,7 +55,7 @@ class TrainingPcaResult(Result):
     n_texts: int
 
     def table(self) -> Table:
-        """One row a point."""
+        """One row per point."""
         return Table(
             (
                 Column("model", np.array(self.names, dtype=object)[self.model]),
@@ -73,48 +72,48 @@ class TrainingPcaResult(Result):
 
 @analysis(version=2, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
 def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaResult:
-    """Two principal components of per-token losses, over the checkpoints of one or several models."""
-    names, found, without = _comparable(*read(inputs, p.models, ctx), p.strict)
-    at = points_of(found)
-    kept = at.tokens >= p.first
-    losses = np.concatenate([m["token_loss"] for m in found]).astype(float)[kept]
+    """PCA of per-token losses over checkpoints: two principal components, for one or several models."""
+    names, measures, without = _comparable(*read(inputs, p.models, ctx), p.strict)
+    at = points_of(measures)
+    counted = at.tokens >= p.first
+    losses = np.concatenate([m["token_loss"] for m in measures]).astype(float)[counted]
     if len(losses) < FEWEST:
         raise BadInput("There are too few points for a plane.", expected=f"at least {FEWEST}", got=str(len(losses)))
     if not np.isfinite(losses).all():
         raise BadInput("Some losses were not measured.", expected="a loss of every text at every point", got="NaN or infinity")
     ctx.tick(0, 1, "principal components")
-    model = at.model[kept]
+    model = at.model[counted]
     longest = int(np.bincount(model).argmax())
-    coordinates, explained, left = components(losses, np.flatnonzero(model == longest))
+    coordinates, explained, remainder = components(losses, np.flatnonzero(model == longest))
     return TrainingPcaResult(
         names=names,
         model=model,
-        steps=at.steps[kept],
-        tokens=at.tokens[kept],
-        checkpoint=at.checkpoint[kept],
-        is_final=at.checkpoint[kept] == -1,
+        steps=at.steps[counted],
+        tokens=at.tokens[counted],
+        checkpoint=at.checkpoint[counted],
+        is_final=at.checkpoint[counted] == -1,
         coordinates=coordinates,
         explained=explained,
         loss=losses.mean(axis=1),
         n_texts=losses.shape[1],
         conventions=(
-            *words_on_tokens(found[0]),
+            *words_on_tokens(measures[0]),
             f"losses in nats: {number_of(len(losses), 'point')} × {number_of(losses.shape[1], 'text')}, centred over points; "
             "components in float64",
             f"not shown: {1 - explained[:2].sum():.1%} of the variance",
             f"signs: {names[longest]} ends to the right of where it begins, and above",
             *([f"left out, not known to be measured on the same texts: {', '.join(without)}"] if without else []),
         ),
-        remainder=left,
+        remainder=remainder,
     )
 
 
 def components(losses: np.ndarray, path: np.ndarray) -> tuple[np.ndarray, np.ndarray, Remainder]:
-    """([point, 2] coordinates, [component] shares of the variance, what all components together leave) of losses [point, text].
+    """(coordinates [point, 2], shares of the variance [component], remainder) of losses [point, text].
 
-    A component's sign is free: the last point of `path` (indices) is to have no smaller coordinate than its first, and where
-    these two agree the largest coordinate is positive. That of the model with most points serves as the path: then the plane is
-    not mirrored when another model is opened.
+    A component's sign is arbitrary. It is chosen so that the coordinate of the last point of `path` (indices) is not smaller than
+    that of the first; if they are equal, so that the largest coordinate is positive. With the path of the model with most points,
+    the plane is not mirrored when another model is opened.
     """
     centred = losses - losses.mean(axis=0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)
@@ -133,16 +132,16 @@ def components(losses: np.ndarray, path: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _comparable(
-    names: tuple[str, ...], found: list[SeriesMeasures], strict: bool
+    names: tuple[str, ...], measures: list[SeriesMeasures], strict: bool
 ) -> tuple[tuple[str, ...], list[SeriesMeasures], tuple[str, ...]]:
-    """Names and measures of the models that were measured on the texts of the first one, and the names of the others.
+    """(names, measures) of the models measured on the texts of the first one, and the names of the others.
 
-    Raises `BadInput` where there are others and that is not allowed.
+    Raises `BadInput` for others if `strict`.
     """
-    n, sha256 = texts_of(found[0])
-    # texts whose hash a series does not say may be any: it is like itself alone
-    alike = lambda m: m is found[0] or (bool(sha256) and texts_of(m) == (n, sha256))
-    same = {name: m for name, m in zip(names, found, strict=True) if alike(m)}
+    n, sha256 = texts_of(measures[0])
+    # a series without a hash of its texts is known to have the same texts as itself only
+    alike = lambda m: m is measures[0] or (bool(sha256) and texts_of(m) == (n, sha256))
+    same = {name: m for name, m in zip(names, measures, strict=True) if alike(m)}
     others = tuple(name for name in names if name not in same)
     if others and strict:
         raise BadInput(

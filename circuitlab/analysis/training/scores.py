@@ -1,17 +1,16 @@
-"""Scores of what was measured along a training: the in-context score on each kind of text, and where it has a phase change.
+"""In-context scores along a training series, on each kind of text, and their phase changes.
 
     in-context score   on text: mean loss of the late indices − mean loss of the early ones
-                       on a sequence that is repeated: mean loss of the second repetition but for its first token − of the first
+                       on a repeated sequence: mean loss of the second repetition without its first token − of the first
 
     controlled         the score on text minus that of a model without layers at the same indices of the same texts: tokens at
-                       some indices are dearer for reasons of the text alone, which a model that sees one token back shows
-    standard errors    over texts, of which each has a score of its own: standard deviation / √texts. Where two models or two
-                       points are compared, it is that of the differences text by text: the same texts are dear to both
+                       some indices are harder whatever the context, which a model that sees only the previous token shows
+    standard errors    over texts, each with a score of its own: standard deviation / √texts. For a comparison of two models or
+                       points it is that of the differences text by text, since the same texts are hard for both
 
-The losses of each text were not always kept, and not of every text: what has a standard error is the mean over the texts whose
-losses were, and without them there is none.
+Losses of single texts are recorded for some texts only, or not at all: standard errors are of the mean over these texts.
 
-The Training panel and the card of a shipped model say these numbers, and both take them from here.
+The Training panel and the card of a shipped model take these numbers from here.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from circuitlab.analysis.training._phase_change import PhaseRule, phase_change
 from circuitlab.analysis.training._provenance import indices_of
-from circuitlab.analysis.training.phase_change import PhaseRule, phase_change
 from circuitlab.model.records.series_measures import SeriesMeasures
 
 RANDOM, REPEATED, TEXT = 0, 1, 2
@@ -29,8 +28,8 @@ KINDS = ("repeated random tokens", "repeated text", "text")
 
 
 class Phase(NamedTuple):
-    """`first`, `last` point of the window; `fall` of the score between them in nats; `before`, `after`: the best
-    prefix-matching score of a head at either end, NaN without heads.
+    """`first`, `last` point of the window; `fall` of the score in nats; `before`, `after`: the best prefix-matching score of a
+    head at either end, NaN without heads.
     """
 
     first: int
@@ -41,7 +40,7 @@ class Phase(NamedTuple):
 
 
 def repetitions(losses: np.ndarray) -> np.ndarray:
-    """[..., repetition] mean losses of losses [..., 2 · block]; the second without its first token, which nothing foretells."""
+    """[..., repetition]: mean losses of losses [..., 2 · block]; the second without its first token, which is unpredictable."""
     losses, block = losses.astype(float), losses.shape[-1] // 2
     if block < 2:
         return np.full((*losses.shape[:-1], 2), np.nan)
@@ -51,7 +50,7 @@ def repetitions(losses: np.ndarray) -> np.ndarray:
 def late_minus_early(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> np.ndarray:
     """[...], nats: the score of `loss_by_index` [..., index]; `ends`: early first and last, late first and last position.
 
-    NaN where the text is too short for two ends that are apart.
+    NaN if the text is too short for two disjoint ends.
     """
     by_index = by_index.astype(float)
     if not 1 <= ends[1] < ends[2]:
@@ -61,7 +60,7 @@ def late_minus_early(by_index: np.ndarray, ends: tuple[int, int, int, int]) -> n
 
 
 class Measured(NamedTuple):
-    """[...] each: the mean over texts and its standard error, nats; of how many texts, 0 where their losses were not kept."""
+    """[...] each: the mean over texts and its standard error in nats; the number of texts, 0 if their losses are not recorded."""
 
     mean: np.ndarray
     error: np.ndarray
@@ -69,35 +68,35 @@ class Measured(NamedTuple):
 
 
 def by_text(m: SeriesMeasures) -> np.ndarray:
-    """[point, text], nats: the in-context score of each text; NaN where its losses were not kept."""
+    """[point, text], nats: the in-context score of each text; NaN if its losses are not recorded."""
     return m["late_by_text"].astype(float) - m["early_by_text"].astype(float)
 
 
 def over_texts(scores: np.ndarray) -> Measured:
-    """Of scores, or of differences between them text by text, [..., text]; NaN for less than two texts."""
-    known = np.isfinite(scores)
-    n = known.sum(-1)
-    mean = np.where(known, scores, 0).sum(-1) / np.maximum(n, 1)
-    squares = (np.where(known, scores - mean[..., None], 0) ** 2).sum(-1)
+    """Mean and standard error of scores, or of their differences text by text, [..., text]; NaN for fewer than two texts."""
+    measured = np.isfinite(scores)
+    n = measured.sum(-1)
+    mean = np.where(measured, scores, 0).sum(-1) / np.maximum(n, 1)
+    squares = (np.where(measured, scores - mean[..., None], 0) ** 2).sum(-1)
     enough = n > 1
     error = np.sqrt(squares / np.maximum(n - 1, 1) / np.maximum(n, 1))
     return Measured(np.where(enough, mean, np.nan), np.where(enough, error, np.nan), n)
 
 
 def sources_kept(m: SeriesMeasures) -> tuple[str, ...]:
-    """The sources whose texts' own losses were kept at the last point, () where the file does not say which text is whose."""
-    known, sources, at, kept = np.isfinite(by_text(m)[-1]), m.protocol.get("sources"), 0, []
+    """The sources with recorded losses of single texts at the last point; () if the file does not assign texts to sources."""
+    measured, sources, at, labels = np.isfinite(by_text(m)[-1]), m.protocol.get("sources"), 0, []
     for source in sources if isinstance(sources, list) else ():
-        count = max(1, round(len(known) * source["share"]))
-        kept += [str(source["label"])] if known[at : at + count].any() else []
+        count = max(1, round(len(measured) * source["share"]))
+        labels += [str(source["label"])] if measured[at : at + count].any() else []
         at += count
-    return tuple(kept) if at == len(known) else ()
+    return tuple(labels) if at == len(measured) else ()
 
 
 class OnText(NamedTuple):
-    """Of the score on text at each [point], nats: over all texts, and that minus the control's, NaN without one.
+    """The score on text at each [point] in nats: over all texts, and minus the control's, NaN without one.
 
-    `each`, `each_controlled`: over the texts whose own losses were kept, with standard errors, texts paired with the control's.
+    `each`, `each_controlled`: over the texts with recorded losses, with standard errors, paired with the control's texts.
     """
 
     score: np.ndarray
@@ -107,7 +106,7 @@ class OnText(NamedTuple):
 
 
 def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> OnText:
-    """Scores on text; `control`: what was measured of a model without layers, of whose points the last is taken."""
+    """Scores on text; `control`: the measures of a model without layers, of which the last point is taken."""
     ends, by_index, each = indices_of(m), m["loss_by_index"], by_text(m)
     score = late_minus_early(by_index, ends)
     if control is None or not same_texts(m, control):
@@ -119,13 +118,13 @@ def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> OnText:
 
 
 def same_text(m: SeriesMeasures, other: SeriesMeasures) -> bool:
-    """Whether both were measured on the very same held-out texts."""
+    """Whether both were measured on the same held-out texts."""
     texts = [hashes.get("held_out") if isinstance(hashes := s.protocol.get("sha256"), dict) else None for s in (m, other)]
     return texts[0] is not None and texts[0] == texts[1]
 
 
 def same_texts(m: SeriesMeasures, control: SeriesMeasures) -> bool:
-    """Whether the control has no layers and was measured on the very same held-out texts."""
+    """Whether the control has no layers and was measured on the same held-out texts."""
     return not control["copying"].shape[1] and same_text(m, control)
 
 
@@ -143,10 +142,10 @@ def best(values: np.ndarray) -> np.ndarray:
 
 
 def phase_of(m: SeriesMeasures, kind: int, rule: PhaseRule) -> Phase | None:
-    """The phase change of the score on one of `KINDS`, None where the rule finds none."""
+    """The phase change of the score on one of `KINDS`, or None."""
     score, prefix = scores_of(m)[0][:, kind], best(m["prefix_matching"])
-    found = phase_change(np.array(m.tokens, dtype=float), score, rule)
-    if found is None:
+    window = phase_change(np.array(m.tokens, dtype=float), score, rule)
+    if window is None:
         return None
-    first, last = found
+    first, last = window
     return Phase(first, last, float(score[first] - score[last]), float(prefix[first]), float(prefix[last]))

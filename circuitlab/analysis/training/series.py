@@ -1,11 +1,11 @@
-"""What was measured along the training of models, side by side: losses, in-context scores, head scores, phase changes.
+"""Training curves of one or several models: losses, in-context scores, head scores and phase changes by tokens seen.
 
-    in-context score   late loss − early loss; of a repeated sequence, second repetition − first (`training_scores`)
+    in-context score   late loss − early loss; of a repeated sequence, second repetition − first (`training/scores`)
     dloss/dln(i)       slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio (`in_context`)
-    phase change       where the in-context score falls fastest (`training_phase`)
+    phase change       where the in-context score falls fastest (`training/_phase_change`)
 
-(Olsson et al. 2022, "In-context Learning and Induction Heads".) Nothing is computed with weights here: a series is read from the
-file that was measured once (`model.series_measures`), so that curves of a whole training draw at once.
+(Olsson et al. 2022, "In-context Learning and Induction Heads".) Nothing is computed from weights here: a series is read from the
+file that was measured once (`model/records/series_measures`), so that curves of a whole training are drawn at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis, at_least, over
 from circuitlab.analysis.behaviour.in_context import log_slope
+from circuitlab.analysis.training._phase_change import PhaseRule
 from circuitlab.analysis.training._provenance import indices_of, words_on_sequences
-from circuitlab.analysis.training.phase_change import PhaseRule
 from circuitlab.analysis.training.scores import (
     KINDS,
     RANDOM,
@@ -41,16 +41,16 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.series_measures import HEAD_ARRAYS, OWN_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import ModelRef
 
-LARGEST = 2**22  # numbers of a series that is read here: beyond what any has, and what `memory` reckons with
+LARGEST = 2**22  # numbers in a series: more than any shipped one has; the memory estimate assumes it
 
 
 @dataclass(frozen=True)
 class TrainingSeriesParams:
-    """`models`: whose training, at least one; `control`: a model without layers, measured on the same texts.
+    """`models`: at least one; `control`: a model without layers, measured on the same texts.
 
-    `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a
-    phase change on repeated sequences (`training_phase`); `threshold_text`, `apart_text` on text, where the score moves less and
-    the noise is as large. `ratio`: how far a slope by ln index looks.
+    `share`, `threshold` (nats), `steeper`, `apart`, `first` (tokens): the rule of a phase change on repeated sequences
+    (`_phase_change`); `threshold_text`, `apart_text`: on text, where the score changes less under the same noise. `ratio`: the
+    range of a slope by ln index.
     """
 
     models: tuple[SeriesRef, ...] = ()
@@ -65,7 +65,7 @@ class TrainingSeriesParams:
     ratio: float = 1.5
 
     def rule(self, kind: int) -> PhaseRule:
-        """Of an index into `KINDS`."""
+        """The rule for an index into `KINDS`."""
         if kind == TEXT:
             return PhaseRule(self.threshold_text, self.share, self.steeper, self.apart_text, self.first)
         return PhaseRule(self.threshold, self.share, self.steeper, self.apart, self.first)
@@ -85,19 +85,19 @@ HEAD_UNITS = {"copying": "dimensionless", "zeroed_text": "nats", "zeroed_repeate
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingSeriesResult(Result):
-    """All points of all models, one model behind the other. Losses and scores in nats; NaN where a model has no such thing.
+    """All points of all models, one model after the other. Losses and scores in nats; NaN for what a model does not have.
 
     `names` of the models; `model`, `steps`, `tokens`, `checkpoint` (below 0: none) and bool `is_final` [point];
     `loss` [point]; `scores` [point, kind] of `KINDS`; `repetitions` [point, kind, repetition] mean losses on the two repeated
     kinds; `loss_by_index`, `derivative` (by ln index) [point, index]: index i is the token at position i + 1; `heads` [point,
     measure, layer, head]: measures are `HEAD_ARRAYS`, those of zeroed heads in nats; `shapes` [model, 2] layers and heads.
-    `controlled` [point]: the score on text minus the control's on the same texts, NaN where that was measured on others.
-    `each`, `each_error` [point]: the score on text over those texts whose own losses were kept, `n_each` [point] of them, and
-    its standard error over texts; `each_controlled`, `each_controlled_error` [point] minus the control's, texts paired.
-    `between`, `between_error` [model, model]: by how much the score at the end of the first model is above the second's, over
-    the texts of both, paired; NaN where they were measured on others. `phase` [model, kind, 2]: tokens seen where the phase
-    change begins and ends; `fall` [model, kind] of the score in it, `rise` [model, kind] of the best prefix-matching score in
-    it. `windows` [model, 4]: early first and last index, late first and last index, as positions in the text.
+    `controlled` [point]: the score on text minus the control's on the same texts, NaN if the texts differ.
+    `each`, `each_error` [point]: the score on text over the `n_each` [point] texts with recorded losses, and its standard error
+    over texts; `each_controlled`, `each_controlled_error` [point]: minus the control's, texts paired.
+    `between`, `between_error` [model, model]: the last score of the first model minus the second's, over the same texts, paired;
+    NaN if the texts differ. `phase` [model, kind, 2]: tokens seen at the beginning and end of the phase change; `fall`
+    [model, kind] of the score in it, `rise` [model, kind] of the best prefix-matching score in it. `windows` [model, 4]: first
+    and last early index, first and last late index, as positions in the text.
     """
 
     names: tuple[str, ...]
@@ -136,11 +136,11 @@ class TrainingSeriesResult(Result):
         return self.heads[:, HEAD_ARRAYS.index(measure)]
 
     def points(self, model: int) -> np.ndarray:
-        """Indices of a model's points."""
+        """Indices of one model's points."""
         return np.flatnonzero(self.model == model)
 
     def table(self) -> Table:
-        """One row a point."""
+        """One row per point."""
         prefix = best(self.of("prefix_matching"))
         return Table(
             (
@@ -163,18 +163,18 @@ class TrainingSeriesResult(Result):
 
 
 def refuse_unnamed(config: ModelConfig, p: Any) -> str | None:
-    """Series are known by the hash of their file, so they are named; also of `training_pca`."""
+    """Why no series can be read: none is named (also of `training_pca`)."""
     return None if p.models else "no training series is named: give models=NAME, the model's own for instance."
 
 
 def memory_of_series(config: ModelConfig, n: int, p: Any) -> int:
-    """Bytes: every series at the largest that is read, as float32 and as float64, with a copy."""
+    """Bytes of every series at its largest possible size, as float32 and as float64, with a copy."""
     return 5 * 4 * LARGEST * max(1, len(p.models))
 
 
 @analysis(version=3, needs="weights", lane="live", memory=memory_of_series, refuse=refuse_unnamed, doubles=False)
 def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> TrainingSeriesResult:
-    """Losses, in-context scores, head scores and phase changes along the training of one or several models."""
+    """Training curves: losses, in-context scores, head scores and phase changes along the training of one or several models."""
     if (
         min(p.threshold, p.threshold_text) <= 0
         or not 0 < p.share <= 1
@@ -184,12 +184,12 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
     ):
         expected = "thresholds > 0, 0 < share ≤ 1, apart ≥ 1, first ≥ 0, ratio > 1"
         raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=_rules(p))
-    names, found = read(inputs, p.models, ctx)
-    at = points_of(found)
-    ends = np.array([indices_of(m) for m in found])
-    scores, phases = [scores_of(m) for m in found], [_phases(m, p) for m in found]
+    names, measures = read(inputs, p.models, ctx)
+    at = points_of(measures)
+    ends = np.array([indices_of(m) for m in measures])
+    scores, phases = [scores_of(m) for m in measures], [_phases(m, p) for m in measures]
     control = _control(inputs, p.control)
-    texts, between = [on_text(m, control) for m in found], _between(found)
+    texts, between = [on_text(m, control) for m in measures], _between(measures)
     return TrainingSeriesResult(
         names=names,
         model=at.model,
@@ -197,13 +197,13 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         tokens=at.tokens,
         checkpoint=at.checkpoint,
         is_final=at.checkpoint == -1,
-        loss=_joined(found, lambda m: m["loss"]),
+        loss=_joined(measures, lambda m: m["loss"]),
         scores=np.concatenate([s[0] for s in scores]),
         repetitions=np.concatenate([s[1] for s in scores]),
-        loss_by_index=_joined(found, lambda m: m["loss_by_index"]),
-        derivative=_joined(found, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
-        heads=_joined(found, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
-        shapes=np.array([m["copying"].shape[1:] for m in found]),
+        loss_by_index=_joined(measures, lambda m: m["loss_by_index"]),
+        derivative=_joined(measures, lambda m: slopes(m["loss_by_index"], p.ratio, ctx)),
+        heads=_joined(measures, lambda m: np.stack([m[name] for name in HEAD_ARRAYS], axis=1)),
+        shapes=np.array([m["copying"].shape[1:] for m in measures]),
         controlled=np.concatenate([t.controlled for t in texts]),
         each=np.concatenate([t.each.mean for t in texts]),
         each_error=np.concatenate([t.each.error for t in texts]),
@@ -216,29 +216,29 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         fall=np.stack([q[1] for q in phases]),
         rise=np.stack([q[2] for q in phases]),
         windows=ends,
-        conventions=_words(names, found, ends, p, control, texts),
+        conventions=_words(names, measures, ends, p, control, texts),
     )
 
 
 def read(inputs: Inputs, models: tuple[SeriesRef, ...], ctx: Ctx) -> tuple[tuple[str, ...], list[SeriesMeasures]]:
-    """Names and measures of the models, each once. Raises `BadModel`, and `BadInput` for what is too large."""
-    found: dict[str, SeriesMeasures] = {}
+    """(names, measures) of the models, each once. Raises `BadModel`, and `BadInput` for a series that is too large."""
+    by_name: dict[str, SeriesMeasures] = {}
     for i, ref in enumerate(models):
         ctx.tick(i, len(models), "reading what was measured")
         name = ModelRef(ref.source).name
-        name = ref.source if name in found else name
-        found[name] = inputs.series(ref)
-        if (size := sum(a.size for a in found[name].arrays.values())) > LARGEST:
+        name = ref.source if name in by_name else name
+        by_name[name] = inputs.series(ref)
+        if (size := sum(a.size for a in by_name[name].arrays.values())) > LARGEST:
             raise BadInput(
                 f"The training series of {name} is too large.", expected=f"at most {LARGEST:,} numbers", got=f"{size:,}"
             )
         if ref.source == inputs.subject.model.source:
-            _of_this_model(inputs, name, found[name])
-    return tuple(found), list(found.values())
+            _of_this_model(inputs, name, by_name[name])
+    return tuple(by_name), list(by_name.values())
 
 
 def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
-    """Raise `BadModel` where a series has heads that the model it lies beside does not have."""
+    """Raise `BadModel` for a series with heads that the model beside it does not have."""
     config, (layers, heads) = inputs.weights.config, measures[HEAD_ARRAYS[0]].shape[1:]
     if layers > config.n_layers or (config.n_layers and heads > config.n_heads):
         raise BadModel(
@@ -250,7 +250,7 @@ def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
 
 
 class Points(NamedTuple):
-    """Where the points of several models stand in their trainings, [point] int64 each."""
+    """The points of several models, [point] int64 each: the model, and how far its training is."""
 
     model: np.ndarray
     steps: np.ndarray
@@ -258,19 +258,19 @@ class Points(NamedTuple):
     checkpoint: np.ndarray
 
 
-def points_of(found: list[SeriesMeasures]) -> Points:
-    """The points of all models, one model behind the other; `checkpoint` −1 for the final weights, `GONE`: not kept."""
+def points_of(measures: list[SeriesMeasures]) -> Points:
+    """The points of all models, one model after the other; `checkpoint` −1: the final weights, `GONE`: weights not kept."""
     integers = lambda rows: np.concatenate([np.array(row, dtype=np.int64) for row in rows])
     return Points(
-        integers([[i] * len(m.steps) for i, m in enumerate(found)]),
-        integers([m.steps for m in found]),
-        integers([m.tokens for m in found]),
-        integers([[-1 if c is None else c for c in m.checkpoints] for m in found]),
+        integers([[i] * len(m.steps) for i, m in enumerate(measures)]),
+        integers([m.steps for m in measures]),
+        integers([m.tokens for m in measures]),
+        integers([[-1 if c is None else c for c in m.checkpoints] for m in measures]),
     )
 
 
 def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
-    """[point, index]: d loss / d ln(index) of losses [point, index], whose index i is position i + 1."""
+    """[point, index]: d loss / d ln(index) of losses [point, index]; index i is position i + 1."""
     out = np.full(losses.shape, np.nan)
     for i, row in enumerate(losses.astype(float)):
         ctx.tick(i, len(losses), "slopes of the loss")
@@ -279,45 +279,45 @@ def slopes(losses: np.ndarray, ratio: float, ctx: Ctx) -> np.ndarray:
 
 
 def _phases(m: SeriesMeasures, p: TrainingSeriesParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[kind, 2] tokens, [kind] fall, [kind] rise of the best prefix-matching score; NaN without a phase change."""
+    """(tokens [kind, 2], fall [kind], rise [kind] of the best prefix-matching score); NaN without a phase change."""
     phase, fall, rise = np.full((len(KINDS), 2), np.nan), np.full(len(KINDS), np.nan), np.full(len(KINDS), np.nan)
     for kind in range(len(KINDS)):
-        if found := phase_of(m, kind, p.rule(kind)):
-            phase[kind] = m.tokens[found.first], m.tokens[found.last]
-            fall[kind], rise[kind] = found.fall, found.after - found.before
+        if window := phase_of(m, kind, p.rule(kind)):
+            phase[kind] = m.tokens[window.first], m.tokens[window.last]
+            fall[kind], rise[kind] = window.fall, window.after - window.before
     return phase, fall, rise
 
 
-def _between(found: list[SeriesMeasures]) -> tuple[np.ndarray, np.ndarray]:
-    """[model, model] each: mean and standard error of the differences of the last scores on the same texts."""
-    mean, error = (np.full((len(found), len(found)), np.nan) for _ in range(2))
-    last = [by_text(m)[-1] for m in found]
+def _between(measures: list[SeriesMeasures]) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, standard error) [model, model] of the differences of the last scores on the same texts."""
+    mean, error = (np.full((len(measures), len(measures)), np.nan) for _ in range(2))
+    last = [by_text(m)[-1] for m in measures]
     for i, j in np.ndindex(mean.shape):
-        if i != j and same_text(found[i], found[j]) and last[i].shape == last[j].shape:
+        if i != j and same_text(measures[i], measures[j]) and last[i].shape == last[j].shape:
             mean[i, j], error[i, j], _ = over_texts(last[i] - last[j])
     return mean, error
 
 
 def _errors(texts: list[OnText]) -> tuple[str, ...]:
-    """For captions: of how many texts standard errors are, where there are any."""
-    known = sorted({int(n) for t in texts for n in t.each.texts if n > 1})
-    if not known:
-        return ("no standard errors: losses of single texts were not kept",)
-    return (f"standard errors: over {' or '.join(map(str, known))} texts whose own losses were kept, paired with the control",)
+    """For captions: the number of texts of standard errors."""
+    counts = sorted({int(n) for t in texts for n in t.each.texts if n > 1})
+    if not counts:
+        return ("no standard errors: losses of single texts are not recorded",)
+    return (f"standard errors: over {' or '.join(map(str, counts))} texts with recorded losses, paired with the control",)
 
 
-def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
-    """Arrays with the point in front, of models of different sizes: one behind the other, NaN where one is smaller.
+def _joined(measures: list[SeriesMeasures], array_of: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
+    """Arrays [point, …] of models of different sizes, concatenated over points and padded with NaN.
 
-    Raises `BadInput` where that is mostly NaN and too large.
+    Raises `BadInput` if the result is mostly padding and too large.
     """
-    arrays = [np.asarray(take(m), dtype=float) for m in found]
+    arrays = [np.asarray(array_of(m), dtype=float) for m in measures]
     shape = np.array([a.shape for a in arrays])
     whole = (int(shape[:, 0].sum()), *shape[:, 1:].max(axis=0).tolist())
-    if math.prod(whole) > LARGEST * len(found):  # many points of one model, long texts of another
+    if math.prod(whole) > LARGEST * len(measures):  # many points of one model, long texts of another
         got = " × ".join(map(str, whole))
         raise BadInput(
-            "These series are too different in size.", expected=f"at most {number_of(LARGEST * len(found), 'number')}", got=got
+            "These series are too different in size.", expected=f"at most {number_of(LARGEST * len(measures), 'number')}", got=got
         )
     out = np.full(whole, np.nan)
     row = 0
@@ -328,25 +328,25 @@ def _joined(found: list[SeriesMeasures], take: Callable[[SeriesMeasures], np.nda
 
 
 def _rules(p: TrainingSeriesParams) -> str:
-    given = {"threshold": p.threshold, "threshold_text": p.threshold_text, "share": p.share, "ratio": p.ratio}
-    given |= {"apart": p.apart, "apart_text": p.apart_text, "first": p.first}
-    return ", ".join(f"{name} {value:g}" for name, value in given.items())
+    values = {"threshold": p.threshold, "threshold_text": p.threshold_text, "share": p.share, "ratio": p.ratio}
+    values |= {"apart": p.apart, "apart_text": p.apart_text, "first": p.first}
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
 
 
 def _control(inputs: Inputs, ref: SeriesRef | None) -> SeriesMeasures | None:
-    """What was measured of the control. Raises `BadInput` for a model that has layers."""
+    """The control's measures. Raises `BadInput` for a model that has layers."""
     if ref is None:
         return None
     control = inputs.series(ref)
     if layers := control["copying"].shape[1]:
         got = f"{ModelRef(ref.source).name}, {number_of(layers, 'layer')}"
-        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+        raise BadInput("The control sees more than the previous token.", expected="a model without layers", got=got)
     return control
 
 
 def _words(
     names: tuple[str, ...],
-    found: list[SeriesMeasures],
+    measures: list[SeriesMeasures],
     ends: np.ndarray,
     p: TrainingSeriesParams,
     control: SeriesMeasures | None,
@@ -354,16 +354,18 @@ def _words(
 ) -> tuple[str, ...]:
     on = [
         (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
-        for m, (a, b, c, d) in zip(found, ends.tolist(), strict=True)
+        for m, (a, b, c, d) in zip(measures, ends.tolist(), strict=True)
     ]
     same = len(set(on)) == 1
-    said = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
+    on_words = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
     name = "" if p.control is None else ModelRef(p.control.source).name
     against = (f"control on text: {name}, without layers, on the same texts",) if name else ()
-    if name and (others := [n for n, m in zip(names, found, strict=True) if control is not None and not same_texts(m, control)]):
+    if name and (
+        others := [n for n, m in zip(names, measures, strict=True) if control is not None and not same_texts(m, control)]
+    ):
         against = (*against, f"not computed: {', '.join(others)} minus the control, which was measured on other texts")
     return (
-        *said,
+        *on_words,
         *against,
         *_errors(texts),
         "on repeated sequences: second repetition without its first token minus first repetition",

@@ -1,10 +1,10 @@
-"""MLPs as a matrix at recorded values: the Jacobian of what an MLP writes by the stream it reads, at one position or its mean.
+"""An MLP as a matrix at recorded activations: the Jacobian of its output by the residual stream, at a position or averaged.
 
     J_t = s_t C diag(g) W_in diag(f′(h_t)) W_out                    h_t: what the neurons read at position t, f the nonlinearity
-    gated:  s_t C diag(g) (W_gate diag(f′(h_t) ⊙ u_t) + W_in diag(f(h_t))) W_out       u_t = what the gate multiplies
+    gated:  s_t C diag(g) (W_gate diag(f′(h_t) ⊙ u_t) + W_in diag(f(h_t))) W_out       u_t: what the gate multiplies
 
-s_t is the norm's recorded scale, held (1 without a norm), C its centring, g its gain. The mean over positions is one matrix too:
-only the diagonals depend on t. It is the linear map that is right on average for small changes; no MLP is linear.
+s_t is the norm's recorded scale, held constant (1 without a norm), C its centring, g its gain. The mean over positions is again
+one matrix, since only the diagonals depend on t. It is the linear map that is right on average for small changes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from circuitlab.model.weights import NO_NEURONS, Mlp, Norm
 
 
 class At(NamedTuple):
-    """Where values are recorded: a run, and the positions that are averaged over."""
+    """A run, and the positions over which its Jacobians are averaged."""
 
     run: Run
     positions: slice
 
 
 def refuse_jacobian(c: ModelConfig) -> str | None:
-    """Why no Jacobian of this form can be taken, None where it can."""
+    """Why the MLPs of this model have no Jacobian of this form, or None if they have."""
     if c.attention_only:
         return "the model has no MLP."
     if c.experts is not None:
         return NO_NEURONS
     if c.norm != "none" and c.norm_placement != "pre":
-        return "a Jacobian at recorded scales needs norms before the sublayers."
+        return "a Jacobian at recorded scales needs pre-norm blocks."
     if c.activation == "solu_ln":
-        return "this activation mixes neurons: its Jacobian is no diagonal between W_in and W_out."
+        return "this activation mixes neurons: its Jacobian is not diagonal between W_in and W_out."
     return None
 
 
@@ -55,17 +55,17 @@ def jacobian_of(at: At, layer: int) -> tuple[Tensor, Tensor]:
         gate = block.affine(read, mlp.W_gate, mlp.b_gate)
         reads = mlp.W_gate * (scale * _slope(gate, c.activation) * up).mean(0)
         reads = reads + mlp.W_in * (scale * block.activate(gate, c.activation)).mean(0)
-    return behind_norm(c, weights.mlp_norm, reads), mlp.W_out
+    return before_norm(c, weights.mlp_norm, reads), mlp.W_out
 
 
-def behind_norm(c: ModelConfig, norm: Norm, reads: Tensor) -> Tensor:
-    """Reading weights [d_model, n] as the stream in front of the norm meets them, but for its scale: gain and centring."""
+def before_norm(c: ModelConfig, norm: Norm, reads: Tensor) -> Tensor:
+    """Reading weights [d_model, n] after a norm as weights that read its input, without its scale: gain and centring."""
     reads = reads if norm.gain is None else reads * norm.gain[:, None]
     return reads - reads.mean(0) if c.norm == "layer" else reads
 
 
 def attention_scale(at: At, layer: int) -> float:
-    """The mean of the recorded scale with which the layer's heads read."""
+    """The mean of the recorded scale of the norm before the layer's heads."""
     if at.run.weights.config.norm == "none":
         return 1.0
     return float(at.run.get("attn_norm_scale", layer, (), at.positions).mean())
@@ -75,5 +75,5 @@ def _slope(h: Tensor, activation: str) -> Tensor:
     """f′ of an elementwise nonlinearity, by automatic differentiation."""
     with torch.inference_mode(False), torch.enable_grad():
         x = h.detach().clone().requires_grad_(True)
-        (found,) = torch.autograd.grad(block.activate(x, activation).sum(), x)
-    return found
+        (slope,) = torch.autograd.grad(block.activate(x, activation).sum(), x)
+    return slope

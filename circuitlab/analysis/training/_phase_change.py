@@ -1,12 +1,11 @@
-"""Phase changes of a training series: where the in-context score falls fastest, and whether that is a change at all.
+"""The phase change of a training series: the window in which the in-context score falls fastest, if it falls enough.
 
     slope_k = (score_{k+1} − score_k) / (ln tokens_{k+1} − ln tokens_k)        between neighbouring points, nats
 
-The window is the interval of the most negative slope with those beside it, as long as they fall at least `share` as fast. It is a
-phase change where the score falls by `threshold` or more from its first point to its last, and at least `steeper` times as fast
-as from the first point of the training to its last: a score that falls evenly has no phase. A point that has seen less than
-`apart` times the tokens of the one before is passed over: between points that are close, noise has steep slopes. Where nothing
-has been seen yet (ln 0) there is no slope.
+The window is the interval of the most negative slope, with neighbouring intervals as long as they fall at least `share` as fast.
+It is a phase change if the score falls in it by `threshold` or more, and at least `steeper` times as fast as over the whole
+training: a score that falls evenly has no phase change. A point that has seen less than `apart` times the tokens of the one
+before is skipped, since noise has steep slopes between close points. A point that has seen no tokens (ln 0) is skipped too.
 
 Olsson et al. (2022) mark the phase change by eye, where the in-context score falls; the rule here is our own.
 """
@@ -20,9 +19,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class PhaseRule:
-    """`threshold` in nats; `share`, `steeper`, `apart`: see the module; `first`: the fewest tokens of a point that counts,
-    at least 1.
-    """
+    """`threshold` in nats; `share`, `steeper`, `apart`: see the module; `first`: points with fewer tokens are skipped."""
 
     threshold: float
     share: float = 0.5
@@ -31,7 +28,7 @@ class PhaseRule:
     first: int = 1
 
     def words(self, elsewhere: str = "") -> str:
-        """The rule in a sentence, for captions; `elsewhere`: what is to be said of another threshold."""
+        """The rule in a sentence, for captions; `elsewhere`: words on another threshold, put after this one."""
         nats = f"{self.threshold:g} {'nat' if self.threshold == 1 else 'nats'}{elsewhere}"
         return (
             f"phase change: the steepest fall of the score by ln(tokens) with the neighbouring intervals at least {self.share:g} "
@@ -40,16 +37,16 @@ class PhaseRule:
 
 
 def counted(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> np.ndarray:
-    """Indices of the points between which slopes are taken, in the order of training."""
-    kept: list[int] = []
+    """Indices of the points that are not skipped, in the order of training."""
+    points: list[int] = []
     for i in np.flatnonzero((tokens >= max(rule.first, 1)) & np.isfinite(score)).tolist():
-        if not kept or tokens[i] >= max(rule.apart * tokens[kept[-1]], tokens[kept[-1]] + 1):
-            kept.append(i)
-    return np.array(kept, dtype=np.int64)
+        if not points or tokens[i] >= max(rule.apart * tokens[points[-1]], tokens[points[-1]] + 1):
+            points.append(i)
+    return np.array(points, dtype=np.int64)
 
 
 def phase_change(tokens: np.ndarray, score: np.ndarray, rule: PhaseRule) -> tuple[int, int] | None:
-    """(first, last) index of the window, None where the score of `tokens` [point], `score` [point] has no phase change."""
+    """(first, last) index of the window; None if `score` [point] at `tokens` [point] has no phase change."""
     points = counted(tokens, score, rule)
     if len(points) < 2:
         return None
