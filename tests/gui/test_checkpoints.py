@@ -18,7 +18,6 @@ from circuitlab.errors import Cancelled
 from circuitlab.figures.marks import Heatmap, Tokens
 from circuitlab.gui.checkpoints.series import Point
 from circuitlab.gui.checkpoints.series_slider import SeriesSlider
-from circuitlab.gui.docks.prompt_losses import SLOT
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.window import Window
@@ -129,7 +128,7 @@ def test_the_prompt_keeps_its_colours_from_one_checkpoint_to_the_next(
     assert losses._asked is not None
     losses._asked = replace(losses._asked, subject=replace(losses._asked.subject, tokens=(1, 2)))
     assert losses.waiting
-    trained.context.runner.failed.emit(SLOT, Cancelled())
+    losses.slot.failed.emit(Cancelled(), None)
     assert np.isnan(drawn[-1]).all(), "what could not be computed is not shown as what was"
 
 

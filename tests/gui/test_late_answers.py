@@ -22,7 +22,7 @@ def panel_docks(window: Window) -> list[PanelDock]:
 
 
 def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Window, caplog: pytest.LogCaptureFixture) -> None:
-    document, runner = window.context.document, window.context.runner
+    document = window.context.document
     last = len(document.state.tokens) - 1
     edge = document.state.with_edge(Head(0, 1), Head(1, 2), "K").select(destination=last, source=last - 1, locked=True)
     document.apply(edge, "an edge")
@@ -31,16 +31,16 @@ def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Win
         each.refresh()  # as if it had been in front
     settle(qtbot, window)
     window.context.runner.cancel_all()
-    late = [(f"{d.panel.name}/{role}/{side}", a) for d in docks for side in ("now", "ref") for role, a in d.answers[side].items()]
-    assert len({slot.split("/")[0] for slot, _ in late}) > 15
+    late = [(d.slot(side, role), a) for d in docks for side in ("now", "ref") for role, a in d.answers[side].items()]
+    assert len({slot.parent() for slot, _ in late}) > 15
     for each in docks:
         each.hide()
     document.apply(document.state.with_tokens(document.state.tokens[:2]).with_heads(Head(0, 3)), "another prompt")
     before = {d.panel.name: d.view.figure for d in docks}
     caplog.clear()
     for slot, answer in late:
-        runner.answered.emit(slot, answer)
-        runner.failed.emit(slot, CircuitLabError("it failed late"))
+        slot.answered.emit(answer, slot.role)
+        slot.failed.emit(CircuitLabError("it failed late"), slot.role)
     assert "could not be drawn" not in caplog.text
     for each in docks:
         assert each.view.figure is before[each.panel.name], each.panel.name
@@ -57,19 +57,19 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
     document.apply(document.state.with_heads(Head(0, 0)), "first")
     settle(qtbot, window)
     monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
-    asked = list[Request]()
+    asked, slot = list[Request](), attention.slot("now", "attention")
     for head in (Head(1, 1), Head(1, 3)):
         document.apply(document.state.with_heads(head), "next")
         asked.append(attention.asked["now"]["attention"])
         assert attention.view.figure.title.startswith("L0H0")
     assert attention.waiting
-    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    slot.answered.emit(engine.answer(asked[0]), slot.role)
     assert attention.view.figure.title.startswith("L1H1")
     assert attention.waiting
-    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[1]))
+    slot.answered.emit(engine.answer(asked[1]), slot.role)
     assert attention.view.figure.title.startswith("L1H3")
     assert not attention.waiting
-    window.context.runner.answered.emit("attention/attention/now", engine.answer(asked[0]))
+    slot.answered.emit(engine.answer(asked[0]), slot.role)
     attention.draw()
     assert attention.view.figure.title.startswith("L1H3"), "a slower answer to an earlier question takes nobody's place"
     assert attention.answers["now"]["attention"].request == asked[1]
@@ -77,22 +77,24 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
 
 def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another text of as many tokens: until its answer comes, the picture of the one before stays as it was."""
-    document, engine = window.bench.document, window.bench.engine
+    document, engine = window.context.document, window.context.engine
     before = heat(window)
-    monkeypatch.setattr(window.bench.runner, "ask", lambda slot, request: None)
+    monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
     other = tuple((id + 1) % 7 for id in document.state.tokens)
     document.apply(document.state.with_tokens(other), "another text")
     dock(window, "attention").draw()
     assert heat(window).x.ticks == before.x.ticks
     np.testing.assert_array_equal(heat(window).values, before.values)
     answer = engine.answer(dock(window, "attention").asked["now"]["attention"])
-    window.bench.runner.answered.emit("attention/attention/now", answer)
+    slot = dock(window, "attention").slot("now", "attention")
+    slot.answered.emit(answer, slot.role)
     assert heat(window).x.ticks != before.x.ticks
     assert not np.array_equal(heat(window).values, before.values)
 
 
 def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:
     attention = dock(window, "attention")
-    window.context.runner.failed.emit("attention/of another page/now", CircuitLabError("out of memory"))
+    slot = attention.slot("now", "of another page")
+    slot.failed.emit(CircuitLabError("out of memory"), slot.role)
     assert attention.view.figure.grid
     assert not attention.view.figure.why_empty

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QApplication
 
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled
-from circuitlab.gui.docks.prompt_losses import REFERENCE
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
@@ -194,5 +193,5 @@ def test_losses_that_failed_are_not_waited_for(qtbot: Any, window: Window) -> No
     losses._asked_before = losses._asked
     losses._before = None
     assert losses.waiting
-    window.context.runner.failed.emit(REFERENCE, Cancelled())
+    losses.reference_slot.failed.emit(Cancelled(), None)
     assert not losses.waiting

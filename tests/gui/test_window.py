@@ -29,6 +29,7 @@ from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.palette import Palette, fuzzy
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
 from tests.models import directory
@@ -227,11 +228,10 @@ def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: 
     monkeypatch.setattr(store, "_opener", slowly)
     path = str(directory(tmp_path / "other", n_layers=1))
     window.open_model(path)
-    qtbot.waitUntil(lambda: any(job.slot == "open" and job.began for job in window.context.runner.jobs))
-    window.context.runner.cancel_slot("open")
-    with qtbot.waitSignal(window.context.runner.failed, timeout=20000) as heard:
+    qtbot.waitUntil(lambda: any(job.slot is window.opening.slot and job.began for job in window.context.runner.jobs))
+    window.context.runner.cancel_slot(window.opening.slot)
+    with qtbot.waitSignal(window.opening.slot.failed, timeout=20000):
         go_on.set()
-    assert heard.args[0] == "open"
     assert window.context.document.state == state
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
         window.open_model(path)
@@ -323,7 +323,7 @@ def test_maximise_and_back(qtbot: Any, window: Window) -> None:
 
 def test_a_hidden_panel_asks_for_nothing(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     window.docks["predictions"].hide()
-    asked: list[str] = []
+    asked: list[WorkSlot] = []
     runner = window.context.runner
     ask = runner.ask
     monkeypatch.setattr(runner, "ask", lambda slot, request: (asked.append(slot), ask(slot, request))[1])
@@ -331,7 +331,7 @@ def test_a_hidden_panel_asks_for_nothing(qtbot: Any, window: Window, monkeypatch
     qtbot.waitUntil(lambda: window.context.document.state.text == "six one six")
     settle(qtbot, window)
     assert asked
-    assert not any(slot.startswith("predictions") for slot in asked)
+    assert window.docks["predictions"] not in [slot.parent() for slot in asked]
     window.docks["predictions"].show()
     settle(qtbot, window)
     assert dock(window, "predictions").view.figure.grid
@@ -555,7 +555,7 @@ def test_cancelled_is_no_error(qtbot: Any, window: Window, monkeypatch: pytest.M
     shown: list[Any] = []
     monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
     job: Callable[..., Any] = lambda j: (_ for _ in ()).throw(Cancelled())
-    window.context.runner.do("open", "x", job)
+    window.context.runner.do(window.opening.slot, "x", job)
     qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert not shown
 

@@ -29,6 +29,7 @@ from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell.main import make_window
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.runner import LANES
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.session.state import State
 from tests.monkey.events import Event, from_text
 from tests.monkey.hands import Hands, settle
@@ -145,7 +146,7 @@ def play(events: tuple[Event, ...], folder: Path) -> None:
     settle(window)
     start = window.context.document.recorded
     for lane in LANES:  # a lane has its thread from its first work on
-        window.context.runner.do(f"monkey.{lane}", "nothing", lambda job: None, lane)
+        window.context.runner.do(WorkSlot(window), "nothing", lambda job: None, lane)
     window.dialogs.ask_hub()  # outlives being closed
     settle(window)
     for dialog in window.findChildren(QDialog):

@@ -12,11 +12,11 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
 from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.model_change import one_series
 
-SLOT = "checkpoints/series/now"
 NOWHERE = (float("nan"), float("nan"))
 
 
@@ -56,7 +56,7 @@ class Series(QObject):
         self.points: tuple[Point, ...] = ()
         self.phase = NOWHERE
         self._model: OpenModel | None = None
-        context.runner.answered.connect(self._answered)
+        self._slot = WorkSlot(self, answered=self._answered)
 
     def index(self, ref: ModelRef) -> int:
         """Of a point; the last checkpoint is found in the final weights where they stand for it."""
@@ -72,15 +72,15 @@ class Series(QObject):
         if checkpoints and has_series(model.path):
             final = replace(model.ref, checkpoint=None)
             params = TrainingSeriesParams(models=(SeriesRef(final.source),))
-            found = self.context.runner.ask(SLOT, Request(training_series, params, Subject(final)))
+            found = self.context.runner.ask(self._slot, Request(training_series, params, Subject(final)))
             if found is not None:
                 self._fill(found)
         return True
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer[TrainingSeriesResult]) -> None:
+    @Slot(object)
+    def _answered(self, answer: Answer[TrainingSeriesResult]) -> None:
         ours = self._model is not None and answer.request.subject.model.source == self._model.ref.source
-        if slot == SLOT and ours and self.points:  # none where it was read again since, and its checkpoints are gone
+        if ours and self.points:  # none where it was read again since, and its checkpoints are gone
             self._fill(answer)
             self.measured.emit()
 

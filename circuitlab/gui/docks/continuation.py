@@ -9,9 +9,8 @@ from circuitlab.engine.continuation import written_on
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.text.tokenizer import Tokenizer
-
-SLOT = "continuation"
 
 
 def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
@@ -29,8 +28,7 @@ class Continuation(QObject):
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.context, self._state = context, context.document.state
-        context.runner.finished.connect(self._finished)
-        context.runner.failed.connect(self._failed)
+        self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
 
     def start(self, n: int, sampled: bool, temperature: float = 1.0, seed: int = 0) -> None:
         """Write `n` tokens."""
@@ -45,12 +43,10 @@ class Continuation(QObject):
             tokens = written_on(context.engine, state.subject, n, sampled, seed, stop, temperature)
             return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.bos)
 
-        self.context.runner.do(SLOT, f"continue by {number_of(n, 'token')}", work, "slow")
+        self.context.runner.do(self.slot, f"continue by {number_of(n, 'token')}", work, "slow")
 
-    @Slot(str, object)
-    def _finished(self, slot: str, written: object) -> None:
-        if slot != SLOT or not isinstance(written, tuple):
-            return
+    @Slot(object)
+    def _finished(self, written: tuple[tuple[int, ...], str]) -> None:
         tokens, text = written
         state = self.context.document.recorded
         if state.tokens != self._state.tokens or tokens == state.tokens:
@@ -59,7 +55,7 @@ class Continuation(QObject):
         self.context.apply(state.with_text(text, tokens), "continue")
         self.context.message.emit(f"{number_of(len(tokens) - len(state.tokens), 'token')} written.")
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: object) -> None:
-        if slot == SLOT and not isinstance(error, Cancelled):
+    @Slot(object)
+    def _failed(self, error: object) -> None:
+        if not isinstance(error, Cancelled):
             self.context.failed.emit(error)

@@ -19,6 +19,7 @@ from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.intervention import Intervention
 from circuitlab.session.cuts import words
 from circuitlab.session.state import State
@@ -94,7 +95,7 @@ class InterventionsDock(QDockWidget):
             row.addWidget(widget)
         self.bar = TitleBar(self, context, head)
         context.document.changed.connect(self._changed)
-        context.runner.answered.connect(self._answered)
+        self._slots = {side: WorkSlot(self, side, answered=self._answered) for side in SIDES}
         self.visibilityChanged.connect(self._changed)
         self.refresh()
 
@@ -154,7 +155,7 @@ class InterventionsDock(QDockWidget):
         self.asked = wanted
         self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
         for side, request in new.items():
-            found = self.context.runner.ask(f"interventions/{side}/now", request)
+            found = self.context.runner.ask(self._slots[side], request)
             if found is not None:
                 self.answers[side] = found
 
@@ -163,11 +164,9 @@ class InterventionsDock(QDockWidget):
         """Whether a loss is still to come."""
         return any(side not in self.answers for side in self.asked)
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer[TokenLossResult]) -> None:
-        name, _, rest = slot.partition("/")
-        side = rest.partition("/")[0]
-        if name == "interventions" and self.asked.get(side) == answer.request:
+    @Slot(object, object)
+    def _answered(self, answer: Answer[TokenLossResult], side: str) -> None:
+        if self.asked.get(side) == answer.request:
             self.answers[side] = answer
             self._say()
 

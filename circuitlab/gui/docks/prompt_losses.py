@@ -19,10 +19,10 @@ from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import State
 
-SLOT, REFERENCE = "prompt/loss/now", "prompt/loss/ref"
 Picture = tuple[np.ndarray, tuple[float, float], ColourMap, tuple[str, ...]]  # values, levels, map, caption
 
 
@@ -47,8 +47,8 @@ class LossStrip(QObject):
         self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
         self._coloured: tuple[str, ...] = ()  # texts of the tokens that `_answer` is about
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
-        context.runner.answered.connect(self._answered)
-        context.runner.failed.connect(self._failed)
+        self.slot = WorkSlot(self, answered=self._answered, failed=self._failed)
+        self.reference_slot = WorkSlot(self, answered=self._reference_answered, failed=self._reference_failed)
         self._pictured: object = None  # what besides the model `_picture` is of
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ()
         self._scales = HeldScales()
@@ -66,7 +66,7 @@ class LossStrip(QObject):
             self._asked = self._answer = None
         elif request != self._asked:
             self._asked = request
-            found = self.context.runner.ask(SLOT, request)
+            found = self.context.runner.ask(self.slot, request)
             self._answer = found or self._answer
         self._ask_before(state)
         self.draw()
@@ -78,27 +78,31 @@ class LossStrip(QObject):
         request = Request(token_loss, TokenLossParams(), pin.subject) if compared and pin is not None else None
         if request != self._asked_before:
             self._asked_before = request
-            self._before = None if request is None else self.context.runner.ask(REFERENCE, request)
+            self._before = None if request is None else self.context.runner.ask(self.reference_slot, request)
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer[TokenLossResult]) -> None:
-        if slot == SLOT and answer.request == self._asked:
+    @Slot(object)
+    def _answered(self, answer: Answer[TokenLossResult]) -> None:
+        if answer.request == self._asked:
             self._answer = answer
             self.draw()
-        elif slot == REFERENCE and answer.request == self._asked_before:
+
+    @Slot(object)
+    def _reference_answered(self, answer: Answer[TokenLossResult]) -> None:
+        if answer.request == self._asked_before:
             self._before = answer
             self.draw()
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot == SLOT:
-            self._lost = self._asked, self._lost[1]
-        elif slot == REFERENCE:
-            self._lost = self._lost[0], self._asked_before
-        if slot == SLOT and isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
+    @Slot(object)
+    def _failed(self, error: BaseException) -> None:
+        self._lost = self._asked, self._lost[1]
+        if isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
             self.failed.emit(f"{error.what} {error.remedy}")
-        if slot in (SLOT, REFERENCE):
-            self.draw()
+        self.draw()
+
+    @Slot()
+    def _reference_failed(self) -> None:
+        self._lost = self._lost[0], self._asked_before
+        self.draw()
 
     @property
     def waiting(self) -> bool:

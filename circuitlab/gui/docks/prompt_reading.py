@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.text.tokenizer import Tokenizer
 
-READ, CUT = "prompt/read", "prompt/cut"
 _IDS = re.compile(r"[,\s]+")
 
 
@@ -44,7 +44,8 @@ class Reading(QObject):
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.context = context
-        context.runner.finished.connect(self._finished)
+        self._reading = WorkSlot(self, finished=self._read)
+        self._cutting = WorkSlot(self, finished=self._cut)
 
     def quick(self, text: str) -> bool:
         """Whether a keystroke may wait for the tokens of a text."""
@@ -71,7 +72,7 @@ class Reading(QObject):
         """Encode on the thread of texts; `read` when that is done, or has failed."""
         tokenizer = self.context.tokenizer()
         if tokenizer is not None:
-            self.context.runner.do(READ, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
+            self.context.runner.do(self._reading, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
 
     def begin(self, text: str, bos: bool) -> None:
         """`cut` with as much of the beginning of a text as the context holds."""
@@ -83,14 +84,15 @@ class Reading(QObject):
                 return Read(" ".join(map(str, ids)), bos, ids)
             return _encoded(tokenizer, tokenizer.beginning(text, most, bos), bos)
 
-        self.context.runner.do(CUT, "cut the prompt", work, "text")
+        self.context.runner.do(self._cutting, "cut the prompt", work, "text")
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if isinstance(value, Read) and slot == READ:
-            self.read.emit(self.now(value.text, value.bos) if value.error is None else value)
-        elif isinstance(value, Read) and slot == CUT:
-            self.cut.emit(value)
+    @Slot(object)
+    def _read(self, read: Read) -> None:
+        self.read.emit(self.now(read.text, read.bos) if read.error is None else read)
+
+    @Slot(object)
+    def _cut(self, read: Read) -> None:
+        self.cut.emit(read)
 
 
 def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> Read:

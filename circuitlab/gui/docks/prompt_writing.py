@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, 
 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
-from circuitlab.gui.docks.continuation import SLOT, Continuation
+from circuitlab.gui.docks.continuation import Continuation
 from circuitlab.gui.widgets.icons import icon
 from circuitlab.gui.work.app_context import AppContext
 
@@ -69,7 +69,7 @@ class WritingControls(QObject):
     @Slot()
     def _writing(self, *_: object) -> None:
         """The button continues, or stops what is being written."""
-        running = self.context.runner.is_busy(SLOT)
+        running = self.context.runner.is_busy(self.continuation.slot)
         if (running, self.context.theme) == self._says:
             return  # told of every job: to set the same words again has the window laid out again
         self._says = running, self.context.theme
@@ -80,8 +80,8 @@ class WritingControls(QObject):
     @Slot()
     def start_or_stop(self) -> None:
         """The button: start, or stop what is being written."""
-        if self.context.runner.is_busy(SLOT):
-            self.context.runner.cancel_slot(SLOT)
+        if self.context.runner.is_busy(self.continuation.slot):
+            self.context.runner.cancel_slot(self.continuation.slot)
         else:
             self.start()
 

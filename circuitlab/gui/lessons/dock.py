@@ -23,12 +23,12 @@ from circuitlab.gui.places.arrangements import Arrangement
 from circuitlab.gui.places.kept_layout import Placed
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
 from circuitlab.lessons.step import Setup
 from circuitlab.model.subject import Head
 
 log = logging.getLogger("circuitlab.lessons")
-READING = "lessons"  # a slot of the runner
 NONE = "There is no lesson. Lessons are Markdown files in resources/lessons, or in lessons of the settings’ folder."
 
 
@@ -79,7 +79,7 @@ class LessonsDock(QDockWidget):
         self.bar = TitleBar(self, self.context)
 
     def _connect(self) -> None:
-        self.context.runner.finished.connect(self._come)
+        self._reading = WorkSlot(self, finished=self._come)
         self.list.wanted.connect(self.begin)
         self.page.followed.connect(self.follow)
         self.tour.changed.connect(self._turn)
@@ -93,12 +93,12 @@ class LessonsDock(QDockWidget):
 
     @Slot(bool)
     def _seen(self, visible: bool) -> None:
-        if visible and not self._filled and not self.context.runner.is_busy(READING):
-            self.context.runner.do(READING, "Read the lessons", lambda job: lessons())
+        if visible and not self._filled and not self.context.runner.is_busy(self._reading):
+            self.context.runner.do(self._reading, "Read the lessons", lambda job: lessons())
 
-    @Slot(str, object)
-    def _come(self, slot: str, value: object) -> None:
-        if slot == READING and not self._filled:
+    @Slot()
+    def _come(self) -> None:
+        if not self._filled:
             self.fill()  # they have been parsed by now
 
     @Slot(object)

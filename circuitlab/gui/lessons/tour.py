@@ -16,6 +16,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import Lesson, Step
 from circuitlab.lessons.state import Ready, Resolver, nearest
 from circuitlab.lessons.step import Setup
@@ -25,7 +26,7 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
 log = logging.getLogger("circuitlab.lessons")
-SLOT, LEFT = "lesson", "lesson-left"
+LEFT = "lesson-left"
 
 
 class _Stoppable(NullContext):
@@ -99,9 +100,8 @@ class Tour(QObject):
         self._numbers: dict[str, float | Head] = {}
         self._before: State | None = None
         self._again = False
-        context.runner.finished.connect(self._finished)
-        context.runner.answered.connect(self._answered)
-        context.runner.failed.connect(self._failed)
+        self._slot = WorkSlot(self, finished=self._set, failed=self._not_set)
+        self._slots: dict[str, WorkSlot] = {}  # of the numbers, by name
 
     # -- where we are ---------------------------------------------------------------------------------------------------
 
@@ -114,12 +114,12 @@ class Tour(QObject):
     @property
     def waiting(self) -> bool:
         """Whether the step is being set up, or a number is still to come."""
-        return self.context.runner.is_busy(SLOT) or PENDING in self.said.values()
+        return self.context.runner.is_busy(self._slot) or PENDING in self.said.values()
 
     @property
     def strayed(self) -> bool:
         """Whether the window shows another model, prompt or ablation by now than the numbers of the step are about."""
-        if self.ready is None or self.context.loader.waiting or self.context.runner.is_busy(SLOT):
+        if self.ready is None or self.context.loader.waiting or self.context.runner.is_busy(self._slot):
             return False
         return self.context.document.state.subject != self.ready.state.subject
 
@@ -191,7 +191,7 @@ class Tour(QObject):
         self.changed.emit()
 
     def _stop(self) -> None:
-        slots = [SLOT, *(self._slot(name) for name in self.said)]
+        slots = [self._slot, *(self._slot_of(name) for name in self.said)]
         self.said = {}  # before the jobs are told: their end no longer matters
         for slot in slots:
             self.context.runner.cancel_slot(slot)
@@ -204,11 +204,11 @@ class Tour(QObject):
         base, engine = self._before or self.context.document.recorded, self.context.engine
         assert self.lesson is not None
         title = f"{self.lesson.title}: {step.title}"
-        self.context.runner.do(SLOT, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
+        self.context.runner.do(self._slot, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot != SLOT or self.lesson is None or not isinstance(value, Ready):
+    @Slot(object)
+    def _set(self, value: Ready) -> None:
+        if self.lesson is None:
             return
         self.ready = value
         now = self.context.document.recorded
@@ -220,35 +220,37 @@ class Tour(QObject):
         for name, error in value.failed.items():
             self._fail(name, error)
         for name, (_, request) in value.asked.items():
-            if (found := self.context.runner.ask(self._slot(name), request)) is not None:
+            if (found := self.context.runner.ask(self._slot_of(name), request)) is not None:
                 self._hear(name, found)
         self.changed.emit()
 
-    def _slot(self, name: str) -> str:
-        return f"{SLOT}/{name}"
+    def _slot_of(self, name: str) -> WorkSlot:
+        if name not in self._slots:
+            self._slots[name] = WorkSlot(self, name, answered=self._answered, failed=self._failed)
+        return self._slots[name]
 
-    def _named(self, slot: str) -> str | None:
-        kind, _, name = slot.partition("/")
-        return name if kind == SLOT and name in self.said and self.ready is not None else None
+    def _awaits(self, name: str) -> bool:
+        """Whether the step has a number of this name."""
+        return name in self.said and self.ready is not None
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
-        name = self._named(slot)
-        if name is not None and answer.complete:
+    @Slot(object, object)
+    def _answered(self, answer: Answer, name: str) -> None:
+        if self._awaits(name) and answer.complete:
             self._hear(name, answer)
             self.spoke.emit()
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if isinstance(error, Cancelled) and slot == SLOT:
-            return
-        if slot == SLOT and self.lesson is not None:
+    @Slot(object, object)
+    def _failed(self, error: BaseException, name: str) -> None:
+        if self._awaits(name):
+            self._fail(name, error)
+            self.spoke.emit()
+
+    @Slot(object)
+    def _not_set(self, error: BaseException) -> None:
+        if self.lesson is not None and not isinstance(error, Cancelled):
             self.error = error
             self.said = dict.fromkeys(self.said, f"not computed: {reason(error)}")
             self.changed.emit()
-        elif (name := self._named(slot)) is not None:
-            self._fail(name, error)
-            self.spoke.emit()
 
     def _hear(self, name: str, answer: Answer) -> None:
         assert self.ready is not None

@@ -20,6 +20,7 @@ from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
 from circuitlab.gui.panel.offers_menu import OffersMenu
 from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.work.work_slot import WorkSlot
 
 if TYPE_CHECKING:
     from circuitlab.gui.panel.panel_dock import PanelDock
@@ -58,9 +59,7 @@ class PanelActions(QMenu):
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self.aboutToHide.connect(self.cuts.forget)
-        self._slot = f"export {dock.panel.name}: "
-        dock.context.runner.finished.connect(self._finished)
-        dock.context.runner.failed.connect(self._failed)
+        self._slots: dict[Path, WorkSlot] = {}  # of exports, by file
 
     @Slot()
     def open_own(self) -> None:
@@ -196,26 +195,22 @@ class PanelActions(QMenu):
         """Write every answer that is drawn: one as a file, several as a zip; on a worker where files are to be read first."""
         context, drawn = self.dock.context, self.dock.drawn()
         if not panel_data.at_hand(context.engine, drawn):
-            context.runner.do(
-                f"{self._slot}{path}", f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path)
-            )
+            if path not in self._slots:
+                self._slots[path] = WorkSlot(self, finished=self._wrote, failed=self._failed)
+            context.runner.do(self._slots[path], f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path))
             return
         try:
             self._wrote(panel_data.write(context.engine, drawn, path))
         except CircuitLabError as error:
             context.failed.emit(error)
 
+    @Slot(object)
     def _wrote(self, path: Path | None) -> None:
         self.dock.context.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot.startswith(self._slot):
-            self._wrote(value if isinstance(value, Path) else None)
-
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot.startswith(self._slot) and not isinstance(error, Cancelled):
+    @Slot(object)
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, Cancelled):
             self.dock.context.failed.emit(error)
 
     @Slot()

@@ -25,6 +25,7 @@ from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import Conventions
 from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
@@ -57,6 +58,7 @@ class PanelDock(QDockWidget):
         self._state: State | None = None  # what `asked` is asked for: what is drawn is drawn of it, whatever the document shows
         self._asked_in: OrderedDict[Request, State] = OrderedDict()  # the state that each of the last requests was asked for
         self._pictured: State | None = None  # what the picture on the screen is a picture of
+        self._slots: dict[tuple[str, str], WorkSlot] = {}
         self._scales = HeldScales()
         self._stale = True
         self.quiet = False  # while docks are moved about: one that is seen for a moment asks for nothing
@@ -86,8 +88,6 @@ class PanelDock(QDockWidget):
     def _connect(self) -> None:
         context = self.context
         context.document.changed.connect(self._changed)
-        context.runner.answered.connect(self._answered)
-        context.runner.failed.connect(self._failed)
         context.theme_changed.connect(self.view.set_theme)
         context.scales_held.connect(self._scales_held)
         self.controls.changed.connect(self._controlled)
@@ -155,9 +155,15 @@ class PanelDock(QDockWidget):
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
             self._failures.pop((side, role), None)
-            found = self.context.runner.ask(f"{self.panel.name}/{role}/{side}", request)
+            found = self.context.runner.ask(self.slot(side, role), request)
             if found is not None:
                 self.answers[side][role] = found
+
+    def slot(self, side: str, role: str) -> WorkSlot:
+        """Where the runner answers one request of one side."""
+        if (side, role) not in self._slots:
+            self._slots[side, role] = WorkSlot(self, (side, role), answered=self._answered, failed=self._failed)
+        return self._slots[side, role]
 
     def _remember(self, state: State) -> None:
         for request in self.asked["now"].values():
@@ -193,12 +199,9 @@ class PanelDock(QDockWidget):
         there = lambda r, q: r in held and held[r].request.asked == q.asked and held[r].complete
         return all((side, r) in failed or there(r, q) for r, q in self.asked[side].items())
 
-    @Slot(str, object)
-    def _answered(self, slot: str, answer: Answer) -> None:
-        name, _, rest = slot.partition("/")
-        if name != self.panel.name:
-            return
-        role, _, side = rest.partition("/")
+    @Slot(object, object)
+    def _answered(self, answer: Answer, place: tuple[str, str]) -> None:
+        side, role = place
         asked = self.asked.get(side, {}).get(role)
         held = self.answers[side].get(role) if asked is not None else None
         if asked is None or (asked.asked != answer.request.asked and held is not None and held.request.asked == asked.asked):
@@ -215,12 +218,9 @@ class PanelDock(QDockWidget):
         else:
             self._stale = True
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        name, _, rest = slot.partition("/")
-        if name != self.panel.name:
-            return
-        role, _, side = rest.partition("/")
+    @Slot(object, object)
+    def _failed(self, error: BaseException, place: tuple[str, str]) -> None:
+        side, role = place
         if role not in self.asked.get(side, {}):
             return  # nobody asks for that any more
         if isinstance(error, Cancelled):

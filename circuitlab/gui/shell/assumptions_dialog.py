@@ -18,10 +18,9 @@ from circuitlab.gui.shell.opening import Opening, asked_of
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.subject import ModelRef
-
-SLOT = "assume"
 
 
 def _field(row: Assumption) -> Field:
@@ -41,8 +40,7 @@ class AssumptionsDialog(Dialog):
         self._trying = ref
         self._lay_out()
         self.show_rows(rows)
-        self.runner.finished.connect(self._finished)
-        self.runner.failed.connect(self._failed)
+        self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self.usual = (560, min(160 + 64 * len(rows), 640))
 
     def _lay_out(self) -> None:
@@ -122,12 +120,10 @@ class AssumptionsDialog(Dialog):
         self._trying = ref
         self.said.setText(f"Opening {ref.name}…")
         self.again.setEnabled(False)
-        self.runner.do(SLOT, f"open {ref.name}", self.opening.reader(ref))
+        self.runner.do(self._slot, f"open {ref.name}", self.opening.reader(ref))
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot != SLOT or not isinstance(value, OpenModel):
-            return
+    @Slot(object)
+    def _finished(self, value: OpenModel) -> None:
         self.ref = value.ref
         self.opening.adopt(value, None)
         self.show_rows(value.opened.assumptions)
@@ -135,10 +131,8 @@ class AssumptionsDialog(Dialog):
         self.said.setText(f"Open, with {said} as you said." if said else "Open, with nothing said.")
         self.again.setEnabled(True)
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: object) -> None:
-        if slot != SLOT:
-            return
+    @Slot(object)
+    def _failed(self, error: object) -> None:
         self.again.setEnabled(True)
         if isinstance(error, CircuitLabError) and (rows := questions(self._trying, error))[len(self._trying.assume) :]:
             self.ref = self._trying  # one thing has been settled, and the next is asked for

@@ -26,9 +26,9 @@ from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.sources.hub import HubName, cache_folder, snapshot
 
-LOOK, FETCH = "hub-look", "hub-fetch"
 _EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
 
 
@@ -44,8 +44,8 @@ class HubDialog(Dialog):
         self.plan: object | None = None
         self._make_fields()
         self._lay_out()
-        self.runner.finished.connect(self._finished)
-        self.runner.failed.connect(self._failed)
+        self._looking = WorkSlot(self, finished=self._looked, failed=self._failed)
+        self._fetching = WorkSlot(self, finished=self._fetched, failed=self._failed)
         self.runner.jobs_changed.connect(self._moved)
         self._refresh()
 
@@ -129,7 +129,7 @@ class HubDialog(Dialog):
             return revisions(name.repo), plan(name)
 
         self.said.setText(f"Asking the hub about {name}…")
-        self.runner.do(LOOK, f"look up {name}", work, "net")
+        self.runner.do(self._looking, f"look up {name}", work, "net")
         self._refresh()
 
     @Slot()
@@ -152,14 +152,14 @@ class HubDialog(Dialog):
             return fetch(plan(name), say, job.cancelled.is_set)
 
         self.said.setText(f"Downloading {name} into {cache_folder()}")
-        self.runner.do(FETCH, f"download {name}", work, "net")
+        self.runner.do(self._fetching, f"download {name}", work, "net")
         self._refresh()
 
     @Slot()
     def cancel(self) -> None:
         """Stop the download; what has come stays."""
-        self.runner.cancel_slot(FETCH)
-        self.runner.cancel_slot(LOOK)
+        self.runner.cancel_slot(self._fetching)
+        self.runner.cancel_slot(self._looking)
         self._refresh()
 
     def _open(self, name: HubName) -> None:
@@ -168,12 +168,14 @@ class HubDialog(Dialog):
 
     # -- what comes back ----------------------------------------------------------------------------------------------
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        name = self.wanted()
-        if slot == LOOK and isinstance(value, tuple):
-            self._show_plan(*value)
-        elif slot == FETCH and name is not None:
+    @Slot(object)
+    def _looked(self, found: tuple[tuple[str, ...], object]) -> None:
+        self._show_plan(*found)
+        self._refresh()
+
+    @Slot()
+    def _fetched(self) -> None:
+        if (name := self.wanted()) is not None:
             self._open(name)
         self._refresh()
 
@@ -191,16 +193,15 @@ class HubDialog(Dialog):
         more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
         self.said.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {here}{more}.")
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: object) -> None:
-        if slot in (LOOK, FETCH):
-            stopped = "Stopped. What has come stays: “Download and open” goes on from there."
-            self.said.setText(stopped if isinstance(error, Cancelled) else str(error))
-            self._refresh()
+    @Slot(object)
+    def _failed(self, error: object) -> None:
+        stopped = "Stopped. What has come stays: “Download and open” goes on from there."
+        self.said.setText(stopped if isinstance(error, Cancelled) else str(error))
+        self._refresh()
 
     @Slot()
     def _moved(self) -> None:
-        job = next((j for j in self.runner.jobs if j.slot == FETCH), None)
+        job = next((j for j in self.runner.jobs if j.slot is self._fetching), None)
         if job is not None and job.total and self.isVisible():
             self.bar.setValue(job.done)
             self.said.setText("Stopping…" if job.cancelled.is_set() else job.text)
@@ -213,12 +214,12 @@ class HubDialog(Dialog):
         self._refresh()
 
     def _refresh(self) -> None:
-        name, fetching = self.wanted(), self.runner.is_busy(FETCH)
+        name, fetching = self.wanted(), self.runner.is_busy(self._fetching)
         here = name is not None and snapshot(name) is not None
         self.get.setText("Open" if here else "Download and open")
         self.get.setEnabled(name is not None and not fetching)
-        self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(LOOK))
-        self.stop.setEnabled(fetching or self.runner.is_busy(LOOK))
+        self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(self._looking))
+        self.stop.setEnabled(fetching or self.runner.is_busy(self._looking))
         for field in (self.name, self.revision):
             field.setEnabled(not fetching)
         self.bar.setVisible(fetching)

@@ -17,6 +17,7 @@ from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.sources.hub import HubName, snapshot
@@ -73,8 +74,8 @@ class Opening(QObject):
         self.context, self.remember = context, remember
         self._text: str | None = None
         self._ref: ModelRef | None = None
-        context.runner.finished.connect(self._finished)
-        context.runner.failed.connect(self._failed)
+        self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
+        self._read_slot, self._hash_slot = WorkSlot(self, failed=self._not_read), WorkSlot(self)
         context.document.changed.connect(self._changed)
 
     def open(self, source: str, text: str | None = None) -> None:
@@ -88,7 +89,7 @@ class Opening(QObject):
             self.wanted.emit(name)
             return
         self._text, self._ref = text, ref
-        self.context.runner.do("open", f"open {ref.name}", self.reader(ref, text))
+        self.context.runner.do(self.slot, f"open {ref.name}", self.reader(ref, text))
 
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
         """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
@@ -113,7 +114,7 @@ class Opening(QObject):
         """Read the model's files again."""
         ref = self.context.document.state.model
         self._text = None
-        self.context.runner.do("open", f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
+        self.context.runner.do(self.slot, f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
 
     def drop(self, data: QMimeData) -> None:
         """A folder, a file of one, or a weight file that stands for itself."""
@@ -121,16 +122,20 @@ class Opening(QObject):
         alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
         self.open(str(path if path.is_dir() or alone else path.parent))
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot == "open" and isinstance(value, OpenModel):
-            self.adopt(value, self._text)
+    @Slot(object)
+    def _finished(self, model: OpenModel) -> None:
+        self.adopt(model, self._text)
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot == "open" and self._ref is not None and asked_of(error):
+    @Slot(object)
+    def _failed(self, error: BaseException) -> None:
+        if self._ref is not None and asked_of(error):
             self.asked.emit(self._ref, error)
-        elif slot in ("open", "whole") and not isinstance(error, Cancelled):
+        else:
+            self._not_read(error)
+
+    @Slot(object)
+    def _not_read(self, error: BaseException) -> None:
+        if not isinstance(error, Cancelled):
             self.context.failed.emit(error)
 
     def adopt(self, model: OpenModel, text: str | None) -> None:
@@ -145,7 +150,7 @@ class Opening(QObject):
         """Into the log and the recent list; what has not been read of it is read meanwhile, and hashed."""
         self.remember_model(model.ref)
         store = self.context.engine.store
-        for slot, title, work in (("whole", "read", store.read_whole), ("sha256", "hash", store.sha256)):
+        for slot, title, work in ((self._read_slot, "read", store.read_whole), (self._hash_slot, "hash", store.sha256)):
             read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
             self.context.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")

@@ -19,9 +19,9 @@ from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
-SLOT = "training-check"
 FIRST = "Add the text to train on: files, or folders with .txt, .md and .py files in them."
 ONE_TOKENIZER = "Models of one tokenizer can be compared token by token"
 SEED, SEEDS = -1, 2**31 - 1  # the recipe's own, and the largest
@@ -44,8 +44,7 @@ class TrainingForm(QWidget):
         self._pause.timeout.connect(self.check)
         self._make_widgets()
         self._lay_out()
-        self.runner.finished.connect(self._finished)
-        self.runner.failed.connect(self._failed)
+        self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._suggest()
 
     # -- what it is made of -------------------------------------------------------------------------------------------
@@ -125,7 +124,7 @@ class TrainingForm(QWidget):
             except CircuitLabError as error:  # an answer to a question, not a fault to be logged
                 return error
 
-        self.runner.do(SLOT, "check what is to be trained", work)
+        self.runner.do(self._slot, "check what is to be trained", work)
 
     @Slot()
     def _moved(self) -> None:
@@ -152,10 +151,8 @@ class TrainingForm(QWidget):
         """Nobody looks any more."""
         self._pause.stop()
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot != SLOT:
-            return
+    @Slot(object)
+    def _finished(self, value: object) -> None:
         if isinstance(value, CircuitLabError):
             begun = bool(self.texts.texts())  # nobody is told off before there was anything to do
             self._say(in_words(str(value)) if begun else FIRST, begun)
@@ -164,9 +161,9 @@ class TrainingForm(QWidget):
             self._say(value.words(), False)
             self.checked_changed.emit()
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: object) -> None:
-        if slot == SLOT and not isinstance(error, Cancelled):
+    @Slot(object)
+    def _failed(self, error: object) -> None:
+        if not isinstance(error, Cancelled):
             self._say(reason(error), True)
 
     def _say(self, said: str, wrong: bool) -> None:

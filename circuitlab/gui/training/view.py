@@ -29,6 +29,7 @@ from circuitlab.gui.training.job import (
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.widgets.labels import ShortLabel, label
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.training.part_way import part_way
 
 EVERY = 500  # ms between looks at the run's files
@@ -37,7 +38,6 @@ SOON = "The text is made into tokens; the first curves come soon."
 NOTHING = "This run ended before there was a curve. What it said stands below."
 GOES_ON = "This run goes on in a process of its own, which nothing here waits for. Its files are followed."
 STOPPED = "Stopped"  # how the trainer begins to say that it was asked to end
-READ, OPEN = "training-read", "training-open"
 
 
 class TrainingView(QWidget):
@@ -62,8 +62,8 @@ class TrainingView(QWidget):
         self._lay_out()
         process.said.connect(self._said)
         process.changed.connect(self._changed)
-        context.runner.finished.connect(self._finished)
-        context.runner.failed.connect(self._failed)
+        self._reading = WorkSlot(self, finished=self._read)
+        self._gathering = WorkSlot(self, finished=self._gathered, failed=self._failed)
         context.theme_changed.connect(self.view.set_theme)
         self.view.set_theme(context.theme)
 
@@ -170,7 +170,7 @@ class TrainingView(QWidget):
                 self.process.heard(outcome, found.error if outcome == "failed" else "")
         if self._new(METRICS):
             out = self.out
-            self.context.runner.do(READ, "read the curves of a training run", lambda job: read_curves(out))
+            self.context.runner.do(self._reading, "read the curves of a training run", lambda job: read_curves(out))
 
     def _new(self, name: str) -> bool:
         found = stamp(self.out / name)
@@ -252,7 +252,7 @@ class TrainingView(QWidget):
             self.opens.emit(str(self.out / "model"))
             return
         out, recipe = self.out, self.checked.recipe
-        self.context.runner.do(OPEN, "gather the newest checkpoint", lambda job: part_way(out, recipe))
+        self.context.runner.do(self._gathering, "gather the newest checkpoint", lambda job: part_way(out, recipe))
 
     @Slot()
     def show_folder(self) -> None:
@@ -260,20 +260,20 @@ class TrainingView(QWidget):
         if self.checked is not None:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.out)))
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot == READ and isinstance(value, Curves):
-            self.curves = value
-            self._draw()
-        elif slot == OPEN and isinstance(value, Path):
-            self.opens.emit(str(value))
+    @Slot(object)
+    def _read(self, curves: Curves) -> None:
+        self.curves = curves
+        self._draw()
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: object) -> None:
-        if slot == OPEN:
-            known = isinstance(error, CircuitLabError)
-            self.error.setText(in_words(str(error)) if known else reason(error))
-            self.error.setVisible(True)
+    @Slot(object)
+    def _gathered(self, folder: Path) -> None:
+        self.opens.emit(str(folder))
+
+    @Slot(object)
+    def _failed(self, error: object) -> None:
+        known = isinstance(error, CircuitLabError)
+        self.error.setText(in_words(str(error)) if known else reason(error))
+        self.error.setVisible(True)
 
 
 def left_in_words(minutes: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from circuitlab.analysis.base import Result
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.errors import Cancelled
+from circuitlab.gui.work.work_slot import WorkSlot
 
 PARTIAL_EVERY = 0.1  # s
 
@@ -19,7 +20,7 @@ PARTIAL_EVERY = 0.1  # s
 class Job:
     """What the Jobs dock lists and what can be cancelled."""
 
-    slot: str
+    slot: WorkSlot
     serial: int
     title: str
     lane: str

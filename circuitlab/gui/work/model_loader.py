@@ -17,11 +17,12 @@ from circuitlab.errors import Cancelled
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.runner import Runner
+from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.model_change import state_for, warm_tokenizer
 from circuitlab.session.state import State
 
-SLOT, LANE = "drive", "models"
+LANE = "models"
 
 
 def models_of(state: State) -> tuple[ModelRef, ...]:
@@ -59,8 +60,7 @@ class ModelLoader(QObject):
         self._store, self._document, self._runner = store, document, runner
         self._pending: PendingState | None = None  # the newest
         self._opening: PendingState | None = None  # whose models are being opened
-        runner.finished.connect(self._finished)
-        runner.failed.connect(self._failed)
+        self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
 
     @property
     def waiting(self) -> bool:
@@ -146,11 +146,11 @@ class ModelLoader(QObject):
             for ref in pending.needs:  # the reference first: it is used, and not the one that is closed to make room
                 warm_tokenizer(store.open(ref), text)
 
-        self._runner.do(SLOT, f"open {pending.needs[-1].name}", work, LANE)
+        self._runner.do(self._slot, f"open {pending.needs[-1].name}", work, LANE)
 
-    @Slot(str, object)
-    def _finished(self, slot: str, value: object) -> None:
-        if slot != SLOT or self._opening is None:
+    @Slot()
+    def _finished(self) -> None:
+        if self._opening is None:
             return
         opened, self._opening = self._opening, None
         newest = self._pending
@@ -165,9 +165,9 @@ class ModelLoader(QObject):
                 self.settled.emit()
             self._go_on()
 
-    @Slot(str, object)
-    def _failed(self, slot: str, error: BaseException) -> None:
-        if slot != SLOT or self._opening is None:
+    @Slot(object)
+    def _failed(self, error: BaseException) -> None:
+        if self._opening is None:
             return
         opened, self._opening = self._opening, None
         if self._pending is opened:

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
+from shiboken6 import isValid
 
 from circuitlab.analysis.base import R
 from circuitlab.engine.engine import Engine
@@ -30,20 +31,18 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled
 from circuitlab.gui.work.job import Job, JobCtx
 from circuitlab.gui.work.prefetch import Prefetch
+from circuitlab.gui.work.work_slot import WorkSlot
 
 log = logging.getLogger("circuitlab.runner")
 LANES = ("live", "slow", "io", "models", "net", "hash", "text")
 
 
 class Runner(QObject):
-    """`ask(slot, request)`; answers come as `answered(slot, Answer)`, partial ones too, errors as `failed(slot, error)`.
+    """`ask(slot, request)` and `do(slot, title, work)`; what becomes of them is heard at the slot (`WorkSlot`).
 
-    `finished(slot, value)` answers `do(slot, title, work)`; `jobs_changed()` when something starts, moves or ends.
+    `jobs_changed()` when something starts, moves or ends.
     """
 
-    answered = Signal(str, object)
-    finished = Signal(str, object)
-    failed = Signal(str, object)
     jobs_changed = Signal()
     told = Signal(str, object, object)
 
@@ -52,10 +51,8 @@ class Runner(QObject):
         self.engine = engine
         self.live_busy = threading.Event()
         self._pools = {lane: ThreadPoolExecutor(1, thread_name_prefix=f"circuitlab-{lane}") for lane in LANES}
-        self._serials: dict[str, int] = {}
-        self._floor: dict[str, int] = {}  # results with a serial up to this are no longer shown
-        self._waiting: dict[str, Job] = {}
-        self._running: dict[str, Job] = {}
+        self._waiting: dict[WorkSlot, Job] = {}
+        self._running: dict[WorkSlot, Job] = {}
         self._closed = False
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
         self.told.connect(self._hear)
@@ -74,12 +71,12 @@ class Runner(QObject):
         """Whether neither lane of answers has anything to do."""
         return not self._closed and not any(job.lane in ("live", "slow") for job in self.jobs)
 
-    def ask(self, slot: str, request: Request[R]) -> Answer[R] | None:
+    def ask(self, slot: WorkSlot, request: Request[R]) -> Answer[R] | None:
         """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
         found = self.engine.cached(request)
         if found is not None:
             self._forget(slot)
-            self._floor[slot] = self._serials[slot]
+            slot.shown = slot.serial
             return found
         lane = request.analysis.lane
 
@@ -90,7 +87,7 @@ class Runner(QObject):
         self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
         return None
 
-    def do(self, slot: str, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
+    def do(self, slot: WorkSlot, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
         """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
         self._submit(slot, title, lane, work)
 
@@ -99,19 +96,19 @@ class Runner(QObject):
         if job.moved(done, total, text):
             self.told.emit("progress", job, None)
 
-    def _forget(self, slot: str) -> None:
+    def _forget(self, slot: WorkSlot) -> None:
         """What is under way for a slot no longer matters."""
-        self._serials[slot] = self._serials.get(slot, 0) + 1
+        slot.serial += 1
         waiting = self._waiting.pop(slot, None)
         for job in (waiting, self._running.get(slot)):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
-    def _submit(self, slot: str, title: str, lane: str, work: Callable[[Job], Any]) -> None:
+    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], Any]) -> None:
         if self._closed:
             return
         self._forget(slot)
-        job = Job(slot, self._serials[slot], title, lane, work)
+        job = Job(slot, slot.serial, title, lane, work)
         self._waiting[slot] = job
         self._next(lane)
         self.jobs_changed.emit()
@@ -147,16 +144,16 @@ class Runner(QObject):
     @Slot(str, object, object)
     def _hear(self, kind: str, job: Job, value: Any) -> None:
         """On the GUI thread: pass on what is still wanted."""
-        current = self._serials.get(job.slot) == job.serial
-        if job.lane == "live" and kind == "done" and job.serial > self._floor.get(job.slot, 0):
+        current = job.slot.serial == job.serial
+        if job.lane == "live" and kind == "done" and job.serial > job.slot.shown:
             current = True  # under a drag every answer has a newer question behind it; it is shown all the same
-            self._floor[job.slot] = job.serial
+            job.slot.shown = job.serial
         if kind == "progress":
             self.jobs_changed.emit()
             return
         if kind == "partial":
             if current:
-                self.answered.emit(job.slot, value)
+                self._deliver(kind, job, value)
             return
         if self._running.get(job.slot) is job:
             del self._running[job.slot]
@@ -166,16 +163,20 @@ class Runner(QObject):
         self.jobs_changed.emit()
 
     def _deliver(self, kind: str, job: Job, value: Any) -> None:
-        if kind == "done" and isinstance(value, Answer):
-            self.answered.emit(job.slot, value)
-        elif kind == "done":
-            self.finished.emit(job.slot, value)
-        elif isinstance(value, Cancelled):
+        """To the owner of the slot, unless it is gone."""
+        slot = job.slot
+        if kind == "failed" and isinstance(value, Cancelled):
             log.info("%s cancelled", job.title)
-            self.failed.emit(job.slot, value)
-        else:
+        elif kind == "failed":
             log.error("%s: %s", job.title, value, exc_info=value)
-            self.failed.emit(job.slot, value)
+        if not isValid(slot):
+            return
+        if kind == "failed":
+            slot.failed.emit(value, slot.role)
+        elif isinstance(value, Answer):
+            slot.answered.emit(value, slot.role)
+        else:
+            slot.finished.emit(value, slot.role)
 
     @Slot()
     def cancel_all(self) -> None:
@@ -189,16 +190,17 @@ class Runner(QObject):
         job.cancelled.set()
         if self._waiting.get(job.slot) is job:
             del self._waiting[job.slot]
-            self.failed.emit(job.slot, Cancelled())
+            if isValid(job.slot):
+                job.slot.failed.emit(Cancelled(), job.slot.role)
         self.jobs_changed.emit()
 
-    def cancel_slot(self, slot: str) -> None:
+    def cancel_slot(self, slot: WorkSlot) -> None:
         """Stop what runs or waits for a slot."""
         for job in self.jobs:
-            if job.slot == slot:
+            if job.slot is slot:
                 self.cancel(job)
 
-    def is_busy(self, slot: str) -> bool:
+    def is_busy(self, slot: WorkSlot) -> bool:
         """Whether anything runs or waits for a slot."""
         return slot in self._running or slot in self._waiting
 

@@ -1,0 +1,80 @@
+"""What becomes of a piece of work is heard by the owner of its slot, and by nobody where the owner is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QObject
+
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import BadInput, Cancelled
+from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.runner import Runner
+from circuitlab.gui.work.work_slot import WorkSlot
+
+Heard = list[tuple[str, object, object]]
+
+
+@pytest.fixture
+def runner(qapp: Any) -> Iterator[Runner]:
+    runner = Runner(Engine(ModelStore()))
+    yield runner
+    runner.close()
+
+
+def listening(owner: QObject, role: object, heard: Heard) -> WorkSlot:
+    def hears(kind: str) -> Callable[[object, object], None]:
+        return lambda value, role: heard.append((kind, value, role))
+
+    return WorkSlot(owner, role, finished=hears("finished"), failed=hears("failed"))
+
+
+def fails(job: Job) -> None:
+    raise BadInput("no")
+
+
+def test_the_owner_alone_hears_and_is_told_which_slot(qtbot: Any, runner: Runner) -> None:
+    one, other = QObject(), QObject()
+    heard: Heard = []
+    elsewhere: Heard = []
+    first, second = listening(one, "first", heard), listening(one, "second", heard)
+    same_name = listening(other, "first", elsewhere)
+    runner.do(first, "one", lambda job: 1)
+    runner.do(second, "two", fails)
+    qtbot.waitUntil(lambda: len(heard) == 2)
+    assert heard[0] == ("finished", 1, "first") and heard[1][::2] == ("failed", "second") and not elsewhere
+    assert not runner.is_busy(same_name)
+    runner.do(same_name, "three", lambda job: 3)
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert elsewhere == [("finished", 3, "first")] and len(heard) == 2
+
+
+def test_the_newest_of_a_slot_counts_and_takes_nothing_from_another(qtbot: Any, runner: Runner) -> None:
+    owner, heard, go_on = QObject(), Heard(), threading.Event()
+    slot, beside = listening(owner, "slot", heard), listening(owner, "beside", heard)
+    runner.do(slot, "old", lambda job: go_on.wait(20) and "old")
+    runner.do(beside, "beside", lambda job: "beside")
+    runner.do(slot, "new", lambda job: "new")
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert {value for _, value, _ in heard} == {"beside", "new"} and len(heard) == 2
+    runner.do(slot, "waits", lambda job: go_on.clear() or go_on.wait(20))
+    runner.do(beside, "cancelled before it began", lambda job: "never")
+    runner.cancel_slot(beside)
+    assert isinstance(heard[-1][1], Cancelled) and heard[-1][2] == "beside"
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+
+
+def test_nothing_is_said_to_an_owner_that_is_gone(qtbot: Any, runner: Runner) -> None:
+    owner, heard, go_on = QObject(), Heard(), threading.Event()
+    runner.do(listening(owner, "slot", heard), "long", lambda job: go_on.wait(20))
+    owner.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # type: ignore[arg-type]
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert not heard
