@@ -1,4 +1,4 @@
-"""The errors a person can cause or meet, each of which says what was expected, what came and what to do.
+"""The errors a person can cause or meet; each says what was expected, what was found and what to do.
 
 Every error raised on purpose is a `CircuitLabError`. The command line maps `exit_code` to the process' exit status,
 the window shows `str(error)` in a dialog; neither needs to know the subclasses. Exit codes: 1 our fault, 2 usage,
@@ -13,7 +13,7 @@ from circuitlab.counting import number_of
 
 
 class CircuitLabError(Exception):
-    """Something that went wrong in a way that was foreseen.
+    """An anticipated error.
 
     Parameters: `what` happened in one sentence; `expected` and `got` where there is something to compare; `remedy`,
     what the person can do about it.
@@ -44,7 +44,7 @@ class UsageError(CircuitLabError):
 class BadModel(CircuitLabError):
     """A checkpoint that is missing, damaged, of an unknown family, or contradicts its own configuration.
 
-    `asks`: the assumptions that, once said, may settle it, each with the values it can have, () for any.
+    `asks`: the assumptions that may resolve it once the person gives a value, each with its possible values, () for any.
     """
 
     exit_code = 3
@@ -64,10 +64,10 @@ class BadModel(CircuitLabError):
 
 
 class UnknownFamily(BadModel):
-    """A checkpoint whose parameter names nobody here knows.
+    """A checkpoint that no family recognises.
 
-    `tensors` are its own names in lines to be shown, layers taken together and with shapes, some of `n_tensors`; `command` is
-    what imports it by a map, "" where it has no named tensors.
+    `tensors`: its tensor names with shapes as lines of text, layers grouped, possibly not all of `n_tensors`; `command`: the
+    command that imports it by a map, "" where it has no named tensors.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class BadInput(CircuitLabError):
 
 
 class BadMachine(CircuitLabError):
-    """A library, a display or a disk that is not there."""
+    """A missing library, display, device or disk."""
 
     exit_code = 3
     title = "Something is missing on this machine"
 
 
 class Refused(BadInput):
-    """An analysis that does not apply to this model; the reason is one line, a sentence without its full name in code."""
+    """An analysis that does not apply to this model. The reason is one sentence."""
 
     title = "This analysis does not apply"
 
@@ -116,20 +116,20 @@ class Refused(BadInput):
 
 
 class OverBudget(CircuitLabError):
-    """A computation whose stated memory is more than the budget."""
+    """A computation whose estimated memory exceeds the budget."""
 
     exit_code = 4
     title = "That does not fit in the memory budget"
 
 
 class BadFigure(CircuitLabError):
-    """A picture whose parts disagree: labels for other steps than there are cells. A fault of the panel, not of its user."""
+    """A figure whose parts disagree, such as 5 labels for 12 cells. A fault of the panel, not of its user."""
 
     title = "That cannot be drawn"
 
 
 class Cancelled(CircuitLabError):
-    """Raised by `Ctx.tick` when the person no longer wants the answer."""
+    """Raised by `Ctx.tick` once the answer is no longer wanted."""
 
     exit_code = 130
     title = "Cancelled"
@@ -138,17 +138,17 @@ class Cancelled(CircuitLabError):
         super().__init__(what)
 
 
-LONGEST = 300  # characters of an error that stand in a line; a log and a report have all of it
+LONGEST = 300  # characters of an error shown in one line; a log and a report have all of it
 
 
 def bounded(text: str, most: int = LONGEST) -> str:
-    """The text, or as much of it as may stand in a line of the window."""
+    """The text, cut to what fits in a line of the window."""
     text = text.strip()
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def reason(error: object) -> str:
-    """Why something was not done, in one line: of a foreseen error what happened, of any other its kind and its first line."""
+    """Why something was not done, in one line: `what` of a `CircuitLabError`, the type and first line of any other error."""
     if isinstance(error, CircuitLabError):
         return bounded(error.what)
     if isinstance(error, MemoryError):

@@ -1,1 +1,1 @@
-"""The command line: what can be asked, what the commands do, what they print."""
+"""The command line: options, commands, output."""

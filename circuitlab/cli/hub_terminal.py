@@ -1,4 +1,4 @@
-"""Before a command opens a model of the hub that is not in the cache: the download, with its progress in the terminal."""
+"""Downloads a model of the hub that is not in the cache before a command opens it, with progress in the terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 
 
 def fetch_if_needed(model: str) -> None:
-    """Download `model` where it names one of the hub that is not there yet; nothing for anything else. Ctrl+C stops it.
+    """Download `model` if it names a model of the hub that is not in the cache yet. Ctrl+C stops it.
 
-    Raises `CircuitLabError`. What has come stays for the next time.
+    Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
     """
     named = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
     if not named or snapshot(name := HubName.parse(model)) is not None:

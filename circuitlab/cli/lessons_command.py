@@ -1,4 +1,4 @@
-"""`circuitlab lessons`: the lessons there are, or what is wrong with their files."""
+"""`circuitlab lessons`: lists the lessons, or reports what is wrong with their files."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def print_answer(what: AnswerExport) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Aligned columns, the first `ROWS` rows; what is left out is said."""
+    """Print aligned columns and the first `ROWS` rows, with a note on how many rows are left out."""
     heads = [c.title for c in table.columns]
     shown = min(table.n_rows, ROWS)
     cells = [[_cell(c.values[i], c.of) for c in table.columns] for i in range(shown)]

@@ -1,4 +1,4 @@
-"""What `circuitlab figure` is told of the paper, and the `Paper` that it means. Loads nothing before it is asked for."""
+"""The options of `circuitlab figure` for print, and the `Paper` they describe. Imports nothing heavy before it is needed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Width, height, type, caption, ink, dots."""
-    paper = parser.add_argument_group("on paper")
-    paper.add_argument("--width", type=float, metavar="MM", help="width (default 84, one column; two are 174)")
-    paper.add_argument("--height", type=float, metavar="MM", help="height (default: what the content asks for)")
-    paper.add_argument("--font", type=float, metavar="PT", help="type of axes, legends and captions (default 7)")
-    paper.add_argument("--caption", choices=("full", "short", "none"), help="all of it, three lines (default), or none")
-    paper.add_argument("--ink", choices=("colour", "grey"), help="grey marks what is negative (default colour)")
-    paper.add_argument("--dpi", type=int, metavar="N", help="dots an inch of a PNG (default 300)")
-    lettering = "text that can be searched, or its outlines (default: outlines in SVG, fonts in PDF)"
+    paper = parser.add_argument_group("for print")
+    paper.add_argument("--width", type=float, metavar="MM", help="width (default 84, one column; two columns are 174)")
+    paper.add_argument("--height", type=float, metavar="MM", help="height (default: as the content needs)")
+    paper.add_argument("--font", type=float, metavar="PT", help="font size of axes, legends and captions (default 7)")
+    paper.add_argument(
+        "--caption", choices=("full", "short", "none"), help="the whole caption, three lines of it (default), or none"
+    )
+    paper.add_argument(
+        "--ink", choices=("colour", "grey"), help="colours, or one grey ink that marks negative values (default colour)"
+    )
+    paper.add_argument("--dpi", type=int, metavar="N", help="dots per inch of a PNG (default 300)")
+    lettering = "searchable text, or outlines of its letters (default: outlines in SVG, fonts in PDF)"
     paper.add_argument("--lettering", choices=("fonts", "outlines"), help=lettering)
 
 

@@ -26,7 +26,7 @@ EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machin
 
 def _gib(text: str) -> float:
     value = float(text)
-    if not 0 < value <= 2**20:  # what is more is no memory of a machine
+    if not 0 < value <= 2**20:  # no machine has more memory than that
         raise ValueError(text)
     return value
 
@@ -35,22 +35,24 @@ _gib.__name__ = "memory in GiB"  # argparse says: invalid … value
 
 
 def _assume_argument(parser: argparse.ArgumentParser) -> None:
-    tip = "what the model's files leave open, by the names that `circuitlab info` lists"
+    tip = "values that the model's files do not state, by the names that `circuitlab info` lists"
     parser.add_argument("--assume", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help=tip)
 
 
 def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) -> None:
     parser.add_argument("model", help=MODEL)
     _assume_argument(parser)
-    which = "weights of a training step, `final` (default)" + (", or `all`: the series and the final ones" if series else "")
+    which = "the weights of a training step, `final` (default)" + (
+        ", or `all`: the whole series and the final ones" if series else ""
+    )
     parser.add_argument("--checkpoint", default="final", metavar="STEP", help=which)
     text = parser.add_mutually_exclusive_group()
     text.add_argument("--text", help="the prompt")
-    text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file; - reads what is sent")
+    text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file; - reads standard input")
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
-    parser.add_argument("--cut", default="", metavar="HEADS", help="with these heads zeroed: L1H3,L0H2")
-    parser.add_argument("--no-bos", action="store_true", help="without the beginning-of-sequence token")
-    device = "where it is computed: cpu, cuda, cuda:1, mps (default cpu; `circuitlab doctor` lists what is there)"
+    parser.add_argument("--cut", default="", metavar="HEADS", help="heads to ablate (zero): L1H3,L0H2")
+    parser.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    device = "the device to compute on: cpu, cuda, cuda:1, mps (default cpu; `circuitlab doctor` lists this machine's)"
     parser.add_argument("--device", default="cpu", metavar="NAME", help=device)
     parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
     parser.add_argument("--threads", type=threads, default=1, help="torch threads (default 1: bit-equal results)")
@@ -59,7 +61,7 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="circuitlab",
-        description="A laboratory for transformer circuits. Without a command: the window.",
+        description="A laboratory for transformer circuits. Without a command it opens the window.",
         epilog=EXITS,
     )
     parser.add_argument("--version", action="version", version=f"circuitlab {__version__}")
@@ -69,33 +71,35 @@ def _parser() -> argparse.ArgumentParser:
     window.add_argument("--text", help="the prompt")
     _assume_argument(window)
     _add_compute_and_figure(commands)
-    for name, text in (("analyses", "what can be computed"), ("panels", "what can be drawn")):
+    for name, text in (("analyses", "list the analyses and their parameters"), ("panels", "list the panels and their controls")):
         commands.add_parser(name, help=text)
-    info = commands.add_parser("info", help="what a model is")
+    info = commands.add_parser("info", help="describe a model: configuration, files, assumptions")
     info.add_argument("model", help=MODEL)
     _assume_argument(info)
-    info.add_argument("--json", action="store_true", help="for a program")
-    imported = commands.add_parser("import", help="make a model of a file by a map of its parameter names", epilog=EXITS)
-    imported.add_argument("file", metavar="FILE", help="safetensors or a state dict, or a folder of them")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    imported = commands.add_parser(
+        "import", help="convert a checkpoint of an unknown family by a map of its tensor names", epilog=EXITS
+    )
+    imported.add_argument("file", metavar="FILE", help="a safetensors file, a state dict, or a folder of them")
     imported.add_argument("--map", required=True, metavar="MAP", help="a TOML file: see README, Any other checkpoint")
     imported.add_argument("--output", metavar="DIR", help="a new folder (default: beside FILE, its name with -circuitlab)")
     imported.add_argument(
-        "--tokenizer", metavar="PATH", help="a tokenizer.json or a shipped model (default: what lies beside FILE)"
+        "--tokenizer", metavar="PATH", help="a tokenizer.json or a shipped model (default: the one beside FILE)"
     )
-    imported.add_argument("--check", action="store_true", help="report what fits, is missing, unused and assumed; write nothing")
+    imported.add_argument(
+        "--check", action="store_true", help="only report what fits, is missing, unused or assumed; write nothing"
+    )
     _add_training(commands)
-    lessons = commands.add_parser(
-        "lessons", help="the guided tours of the window, or what is wrong with their files", epilog=EXITS
-    )
-    lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all that are found)")
-    lessons.add_argument("--check", action="store_true", help="say what is wrong with them")
-    doctor = commands.add_parser("doctor", help="what this installation stands on")
-    doctor.add_argument("--json", action="store_true", help="for a program")
+    lessons = commands.add_parser("lessons", help="list the guided tours of the window, or check their files", epilog=EXITS)
+    lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all of them)")
+    lessons.add_argument("--check", action="store_true", help="report what is wrong with them")
+    doctor = commands.add_parser("doctor", help="check this installation: libraries, devices, display")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _add_compute_and_figure(commands: Any) -> None:
-    compute = commands.add_parser("compute", help="one analysis, printed or written", epilog=EXITS)
+    compute = commands.add_parser("compute", help="compute one analysis; print it or write it to files", epilog=EXITS)
     compute.add_argument("analysis", help="see `circuitlab analyses`")
     _subject_arguments(compute, series=True)
     compute.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="parameters")
@@ -103,14 +107,14 @@ def _add_compute_and_figure(commands: Any) -> None:
         words = f"write {form.name.upper()}{', - prints' if form.text else ''}"
         compute.add_argument(f"--{form.name}", metavar="FILE", help=words)
     pictures = listed(PICTURES, " or ")
-    figure = commands.add_parser("figure", help=f"a panel as {pictures}, without a window", epilog=EXITS)
+    figure = commands.add_parser("figure", help=f"draw a panel as {pictures}, without a window", epilog=EXITS)
     figure.add_argument("panel", help="see `circuitlab panels`")
     _subject_arguments(figure)
     figure.add_argument("-o", "--out", required=True, metavar="FILE", help=f"{pictures} by its suffix")
-    figure.add_argument("--heads", default="", help="L1H3,L0H2")
-    figure.add_argument("--destination", type=int, help="the position that is read")
-    figure.add_argument("--source", type=int, help="the position that is read from")
-    figure.add_argument("--target", default="next", help="what is measured: next, an id such as 12, or a pair 12-34")
+    figure.add_argument("--heads", default="", help="the selected heads: L1H3,L0H2")
+    figure.add_argument("--destination", type=int, help="the destination position, which attends")
+    figure.add_argument("--source", type=int, help="the source position, which is attended to")
+    figure.add_argument("--target", default="next", help="the logit to measure: next, an id such as 12, or a difference 12-34")
     figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
     from circuitlab.cli.paper_arguments import add_arguments
 
@@ -194,7 +198,7 @@ def _our_fault(error: Exception) -> int:
 
 
 def _printable() -> None:
-    """A console that cannot show a sign shows its number instead of failing."""
+    """Let a console that cannot show a character print its escape instead of failing."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever called
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -210,18 +214,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _status(argv)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # `circuitlab … | head`: nobody reads on, which is no fault; nothing more may be written
+    except BrokenPipeError:  # `circuitlab … | head`: the reader has closed the pipe, which is no fault; write nothing more
         _print_no_more()
         return 0
     except OSError as error:
         _print_no_more()
-        remedy = "Free space, or send it elsewhere; what was computed is not kept."
+        remedy = "Free space, or redirect it elsewhere; the results are not kept."
         print(BadMachine("The output could not be written.", got=error.strerror or str(error), remedy=remedy), file=sys.stderr)
         return BadMachine.exit_code
 
 
 def _status(argv: Sequence[str] | None) -> int:
-    """Raises `OSError` where what is printed finds no reader or no room."""
+    """Raises `OSError` where the output has no reader or the disk no room."""
     try:
         return _run(_parser().parse_args(_told_apart(list(sys.argv[1:] if argv is None else argv))))
     except SystemExit as stop:
@@ -239,5 +243,5 @@ def _status(argv: Sequence[str] | None) -> int:
 
 
 def _print_no_more() -> None:
-    """What Python still holds of the output goes nowhere, or it would fail once more when Python ends."""
+    """Discard the output that Python still buffers, which would fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -21,7 +21,7 @@ _step.__name__ = "number"  # argparse says: invalid … value
 
 
 class _Epilog(argparse.RawDescriptionHelpFormatter):
-    """Lists the shipped recipes when the help is asked for, and not before."""
+    """Lists the shipped recipes, only when the help is printed."""
 
     def add_text(self, text: str | None) -> None:
         if text != EXITS:  # the epilog: a usage line, which an error prints too, goes without
@@ -42,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text", nargs="+", action="extend", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE"
     )
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run lives; the same again resumes it")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run; the same command resumes it")
     parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="use this tokenizer.json instead of training one")
     device = "auto (CUDA where there is one, default), cpu, cuda, cuda:1, mps; bit-equal results on the CPU alone"
     parser.add_argument("--device", default="auto", metavar="NAME", help=device)
     parser.add_argument("--threads", type=threads, default=1, metavar="N", help="torch threads (default 1)")
-    parser.add_argument("--seed", type=_step, metavar="N", help="instead of the recipe's")
-    parser.add_argument("--stop-at", type=_step, metavar="STEP", help="stop after this step; the same command goes on later")
-    parser.add_argument("--no-measure", action="store_true", help="leave out the curves over the checkpoints at the end")
+    parser.add_argument("--seed", type=_step, metavar="N", help="seed, in place of the recipe's")
+    parser.add_argument("--stop-at", type=_step, metavar="STEP", help="stop after this step; the same command resumes later")
+    parser.add_argument("--no-measure", action="store_true", help="do not measure the checkpoints at the end")

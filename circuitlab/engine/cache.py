@@ -11,7 +11,7 @@ from typing import Any
 class Cache:
     """Values by key, the least recently used ones dropped when their bytes exceed `limit`.
 
-    A value larger than the limit is not kept at all. `get` never blocks for longer than a dictionary look-up.
+    A value larger than the limit is not stored at all. `get` never blocks for longer than a dictionary look-up.
     """
 
     def __init__(self, limit: int) -> None:
@@ -26,7 +26,7 @@ class Cache:
         return self._nbytes
 
     def get(self, key: Hashable) -> Any | None:
-        """The value, now the most recently used; None if it is not there."""
+        """The value, which becomes the most recently used; None if it is not cached."""
         with self._lock:
             entry = self._held.get(key)
             if entry is None:
@@ -35,7 +35,7 @@ class Cache:
             return entry[0]
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Keep a value in place of what was there."""
+        """Store a value, replacing any other under this key."""
         with self._lock:
             self._drop(key)
             if nbytes > self.limit:

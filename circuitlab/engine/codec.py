@@ -58,13 +58,13 @@ def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
 
 
 def _empty(kind: Any) -> str:
-    """How the empty tuple is called: no heads chosen are all heads; texts may be called anything."""
+    """The name of the empty tuple: "all" for heads, "none" for numbers and files."""
     element = get_args(kind)[0]
     return "all" if element is Head else "" if element is str else "none"
 
 
 def as_text(value: Any) -> str:
-    """What `parse` reads back as this value; "…" for a default that is not there."""
+    """The text that `parse` reads back as this value; "…" for a missing default."""
     if value is dataclasses.MISSING:
         return "…"
     if isinstance(value, TextRef):
@@ -109,7 +109,7 @@ def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
 
 
 def _value(kind: Any, value: Any, name: str) -> Any:
-    """One value of type `kind` from a text or from Python's own; of several each may be either, and one stands for itself."""
+    """One value of type `kind` from a text or a Python value; elements of a tuple may be either, a single one needs no tuple."""
     if isinstance(value, str):
         return parse(kind, value, name)
     if get_origin(kind) is not tuple:

@@ -1,4 +1,4 @@
-"""Letting a model write on: one token after another, each a forward pass that reuses its prefix."""
+"""Continuing a prompt: one token after another, each a forward pass that reuses its prefix."""
 
 from __future__ import annotations
 

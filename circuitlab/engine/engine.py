@@ -51,7 +51,7 @@ def versions() -> tuple[tuple[str, str], ...]:
 
 
 def memory_words(size: float) -> str:
-    """Bytes in the largest unit of which there is one, to three figures: never "0.00 GiB"."""
+    """Bytes in the largest unit that gives at least 1, to three digits: never "0.00 GiB"."""
     for unit, name in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
             return f"{size / unit:,.0f} {name}" if size >= 100 * unit else f"{size / unit:.3g} {name}"
@@ -72,10 +72,10 @@ def needs(analysis: Analysis[Any, Any], params: Any) -> str:
 
 
 class Engine:
-    """One a process, shared by window, command line and notebook; safe to call from several threads.
+    """One per process, shared by window, command line and notebook; safe to call from several threads.
 
     `memory` is the budget in bytes: an analysis whose estimate is larger is refused with the number; a quarter of it holds
-    runs and answers. Weights are counted apart. `device` is where it computes (`model.devices`).
+    runs and answers. Weights are counted apart. `device` is the device to compute on (`model.devices`).
     """
 
     def __init__(self, store: ModelStore, memory: int = 4 * GIB, device: str = "cpu") -> None:
@@ -85,22 +85,22 @@ class Engine:
         self._texts = Texts()
 
     def budget(self, memory: int) -> None:
-        """Another memory budget, in bytes. Models that are open stay as they are."""
+        """Set the memory budget, in bytes. Open models stay as they are."""
         self.memory = memory
         self.cache.limit = memory // 4
         self.store.largest_copy = memory
 
     def use_device(self, name: str) -> None:
-        """Compute elsewhere from now on; what runs goes on where it is. Raises `BadMachine` for a device that is not there."""
+        """Compute on another device from now on; running computations finish where they are. Raises `BadMachine`."""
         self.device = checked(name)
         self.store.leave_devices(("cpu", self.device))
 
     def place(self, request: Request) -> str:
-        """Where this is computed: on the engine's device, on the CPU where that has no float64 and float64 is needed."""
+        """The device for a request: the engine's, or the CPU if float64 is needed and the engine's has none."""
         return self.place_of(request.subject, request.analysis.doubles)
 
     def place_of(self, subject: Subject, doubles: bool = False) -> str:
-        """Where a forward pass is computed, or what needs float64 besides."""
+        """The device for a forward pass, or for an analysis that also needs float64 (`doubles`)."""
         wide = doubles or subject.conventions.dtype == "float64"
         return self.device if has_doubles(self.device) or not wide else "cpu"
 
@@ -109,7 +109,7 @@ class Engine:
         return torch.device("cpu") if place == "cpu" and self.device != "cpu" else making_on(place)
 
     def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
-        """What an answer is kept under; `place`: where it was computed, None: where it would be."""
+        """The cache key of an answer. `place`: the device it was computed on, None for the one it would be computed on."""
         analysis, subject = request.analysis, request.subject
         all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
         about = all_of_it[needs(analysis, request.params)]
@@ -140,7 +140,7 @@ class Engine:
         return answer
 
     def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
-        """`answer` with a given cache: what one analysis asks of another goes where its own answer goes."""
+        """`answer` with a given cache: answers that one analysis requests of another go to the same cache as its own."""
         model = self.store.open(request.subject.model)
         request = replace(request, params=self._texts.settled(request.params))
         place = self.place(request)
@@ -153,7 +153,7 @@ class Engine:
             return self._compute(cache, request, model, key, recording, place)
 
     def identified(self, answer: Answer[R]) -> Answer[R]:
-        """The answer with the sha256 of its weights, for files. Reads the model's files where that has not been done."""
+        """The answer with the sha256 of its weights, for files. Hashes the model's files if that has not been done yet."""
         if answer.provenance.weights:
             return answer
         sha256 = self.store.sha256(answer.request.subject.model)
@@ -235,7 +235,7 @@ class Engine:
         return self.run_in(Cache(self.memory) if fresh else self.cache, model, subject, ctx, self.place_of(subject))
 
     def run_in(self, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> Run:
-        """`run_of` with a given cache; only runs of the engine's own cache begin where another one left off."""
+        """`run_of` with a given cache; only runs in the engine's own cache reuse the prefix of another run."""
         about = ("run", model.key, subject.conventions, subject.edits, place)
         key = (*about, subject.tokens)
         ctx = ctx if isinstance(ctx, RecordingContext) else RecordingContext(ctx, self._in_flight)
@@ -263,7 +263,7 @@ class Engine:
 
 
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
-    """A kept answer as the answer to an equal question, with the weights' hash if that is known by now."""
+    """A cached answer as the answer to an equal request, with the weights' hash if it has been read by now."""
     provenance = answer.provenance
     return replace(answer, request=request, provenance=replace(provenance, weights=provenance.weights or model.sha256))
 

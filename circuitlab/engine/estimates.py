@@ -1,4 +1,4 @@
-"""What a forward pass holds, by the sizes alone: what is told and refused before anything is computed."""
+"""Memory of a forward pass, estimated from sizes alone: reported, or refused, before anything is computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> 
 
 
 def estimate_streaming(config: ModelConfig, dtype: str = "float32") -> int:
-    """Bytes that a forward pass holds of a model whose weights stay in their file: one block, or one end where that is larger."""
+    """Peak bytes of weights in a forward pass of a memory-mapped model: one block, or the embedding where that is larger."""
     wide = 8 if dtype == "float64" else 4
     ends = max(config.d_vocab, config.d_vocab_out) * config.d_model
     outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)

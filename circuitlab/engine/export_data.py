@@ -72,7 +72,7 @@ class Exported(Protocol):
 
 
 def export_of(engine: Engine, answer: Answer, identified: bool = True) -> AnswerExport:
-    """What a file needs besides the numbers. `identified`: with the hash of the weights, whose files are read if need be."""
+    """An answer with what a file states besides its numbers. `identified`: with the hash of the weights, read if need be."""
     answer = engine.identified(answer) if identified else answer
     subject = answer.request.subject
     tokenizer = engine.store.open(subject.model).opened.weights.tokenizer
@@ -100,7 +100,7 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
 
 
 def described(what: AnswerExport) -> dict[str, Any]:
-    """Everything about an answer but its arrays, as plain values."""
+    """Everything about an answer except its arrays, as plain values."""
     answer, result = what.answer, what.answer.result
     return {
         "analysis": answer.request.analysis.name,
@@ -190,7 +190,7 @@ def npz_bytes(what: AnswerExport) -> bytes:
 
 
 def masks(lacking: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Which array says where another one has nothing."""
+    """The mask arrays, by the name of the array whose missing entries they mark."""
     return {name.removesuffix(".missing"): name for name in lacking}
 
 

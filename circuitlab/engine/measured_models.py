@@ -1,4 +1,4 @@
-"""Whose training was measured: the open model and the shipped ones, or those of a list. Only looks whether a file is there."""
+"""Models whose training was measured: the open model and the shipped ones, or those of a list. Only checks that a file exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model's weights lie and what a forward pass of a prompt takes: the rows that the Model panel and `info` show."""
+"""Where a model's weights are and how much memory a forward pass takes: the rows that the Model panel and `info` show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = tuple[str, str, str]
 
 
 def size(n_bytes: int) -> str:
-    """As a person reads it: "0.4 MiB", "812 MiB", "6.10 GiB"."""
+    """Bytes for a person to read: "0.4 MiB", "812 MiB", "6.10 GiB"."""
     if n_bytes >= GIB:
         return f"{n_bytes / GIB:,.2f} GiB"
     return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 10 * MIB else f"{n_bytes / MIB:,.1f} MiB"

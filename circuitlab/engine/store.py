@@ -1,4 +1,4 @@
-"""The store of open models: opened once, known by (path, size, mtime) at once and by sha256 when that has been read.
+"""The store of open models: each opened once, identified by (path, size, mtime) at once and by sha256 once that is read.
 
 Opening is staged: a model is loaded and checked whole before it takes its place, so that a failed open changes nothing.
 """
@@ -43,10 +43,10 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
 
 
 def reference(text: str) -> ModelRef:
-    """The reference a person means: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path, OWNER/NAME;
-    or `construct:NAME?…`, of which equal parameters give equal references.
+    """The `ModelRef` of what a person typed: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
+    OWNER/NAME, or `construct:NAME?…`, where equal parameters give equal references.
 
-    Raises `UsageError` for no name, for one of the hub that is none, and for parameters that cannot be.
+    Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters.
     """
     if not text.removeprefix("file:").strip() or "\0" in text:
         expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
@@ -74,7 +74,7 @@ def step_of(ref: ModelRef) -> int | None:
 
 
 def steps_trained(ref: ModelRef) -> int | None:
-    """How many steps the weights were trained for, the final ones too; None where nothing says it."""
+    """How many steps the weights were trained for, final weights included; None where no file states it."""
     try:
         return final_step(resolve(ref)) if ref.checkpoint is None else step_of(ref)
     except BadModel:
@@ -83,7 +83,7 @@ def steps_trained(ref: ModelRef) -> int | None:
 
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `key` is what its answers are kept under; `beside` are its configuration and tokenizer files.
+    """A model in the store. `key` is its part of the cache key; `beside` are its configuration and tokenizer files.
 
     `sha256` is "" until it has been read.
     """
@@ -98,21 +98,21 @@ class OpenModel:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def weights(self, conventions: Conventions, device: str = "cpu") -> Weights:
-        """The weights under `conventions` on a device, made once: a run's prefix is known by the identity of its weights."""
+        """The weights under `conventions` on a device, created once: runs share prefixes by the identity of their weights."""
         with self._lock:
             if (conventions, device) not in self._presented:
                 self._presented[conventions, device] = under(self.opened.weights, conventions, device)
             return self._presented[conventions, device]
 
     def leave_devices(self, devices: tuple[str, ...]) -> None:
-        """Let go of weights on other devices than these."""
+        """Free the weights on other devices than these."""
         with self._lock:
             for key in [key for key in self._presented if key[1] not in devices]:
                 del self._presented[key]
 
     @property
     def name(self) -> str:
-        """What a title calls it: its reference's name, a checkpoint by its training step."""
+        """Its name in titles: the reference's name, a checkpoint by its training step."""
         at, steps = self.ref.checkpoint, self.opened.steps
         if at is None or not -len(steps) <= at < len(steps):
             return self.ref.name
@@ -120,7 +120,7 @@ class OpenModel:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it may come to hold: its weights as float32, and as often again as they have been presented otherwise."""
+        """An upper bound on its bytes: the weights as float32, once more for each other convention or device in use."""
         raw = self.opened.weights
         copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
         return 4 * raw.config.n_parameters() * copies + BESIDES
@@ -132,7 +132,7 @@ class OpenModel:
 
     @property
     def changed_on_disk(self) -> bool:
-        """Whether its files are not what they were when it was opened; a model without files never changes."""
+        """Whether its files have changed since it was opened; a model without files never changes."""
         try:
             return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
         except OSError:
@@ -164,12 +164,12 @@ class ModelStore:
             return self._use(ref) or self._place(self._staged(ref))
 
     def peek(self, ref: ModelRef) -> OpenModel | None:
-        """The open model, None if it is not open. Never reads a file."""
+        """The model if it is open, else None. Never reads a file."""
         return self._models.get(ref)
 
     @property
     def room(self) -> int:
-        """Bytes that open models may hold before only the `most` last used ones stay."""
+        """Bytes that open models may hold before all but the `most` recently used ones are closed."""
         return max(ROOM, self.largest_copy // 8) if self._room is None else self._room
 
     def use(self, ref: ModelRef) -> OpenModel | None:
@@ -192,7 +192,7 @@ class ModelStore:
         return model.sha256
 
     def read_whole(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Read now what would be read when it is first used, so that damage is found. Raises `BadModel`, `Cancelled`."""
+        """Read all tensors now rather than on first use, so that damage is detected. Raises `BadModel`, `Cancelled`."""
         weights = self.open(ref).opened.weights
         if not weights.resident:
             return
@@ -204,7 +204,7 @@ class ModelStore:
             weights.layer(layer)
 
     def leave_devices(self, devices: tuple[str, ...]) -> None:
-        """Let go of what open models hold on other devices than these."""
+        """Free what open models hold on other devices than these."""
         with self._lock:
             models = list(self._models.values())
         for model in models:

@@ -1,6 +1,6 @@
-"""Files besides weights that analyses read, texts and measured series.
+"""Files besides weights that analyses read: texts and measured series.
 
-They are known by their sha256, which is part of the question and so of its key in the cache.
+They are identified by their sha256, which is part of the request and so of its cache key.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def series_folder(ref: SeriesRef) -> Path:
 
 
 def checked_series(ref: SeriesRef) -> SeriesMeasures:
-    """What was measured, its checkpoints among those that lie there now.
+    """The measures of a training, with `checkpoints` as indices into the files present now.
 
     Raises `BadModel` as `read_series` does, `BadInput` where the file is missing or not what its hash says.
     """
@@ -109,7 +109,7 @@ def _sha256(path: Path) -> str:
 
 
 def checked_text(ref: TextRef) -> str:
-    """What the file says. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
+    """The file's text. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
     path = Path(ref.path)
     data = _opened(path, lambda file: file.read())
     if ref.sha256 and hashlib.sha256(data).hexdigest() != ref.sha256:

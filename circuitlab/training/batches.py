@@ -1,7 +1,7 @@
 """Batches: batch k of a seed is a pure function of the streams, so a resumed run sees what an unbroken one would.
 
 Every sequence is BOS and a random window of one stream; streams are drawn by their shares. A share of the sequences is instead
-a block of uniformly random tokens repeated, and in shares of the others something is said again (`repeats.py`).
+a block of uniformly random tokens repeated; in shares of the others something is repeated (`repeats.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def batch(
 
 
 def _say_again(rng: np.random.Generator, body: np.ndarray, data: Data, pieces: NamePieces | None) -> None:
-    """At most one kind of repetition a sequence. A share of 0 draws nothing, so that recipes without it keep their batches."""
+    """At most one kind of repetition per sequence. A share of 0 draws no random numbers: such recipes keep their batches."""
     if not (data.phrases or data.names):
         if rng.random() < data.self_copy:
             copy_segment(rng, body, data.segment)

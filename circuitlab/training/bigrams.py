@@ -1,9 +1,9 @@
-"""Counts of which token follows which in a training text, kept beside a model for `model/records/corpus_bigrams.py`.
+"""Bigram counts of a training text, written beside a model for `model/records/corpus_bigrams.py`.
 
     python -m circuitlab.training.bigrams models/NAME --text corpus/en_novels:0.27 … stdlib:0.45
 
 with the `--text` of the model's card. Pairs are counted within each text's training part and weighted by share / tokens, as
-training draws them; what is held out is not counted. Where not all pairs fit in `limit` bytes the most frequent are kept.
+training draws them; held-out text is not counted. Where not all pairs fit in `limit` bytes, the most frequent are written.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
 
 
 def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
-    """Write the file; whether all pairs are in it."""
+    """Write the file. Returns whether all pairs are in it."""
     n = counts.n_vocab
     wide = np.uint16 if n <= 65536 else np.uint32
     room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)

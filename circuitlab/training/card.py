@@ -43,19 +43,19 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
 
 
 def lasted(seconds: float) -> str:
-    """A time for a person."""
+    """A duration for a person to read."""
     return number_of(round(seconds / 60), "minute") if seconds >= 120 else number_of(round(seconds), "second")
 
 
 def device_words(device: str) -> str:
-    """What a device is called, for a person."""
+    """A device's name for a person to read."""
     title = next((d.title for d in devices() if d.name == device), device)
     n = torch.get_num_threads()
     return f"{title}, {number_of(n, 'thread')}" if device == "cpu" else title
 
 
 def card_text(trainer: Trainer, measured: dict[str, Any], command: str) -> str:
-    """The card as Markdown; `measured`: what was measured of the trainer's weights."""
+    """The card as Markdown; `measured`: the metrics of the trainer's weights."""
     recipe, c = trainer.recipe, trainer.config
     sources = "\n".join(f"- {s.label}: {number_of(len(s.train), 'token')}, share {s.share:.2f}" for s in trainer.streams)
     notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))

@@ -1,7 +1,7 @@
 """`circuitlab train RECIPE --text FILES… --out DIR`: text to tokenizer to model, resumed where it was killed.
 
-Everything that was asked for is checked before anything is written. In DIR: `state/` (tokens, tokenizer, what a run can be taken
-up from), `checkpoints/`, `metrics.json`, `progress.json`, and at the end `model/`, which opens anywhere, called like DIR.
+All arguments are checked before anything is written. In DIR: `state/` (tokens, tokenizer, the state a run resumes from),
+`checkpoints/`, `metrics.json`, `progress.json`, and at the end `model/`, which can be opened anywhere and is named like DIR.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from circuitlab.training.recipe import Recipe, read_recipe
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, or go on training; then export the model directory to `OUT/model`. Raises `CircuitLabError`."""
+    """Train, or resume; then export the model directory to `OUT/model`. Raises `CircuitLabError`."""
     with Interrupts() as interrupts:
         recipe = read_recipe(args.recipe)
         recipe = recipe if args.seed is None else dataclasses.replace(recipe, seed=args.seed)
@@ -112,7 +112,7 @@ def room_on(device: str, recipe: Recipe) -> Iterator[None]:
 def prepare(
     recipe: Recipe, sources: tuple[Source, ...], out: Path, given: Tokenizer | None
 ) -> tuple[Tokenizer, tuple[Stream, ...]]:
-    """Tokenizer and token streams, made once and kept in `out/state`."""
+    """Tokenizer and token streams, computed once and stored in `out/state`."""
     tokenizer_file = out / "state" / "tokenizer.json"
     if not tokenizer_file.is_file():
         tokenizer = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
@@ -123,7 +123,7 @@ def prepare(
 
 
 def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
-    """The tokenizer, where it is one of the recipe's size whose id 0 is BOS. Raises `BadInput`."""
+    """The tokenizer, checked: it has the recipe's size, and BOS is id 0. Raises `BadInput`."""
     if tokenizer.n_tokens != recipe.vocab:
         raise BadInput(
             "The tokenizer is not of the recipe's size.",
@@ -138,7 +138,7 @@ def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
 
 
 def _stream(source: Source, tokenizer: Tokenizer, n_ctx: int, file: Path) -> Stream:
-    """The tokens that were kept, or made again where the file is not whole."""
+    """The stored tokens of a source, tokenised again where the file is missing or damaged."""
     try:
         with file.open("rb") as opened, np.load(opened) as data:
             return Stream(source.label, source.share, data["train"], data["held_out"])
@@ -149,7 +149,7 @@ def _stream(source: Source, tokenizer: Tokenizer, n_ctx: int, file: Path) -> Str
 
 
 def device_of(name: str) -> str:
-    """torch's name of the device that is meant: "auto" is CUDA where there is one. Raises `BadMachine`."""
+    """torch's name of a device; "auto" is CUDA where available, else the CPU. Raises `BadMachine`."""
     import torch
 
     from circuitlab.model.devices import checked
@@ -200,7 +200,7 @@ def _train(
 
 
 def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer) -> None:
-    """The curves of the series; text that is too short for them is said and changes nothing. Raises `BadMachine`."""
+    """Measure the series; text too short for it is reported and changes nothing. Raises `BadMachine`."""
     from circuitlab.training.series_measuring import measure_series
 
     try:
@@ -210,7 +210,7 @@ def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tok
 
 
 def command_words(args: argparse.Namespace, recipe: Recipe) -> str:
-    """The command as it can be typed, the output folder left to the person."""
+    """The command to type again, with the output folder left open."""
     words = ["circuitlab", "train", args.recipe, "--text", *args.text]
     words += ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
     words += ["--seed", str(recipe.seed)] if args.seed is not None else []
@@ -219,7 +219,7 @@ def command_words(args: argparse.Namespace, recipe: Recipe) -> str:
 
 
 def say(line: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -36,7 +36,7 @@ HELD_OUT = 0.01
 
 @dataclass(frozen=True)
 class Source:
-    """One source of text. `share` 0 stands for an equal part of what the others leave."""
+    """One source of text. `share` 0: an equal part of what the sources with a share leave."""
 
     label: str
     files: tuple[Path, ...]
@@ -118,7 +118,7 @@ def _packages(names: list[str], share: float) -> Source:
 
 
 def _licence(about: PackageMetadata) -> str:
-    """A package's licence as its metadata gives it, in a line."""
+    """A package's licence from its metadata, in one line."""
     stated = next((v for key in ("License-Expression", "License") for v in about.get_all(key) or ()), "")
     classes = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
     return stated if stated and "\n" not in stated and len(stated) <= 80 else ", ".join(classes) or "licence not stated"

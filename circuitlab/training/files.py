@@ -1,4 +1,4 @@
-"""Files of a run: written whole or not at all, and a folder that one process trains in at a time."""
+"""Files of a run: written whole or not at all, in a folder that one process trains in at a time."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a loc
 
 
 def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:
-    """`files.write_whole` in a folder that one process writes in: what a kill leaves is written over by the next."""
+    """`files.write_whole` in a folder that only one process writes: the next write replaces what a killed one left."""
     files.write_whole(path, data, previous, durable, beside(path))
 
 
 def beside(path: Path) -> Path:
-    """Where a file of a run is written first."""
+    """The temporary path that a file of a run is first written to."""
     return path.with_name(path.name + ".new")
 
 
 class Lock:
-    """A folder that one process trains in: held until the process ends, however it ends."""
+    """A lock on a run's folder, held until the process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "lock"
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Lock:
-        """Raises `BadInput` where another process holds it, `BadMachine` where it cannot be made."""
+        """Raises `BadInput` where another process holds the lock, `BadMachine` where the file cannot be created."""
         try:
             self._file = self._path.open("a+b")
         except OSError as error:
@@ -51,7 +51,7 @@ class Lock:
         return self
 
     def _refused(self, file: IO[bytes], error: OSError) -> BadInput | BadMachine:
-        """Why it was not had; the file closed, so that it is not held either."""
+        """The error of a lock that could not be taken; closes the file, so that nothing stays locked."""
         with contextlib.suppress(OSError):  # what could not be written is tried once more
             file.seek(1)
         holder = file.read(20).decode("ascii", "replace").strip() if error.errno in _HELD else ""
@@ -73,7 +73,7 @@ class Lock:
 
 
 def holder_of(folder: Path) -> int | None:
-    """The process that trains in a folder now, None where none does, whatever the file says; 0 where it is not known which."""
+    """The id of the process that trains in a folder now, None if none does (whatever the file says), 0 if it is unknown."""
     path = folder / "lock"
     try:
         with path.open("r+b") as file:
@@ -104,7 +104,7 @@ def _take(file: IO[bytes]) -> None:
 
 
 def linked(source: Path, path: Path) -> None:
-    """The file `source` as `path` too: a hard link, else a copy. Raises `BadMachine`."""
+    """Make `path` a hard link to `source`, or a copy where links are not possible. Raises `BadMachine`."""
     fresh = beside(path)
     with writing(path):
         if path.exists() and path.samefile(source):

@@ -29,7 +29,7 @@ _BIASES = {"q", "k", "v", "o", "mlp"}
 
 
 def why_not(c: ModelConfig) -> str:
-    """What of a configuration GPT-2 cannot be, in words; "" where it can be written as one."""
+    """Why a configuration cannot be written as a GPT-2, in words; "" where it can."""
     wrong = {
         f"positions {c.positions}, not learned": c.positions != "learned",
         f"norm {c.norm}, not layer": c.norm != "layer",
@@ -55,7 +55,7 @@ def why_not(c: ModelConfig) -> str:
 
 
 def gpt2_config(c: ModelConfig) -> dict[str, Any]:
-    """`config.json`. Raises `BadInput` for what is no GPT-2."""
+    """`config.json`. Raises `BadInput` for a configuration that GPT-2 does not cover."""
     if reason := why_not(c):
         raise BadInput("The model cannot be written as a GPT-2.", expected="GPT-2's architecture", got=reason)
     return {

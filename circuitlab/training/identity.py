@@ -1,4 +1,4 @@
-"""Which run a folder holds: recipe, seed, text and tokenizer in `OUT/state/run.json`, so that no other one is taken up there."""
+"""The identity of a run: recipe, seed, text and tokenizer in `OUT/state/run.json`, so that no other run is resumed there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS}))
 
 
 def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> dict[str, Any]:
-    """What decides a run, plain values for JSON. Reads all text; raises `BadInput` for what is no UTF-8 text."""
+    """Everything that determines a run, as plain values for JSON. Reads all text; raises `BadInput` where it is not UTF-8."""
     decides = {k: v for k, v in dataclasses.asdict(recipe).items() if k not in _WORDS}
     text = [{"share": round(s.share, 9), "content": _content(s), "name": s.label} for s in sources]
     words = "trained on the text" if tokenizer is None else hashlib.sha256(tokenizer.read_bytes()).hexdigest()
@@ -38,8 +38,8 @@ def _content(source: Source) -> str:
 
 
 def claim(folder: Path, ours: dict[str, Any]) -> None:
-    """Note in `OUT/state`, which is locked, which run it holds. Raises `BadInput` where it holds another one; nothing is then
-    changed. Another one that never came to train leaves its place: its tokenizer and its tokens are removed.
+    """Record in the locked `OUT/state` which run it holds. Raises `BadInput`, changing nothing, where it holds another one.
+    Another run that never started to train is replaced: its tokenizer and tokens are removed.
     """
     if holds(folder, ours):
         return
@@ -50,7 +50,7 @@ def claim(folder: Path, ours: dict[str, Any]) -> None:
 
 
 def holds(folder: Path, ours: dict[str, Any]) -> bool:
-    """Whether `OUT/state` holds a part of this run; False where nothing was trained there. Raises `BadInput` as `claim` does."""
+    """Whether `OUT/state` holds part of this run; False where nothing was trained yet. Raises `BadInput` as `claim` does."""
     path, trained = folder / FILE, _trained(folder)
     if not path.is_file():
         left = trained or sorted(p.name for p in folder.glob("*") if p.suffix in (".npz", ".json"))
@@ -68,7 +68,7 @@ def holds(folder: Path, ours: dict[str, Any]) -> bool:
 
 
 def _trained(folder: Path) -> list[str]:
-    """Names of what training has left: states, and checkpoints of the run."""
+    """Names of the files that training has left: states, and checkpoints of the run."""
     return sorted(p.name for p in (*folder.glob("*.pt"), *(file for _, file in series_of(folder.parent))))
 
 

@@ -73,9 +73,9 @@ def rate_at(o: Optimiser, step: int) -> float:
 
 
 class Trainer:
-    """One training run in a directory. `device` is torch's name of one that is there.
+    """One training run in a directory. `device` is torch's name of an available device.
 
-    Raises `BadInput` where the recipe has made-up names and `pieces` of the vocabulary are missing.
+    Raises `BadInput` where the recipe inserts invented names and `pieces` of the vocabulary are missing.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Trainer:
         self._saved_step, self._saved_at = 0, time.monotonic()
 
     def resume(self, say: Say = lambda line: None) -> bool:
-        """Take up a killed run; False where there is none. Raises `BadInput` where no state is whole."""
+        """Resume a killed run; False where there is none. Raises `BadInput` where no saved state is intact."""
         saved, passed_over = read_state(self.out / "state")
         if saved is None:
             return False
@@ -127,7 +127,7 @@ class Trainer:
         return True
 
     def save(self) -> None:
-        """Write the state whole or not at all; the one before it is kept. Raises `BadMachine`."""
+        """Write the state whole or not at all; the previous one is kept. Raises `BadMachine`."""
         state = {
             "tensors": {name: value.detach() for name, value in self.weights.tensors.items()},
             "adam": self.adam.state_dict(),
@@ -142,8 +142,8 @@ class Trainer:
     def train(self, say: Say, stop_at: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Train to the recipe's last step (or `stop_at`), saving and measuring on the way.
 
-        Raises `Cancelled` after the step in which `stop` becomes true, and `BadInput` where the loss is no number any more; the
-        state of the last whole step is saved then.
+        Raises `Cancelled` after the step in which `stop` becomes true, and `BadInput` once the loss is not finite; the state of
+        the last complete step is saved first.
         """
         last = self.recipe.optimiser.steps
         end = last if stop_at is None else min(stop_at, last)
@@ -169,7 +169,7 @@ class Trainer:
         self.save()
 
     def stopped(self) -> Cancelled:
-        """The error that says so, the state saved."""
+        """Save the state; the error that says the run was stopped."""
         self.save()
         return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command goes on from there.")
 
@@ -185,7 +185,7 @@ class Trainer:
         return f"step {self.step}/{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {minutes:.0f} min left"
 
     def one_step(self) -> float:
-        """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where it is no number."""
+        """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where the loss is not finite."""
         recipe, o = self.recipe, self.recipe.optimiser
         stage = recipe.stage(self.step)
         tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step, self.pieces).to(self.device)
@@ -206,7 +206,7 @@ class Trainer:
         return value
 
     def _precision(self) -> AbstractContextManager[Any]:
-        """What the factors of matrix products are rounded to in a step."""
+        """The precision to which factors of matrix products are rounded in a step."""
         kind = torch.device(self.device).type
         return nullcontext() if self.recipe.optimiser.precision == "float32" else torch.autocast(kind, torch.bfloat16)
 
@@ -220,7 +220,7 @@ class Trainer:
         )
 
     def measured(self) -> dict[str, Any]:
-        """Metrics of the weights as they are now: those of the last checkpoint where nothing was trained since."""
+        """Metrics of the current weights: those of the last checkpoint if nothing was trained since."""
         if self.history and self.history[-1]["step"] == self.step:
             return self.history[-1]
         self._tell("measuring")
@@ -229,7 +229,7 @@ class Trainer:
         return {"step": self.step, "tokens": self.tokens_seen, **metrics}
 
     def checkpoint(self, say: Say) -> None:
-        """Keep the weights (float16) and their metrics."""
+        """Write a checkpoint: the weights (float16) and their metrics."""
         metrics = self.measured()
         half = {name: value.cpu().contiguous() for name, value in self.weights.snapshot(torch.float16).items()}
         write_whole(self.out / "checkpoints" / f"step-{self.step:06d}.safetensors", save(half))

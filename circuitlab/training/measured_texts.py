@@ -1,8 +1,8 @@
 """The texts on which a training series is measured: the same for every model of a tokenizer, so that models can be compared.
 
-Each begins with BOS. Held-out windows are evenly spaced, as many of each source as its share; repeated random tokens are those
-of `training/metrics.py`; repeated text is BOS, a piece of a window, and the same piece again. Of the many windows in each of
-which one token's loss is kept, the places are drawn by a fixed seed.
+Each begins with BOS. Held-out windows are evenly spaced, in proportion to each source's share; repeated random tokens are those
+of `training/metrics.py`; repeated text is BOS, a piece of a window, and the same piece again. The many windows of each of which
+one token's loss is stored are drawn by a fixed seed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOKENS_SEED = 20_220_924
 class MeasuredTexts:
     """Ids: `held_out` [window, pos], `random` [sample, 1 + 2 · block], `repeated` [window, 1 + 2 · half], `many` [text, pos].
 
-    `zeroing` are those of the held-out windows on which heads are zeroed. `protocol`: what they are, for `series.safetensors`.
+    `zeroing`: the held-out windows on which heads are zero-ablated. `protocol` describes them all, for `series.safetensors`.
     """
 
     held_out: Tensor
@@ -91,7 +91,7 @@ def _counts(streams: tuple[Stream, ...], total: int) -> list[int]:
 
 
 def _room(stream: Stream, context: int) -> int:
-    """How many windows of the held-out text there are. Raises `BadInput`."""
+    """The number of windows in the held-out text. Raises `BadInput`."""
     room = len(stream.held_out) - (context - 1) + 1
     if room < 1:
         raise BadInput(
@@ -109,7 +109,7 @@ def _evenly(stream: Stream, context: int, windows: int) -> np.ndarray:
 
 
 def _drawn(stream: Stream, context: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Places without repetition while there are enough, ascending."""
+    """Window positions, ascending, without repetition while there are enough."""
     room = _room(stream, context)
     if count > room:
         raise BadInput(
@@ -132,7 +132,7 @@ def _windows(streams: tuple[Stream, ...], bos: int, context: int, starts: list[n
 
 
 def sha256(ids: Tensor) -> str:
-    """Of the ids as little-endian int64, row by row."""
+    """sha256 of the ids as little-endian int64, row by row."""
     return hashlib.sha256(np.ascontiguousarray(ids.numpy().astype("<i8")).tobytes()).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""What is measured at every checkpoint: losses, in-context score, and the heads' scores on repeated random tokens.
+"""The metrics of every checkpoint: losses, in-context score, and head scores on repeated random tokens.
 
 Repeated random tokens: BOS, a block of 50 uniformly random tokens, the same block again; 16 of them by a fixed seed.
 `rep1`, `rep2` are the mean losses of the tokens of the first and of the second block (the second without its first token, which
-nothing foretells). In-context score: mean loss late in the context minus mean loss at one tenth of it, on held-out text.
+nothing predicts). In-context score: mean loss late in the context minus mean loss at one tenth of it, on held-out text.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`metrics.json`: what was measured while a model was trained, written here and read here.
+"""`metrics.json`: the metrics measured during training, written and read here.
 
     OUT/metrics.json          {"recipe", "seed", "checkpoints": [{"step", "tokens", …}, …]}, replaced at every checkpoint
     OUT/model/metrics.json    {"step", "tokens", …} of the exported weights
 
-What stands beside `step` and `tokens` is explained in `training/metrics.py`.
+The other entries are explained in `training/metrics.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ FILE = "metrics.json"
 
 
 def write_run(out: Path, recipe: Recipe, history: list[dict[str, Any]]) -> None:
-    """Of all checkpoints of a run. Raises `BadMachine`."""
+    """Write the metrics of all checkpoints of a run. Raises `BadMachine`."""
     text = json.dumps({"recipe": recipe.name, "seed": recipe.seed, "checkpoints": history})
     write_whole(out / FILE, text.encode())
 
 
 def write_model(folder: Path, metrics: dict[str, Any]) -> None:
-    """Of the weights of a model folder. Raises `BadMachine`."""
+    """Write the metrics of the weights of a model folder. Raises `BadMachine`."""
     write_whole(folder / FILE, (json.dumps(metrics, indent=1) + "\n").encode())
 
 
 def tokens_by_step(folder: Path) -> dict[int, int]:
-    """Tokens seen, by step, as a model folder says it and the run that it lies in. Raises `BadModel` for a damaged file."""
+    """Tokens seen by step, as stated in a model folder and in the run that contains it. Raises `BadModel` for a damaged file."""
     by_step: dict[int, int] = {}
     places = [folder.parent / FILE] if folder.name == "model" else []
     for path in (*places, folder / FILE):

@@ -1,4 +1,4 @@
-"""A run that is not over as a model folder: its newest checkpoint, the tokenizer, and the checkpoints before it."""
+"""An unfinished run as a model folder: its newest checkpoint, the tokenizer, and the earlier checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "so-far"
 
 
 def part_way(out: Path, recipe: Recipe) -> Path:
-    """Make `OUT/so-far` from what the run has kept, and return it. Nothing of the run itself is changed.
+    """Create `OUT/so-far` from the run's checkpoints, and return it. The run itself is not changed.
 
     Raises `BadModel` where no checkpoint has been kept yet, `BadMachine` where the folder cannot be written.
     """

@@ -1,4 +1,4 @@
-"""A model folder out of a training run: final model, chosen checkpoints, what was measured of them, and a card that says so.
+"""A model folder from a training run: final model, chosen checkpoints, their measures, and a card that documents them.
 
     python -m circuitlab.training.shipping RUN DIR --steps 0 64 128 1000 --text corpus/en_novels:0.27 … stdlib:0.45
 
@@ -48,14 +48,14 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Whole or not at all, and readable by everyone."""
+    """Copy whole or not at all, readable by everyone."""
     with whole(target, fresh=beside(target)) as fresh:
         shutil.copyfile(source, fresh)
     target.chmod(0o644)
 
 
 def leave_weights_out(folder: Path) -> None:
-    """Keep what was measured of earlier steps, not their weights."""
+    """Keep the measures of earlier steps, not their weights."""
     m = read_series(folder)
     write_series(folder, replace(m, checkpoints=tuple(None if c is None else GONE for c in m.checkpoints)))
     shutil.rmtree(folder / FOLDER)

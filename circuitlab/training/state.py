@@ -1,7 +1,7 @@
-"""The state of a run in `OUT/state/state.pt`: whole, of this run and no other, with the one before it kept beside it.
+"""The state of a run in `OUT/state/state.pt`, with the previous one beside it; damage and states of other runs are detected.
 
 The file is one line, `circuitlab-state-1 SHA-256`, and then what `torch.save` wrote; the digest is that of the rest, so that a
-file that was cut off or changed is seen before it is read. All tensors are on the CPU: any device can take the run up.
+truncated or changed file is detected before it is unpickled. All tensors are on the CPU: the run can be resumed on any device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = b"circuitlab-state-1 "
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Write the state whole; the one there was becomes the previous one. Raises `BadMachine`."""
+    """Write the state whole; the former one becomes the previous one. Raises `BadMachine`."""
     buffer = io.BytesIO()
     torch.save(tree_map(lambda x: x.detach().cpu() if isinstance(x, Tensor) else x, state), buffer)
     data = buffer.getvalue()
@@ -32,9 +32,9 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
-    """The last state that is whole, None where there was none yet; and in words what had to be passed over.
+    """The last intact state, None where there is none yet; and in words which states were skipped.
 
-    Raises `BadInput` where there are states and none is whole.
+    Raises `BadInput` where there are states and none is intact.
     """
     damaged = []
     for name in (FILE, PREVIOUS):

@@ -15,12 +15,12 @@ _WORDS = re.compile(r"[\w\\.+-]+(?: +[\w\\.+-]+)*")
 
 
 def shape(line: str) -> str:
-    """The line with its words and numbers taken away."""
+    """The line with every run of words and numbers replaced by one letter."""
     return _WORDS.sub("w", " ".join(line.split()))
 
 
 def without_tables(code: str) -> tuple[str, int]:
-    """(the code without its tables, how many lines were left out)."""
+    """(the code without its tables, the number of lines left out)."""
     kept: list[str] = []
     dropped = 0
     for _, run in groupby(code.split("\n"), key=shape):

@@ -135,7 +135,7 @@ def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tu
     start, stop = storages[value.storage.key]
     if value.storage.n * value.storage.dtype.itemsize != stop - start or stop > file.size:
         stored = value.storage.n * value.storage.dtype.itemsize
-        raise damaged(file, f"{stored} bytes of {name}'s storage", number_of(min(stop, file.size) - start, "byte"))
+        raise damaged(file, f"{number_of(stored, 'byte')} of {name}'s storage", number_of(min(stop, file.size) - start, "byte"))
     shape = check_shape(file.name, name, value.shape)
     stride, offset = check_shape(file.name, name, value.stride), value.offset
     if len(stride) != len(shape) or type(offset) is not int or offset < 0:

@@ -1,13 +1,13 @@
-"""How often one token follows another in the text a model was trained on: `bigrams.safetensors` beside the model's weights.
+"""Bigram counts of the text a model was trained on: `bigrams.safetensors` beside the model's weights.
 
-    log P(j | i) = log (c_ij + β_i u_j) / (Σ_j c_ij + β_i),     β_i = distinct successors of i + what of its total is not kept
+    log P(j | i) = log (c_ij + β_i u_j) / (Σ_j c_ij + β_i),     β_i = distinct successors of i + its successors not stored
 
 (Witten and Bell 1991, interpolated with the frequencies u of single tokens, one added to each; tokens without successors have
-u). Counts are weighted by the shares in which the texts were trained on, and kept as steps of their logarithm, which is
-right to a few hundredths of a nat. `training/bigrams.py` writes the file:
+u). Counts are weighted by the shares in which the texts were trained on, and stored as quantised logarithms, which are
+accurate to a few hundredths of a nat. `training/bigrams.py` writes the file:
 
     offsets [d_vocab + 1], successors [pair] (ascending in each row), steps [pair] uint8; count = exp(scale[0] + scale[1] · step)
-    unigrams [d_vocab] sums to 1; totals [d_vocab]: weighted successors of each token, kept or not
+    unigrams [d_vocab] sums to 1; totals [d_vocab]: weighted successors of each token, stored or not
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES = ("offsets", "scale", "steps", "successors", "totals", "unigrams")
 
 @dataclass(frozen=True, eq=False)
 class CorpusBigrams:
-    """Bigrams of a corpus. `complete`: every pair that the text holds is kept; `text` names it."""
+    """Bigrams of a corpus. `complete`: every pair of the text is stored; `text` names the text."""
 
     offsets: np.ndarray
     successors: np.ndarray
@@ -50,7 +50,7 @@ class CorpusBigrams:
         return len(self.unigrams)
 
     def row(self, token: int) -> tuple[np.ndarray, np.ndarray]:
-        """(ids [n] ascending, counts [n] float64) of what follows a token."""
+        """(ids [n] ascending, counts [n] float64) of the tokens that follow a token."""
         at = slice(int(self.offsets[token]), int(self.offsets[token + 1]))
         return self.successors[at].astype(np.int64), np.exp(self.scale[0] + self.scale[1] * self.steps[at])
 
@@ -64,7 +64,7 @@ class CorpusBigrams:
         return np.log(P / (counted + smoothing) if counted + smoothing > 0 else self.unigrams.astype(np.float64))
 
     def seen(self, token: int, after: np.ndarray) -> np.ndarray:
-        """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text (in what is kept of it)."""
+        """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text, as far as pairs are stored."""
         return np.isin(after, self.row(token)[0])
 
     def words(self) -> str:
@@ -73,7 +73,7 @@ class CorpusBigrams:
 
 
 def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
-    """The bigrams stored beside a model, None without. Raises `BadModel` for a file that is not this model's."""
+    """The bigrams stored beside a model, None without. Raises `BadModel` for a file of another vocabulary."""
     path = resolve(ref) / FILE
     if not path.is_file():
         return None

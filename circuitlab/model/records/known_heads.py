@@ -1,4 +1,4 @@
-"""Heads that papers have named in public models: facts with their sources, one JSON file a model in `resources/known_heads`.
+"""Heads that papers have named in public models: facts with their sources, one JSON file per model in `resources/known_heads`.
 
     {"model": "GPT-2 small", "names": ["openai-community/gpt2"], "shape": {"n_layers": 12, …}, "sha256": [],
      "sources": [{"cite": "Wang et al. 2022, …", "where": "…", "heads": {"name mover": ["L9H9", …]}, "note": "…"}]}
@@ -49,7 +49,7 @@ class Published:
     notes: tuple[str, ...] = ()
 
     def about(self, config: ModelConfig, source: str, sha256: str) -> By | None:
-        """How it is known that this is its model, None where it is not."""
+        """How the open model was recognised as this file's, None where it is another."""
         if any(getattr(config, name) != value for name, value in self.shape.items()):
             return None
         if sha256 and sha256 in self.sha256:
@@ -59,7 +59,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class KnownHeads:
-    """What is published of the open model's heads, and `by` what that model was recognised."""
+    """The published roles of the open model's heads, and `by` which evidence the model was recognised."""
 
     published: Published
     by: By
@@ -71,7 +71,7 @@ class KnownHeads:
 
     @property
     def how(self) -> str:
-        """By what it was recognised, in words."""
+        """How the model was recognised, in words."""
         return {
             "fingerprint": f"this is {self.model} by its fingerprint",
             "name": f"this is {self.model} by its name",
@@ -85,7 +85,7 @@ class KnownHeads:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The works, each once."""
+        """The works cited, each once."""
         return tuple(dict.fromkeys(role.cite for roles in self.published.roles.values() for role in roles))
 
     def short(self, head: Head) -> str:
@@ -102,7 +102,7 @@ class KnownHeads:
 
     @property
     def caption(self) -> str:
-        """For a caption: whose heads, by whom, and how sure it is that they are these."""
+        """For a caption: the model, the works, and how the model was recognised."""
         return f"heads published for {self.model}: {'; '.join(self.cites)}: hints, {self.how}"
 
 
@@ -117,7 +117,7 @@ def known_heads(config: ModelConfig, source: str, sha256: str = "") -> KnownHead
 
 
 def complaints() -> tuple[str, ...]:
-    """What is wrong with shipped files, a line a file."""
+    """What is wrong with the shipped files, one line each."""
     return _shipped()[1]
 
 

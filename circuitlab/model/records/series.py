@@ -30,7 +30,7 @@ def series_of(folder: Path) -> tuple[tuple[int, Path], ...]:
 
 
 def index_of(steps: Sequence[int], step: int) -> int:
-    """The index of the checkpoint of a training step. Raises `BadModel` with the steps there are."""
+    """The index of the checkpoint of a training step. Raises `BadModel` listing the available steps."""
     if not steps:
         raise BadModel(
             "This model has no checkpoint series.",
@@ -45,7 +45,7 @@ def index_of(steps: Sequence[int], step: int) -> int:
 
 
 def final_step(folder: Path) -> int | None:
-    """The training step of a model's final weights, None where nothing says it. Raises `BadModel` for a damaged file."""
+    """The training step of a model's final weights, None where no file states it. Raises `BadModel` for a damaged file."""
     path = folder / METRICS
     step = read_object(path).get("step") if path.is_file() else None
     return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None

@@ -1,4 +1,4 @@
-"""What was measured of a model along its training: `series.safetensors` beside its weights, so that curves need no weights.
+"""Measures of a model along its training: `series.safetensors` beside its weights, so that drawing curves needs no weights.
 
 A *point* is a checkpoint of the series, or the final weights. Arrays have the point as their first axis (`layer`, `head` as in
 the model; losses in nats), and all are float32:
@@ -125,7 +125,7 @@ def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
 
 
 def _complaint(arrays: Mapping[str, np.ndarray], n: int) -> tuple[str, str] | None:
-    """(expected, got) of the first array that is not what the module says of it at `n` points."""
+    """(expected, got) of the first array whose shape or dtype is not as documented above for `n` points."""
     if missing := [name for name in _REQUIRED if name not in arrays]:
         return f"arrays {' '.join(_REQUIRED)}", f"without {' '.join(missing)}"
     for name in (*_REQUIRED, *(later for later in (*TEXT_ARRAYS, *OWN_ARRAYS) if later in arrays)):
@@ -149,9 +149,9 @@ def _unmeasured(arrays: Mapping[str, np.ndarray], n: int) -> dict[str, np.ndarra
 
 
 def beside(measures: SeriesMeasures, steps: Sequence[int]) -> SeriesMeasures:
-    """The measures with `checkpoints` among the files there are now, which are of `steps`: found by their step, else `GONE`.
+    """The measures with `checkpoints` as indices into the present files, which are of `steps`; `GONE` where there is no file.
 
-    Checkpoints may have been added or taken away since they were measured, and an index would then mean another step.
+    Checkpoints may have been added or removed since they were measured, and an index would then mean another step.
     """
     at = {step: i for i, step in enumerate(steps)}
     pairs = zip(measures.steps, measures.checkpoints, strict=True)

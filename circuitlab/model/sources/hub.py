@@ -1,7 +1,7 @@
-"""Models of the Hugging Face hub as they lie in its local cache: found without the network and without its library.
+"""Models of the Hugging Face hub in its local cache, located without the network and without its library.
 
 A reference is `hub:OWNER/NAME@REVISION`; the revision is a branch, a tag or a commit, `main` where none is named. The cache
-is the library's own (`models--OWNER--NAME/{refs,snapshots,blobs}`), so what another tool has downloaded is there already.
+is the library's own (`models--OWNER--NAME/{refs,snapshots,blobs}`), so models downloaded by other tools are found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def looks_like_a_name(text: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """The hub's cache, by the variables that its own library obeys."""
+    """The hub's cache folder, by the environment variables that its own library reads."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()
@@ -65,7 +65,7 @@ def cache_folder() -> Path:
 
 
 def snapshot(name: HubName) -> Path | None:
-    """The folder of a revision that is in the cache whole; None where it is not, or not all of it."""
+    """The folder of a revision if the cache has all of it, else None."""
     ref = name.folder / "refs" / name.revision
     try:
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else name.revision
@@ -78,7 +78,7 @@ def snapshot(name: HubName) -> Path | None:
 
 
 def _all_there(index: Path) -> bool:
-    """Whether an index and all its shards lie in a snapshot."""
+    """Whether a snapshot has an index and all its shards."""
     try:
         if index.stat().st_size > _LARGEST_INDEX:
             return False
@@ -90,7 +90,7 @@ def _all_there(index: Path) -> bool:
 
 
 def in_cache(name: HubName) -> Path:
-    """The same, or `BadModel` that says how to get it."""
+    """`snapshot`, or raise `BadModel` with how to download it."""
     folder = snapshot(name)
     if folder is None:
         raise BadModel(

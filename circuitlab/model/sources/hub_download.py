@@ -1,7 +1,7 @@
-"""Downloading from the Hugging Face hub into its own cache: what is needed, how far it is, stopped and taken up again.
+"""Downloads from the Hugging Face hub into its own cache, with progress; they can be stopped and resumed.
 
-The library (`pip install circuitlab[hub]`) speaks the protocol, knows the token and says which file is which; it is imported
-at the first download. `hub_transfer` takes the bytes: bounded, compared with their hash, none outside the cache.
+The library (`pip install circuitlab[hub]`) handles the protocol, the token and the list of files; it is imported at the first
+download. `hub_transfer` receives the bytes: bounded, checked against their hash, never written outside the cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMPANIONS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What a download will fetch: the commit that the revision names today, and the files of a model in it."""
+    """What a download will fetch: the commit that the revision names now, and the model's files in it."""
 
     name: HubName
     commit: str
@@ -46,7 +46,7 @@ class Plan:
 
 
 def _endpoint() -> str | None:
-    """Another hub than the public one, where the environment names it now (the library looks only when it is imported)."""
+    """The hub's address if the environment sets another one now (the library reads it only at import)."""
     return os.environ.get("HF_ENDPOINT") or None
 
 
@@ -65,7 +65,7 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 def plan(name: HubName) -> Plan:
-    """What there is to fetch. Raises `CircuitLabError` in plain words."""
+    """The commit and files to fetch. Raises `CircuitLabError` in plain words."""
     with _plain_words(name) as hub:
         info = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
     sizes = {s.rfilename: max(0, int(s.size or 0)) for s in info.siblings or () if is_bare(s.rfilename)}
@@ -92,9 +92,9 @@ def _weights(sizes: dict[str, int]) -> list[str]:
 
 
 def fetch(what: Plan, say: Said, cancelled: Callable[[], bool] = lambda: False) -> Path:
-    """Download what is missing; the snapshot's folder. Raises `Cancelled`, or another `CircuitLabError` in plain words.
+    """Download the missing files; returns the snapshot's folder. Raises `Cancelled`, or another `CircuitLabError`.
 
-    What has come stays: the same call goes on where an earlier one stopped.
+    Partial downloads are kept: the same call resumes where an earlier one stopped.
     """
     meter = Meter(what.total, say, cancelled)
     with _plain_words(what.name) as hub:
@@ -115,7 +115,7 @@ def fetch(what: Plan, say: Said, cancelled: Callable[[], bool] = lambda: False) 
 
 @contextlib.contextmanager
 def _plain_words(name: HubName) -> Iterator[Any]:
-    """The library, with its errors turned into ours."""
+    """The library, with its errors translated into ours."""
     try:
         import huggingface_hub as hub
         from huggingface_hub.utils import disable_progress_bars
@@ -138,7 +138,7 @@ def _plain_words(name: HubName) -> Iterator[Any]:
 
 
 def _translated(name: HubName, error: Exception) -> CircuitLabError:
-    """What a person can do about an error of the library."""
+    """Our error for one of the library's, with what a person can do about it."""
     from huggingface_hub import errors as hub_errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)

@@ -1,4 +1,4 @@
-"""How far a download is: bytes counted, speed, and the end of it where nobody wants it any more."""
+"""Progress of a download: bytes, speed, and cancelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from circuitlab.errors import Cancelled
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a download is: bytes, bytes per second over the last seconds (0: not known yet), seconds left."""
+    """Progress of a download: bytes, bytes per second over the last seconds (0: unknown yet), seconds left."""
 
     file: str
     done: int
@@ -21,7 +21,7 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds left at this speed, None while there is none."""
+        """Seconds left at this speed, None while the speed is unknown."""
         return (self.total - self.done) / self.speed if self.speed > 0 else None
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ Said = Callable[[Progress], None]
 
 @dataclass(eq=False)
 class Meter:
-    """Counts bytes, and stops the transfer where nobody wants it any more."""
+    """Counts bytes, and stops the transfer once it is cancelled."""
 
     total: int
     say: Said
@@ -49,7 +49,7 @@ class Meter:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, n: int, moved: bool = True) -> None:
-        """`n` more bytes; `moved`: over the network just now."""
+        """Count `n` more bytes; `moved`: they came over the network just now."""
         if self.cancelled():
             raise Cancelled
         self.done += n
@@ -61,7 +61,7 @@ class Meter:
         self.say(Progress(self.file, self.done, self.total, self._speed()))
 
     def wait(self, seconds: float) -> None:
-        """Before another attempt, unless it is no longer wanted."""
+        """Wait before another attempt, unless the download is cancelled."""
         until = time.monotonic() + min(seconds, 5)
         while time.monotonic() < until:
             self.add(0, moved=False)

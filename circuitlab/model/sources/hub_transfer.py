@@ -1,8 +1,8 @@
-"""One file of the hub into its cache, from a server that nobody vouches for.
+"""Downloads one file of the hub into its cache, from an untrusted server.
 
-What a server says becomes a path only where it is what it has to be: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256
-hash), a commit likewise, a file's bare name. A stream ends where the announced size does, and is taken as it is sent: nothing is
-inflated. A partial file lies beside the cache's blobs under its own name until it is whole; what has come is not asked for twice.
+A server's answer becomes part of a path only after validation: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256 hash), a
+commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed. A partial file lies beside
+the cache's blobs under its own name until it is complete; bytes received are not requested twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the bytes of one file are to be had, and what they have to be."""
+    """Where to get the bytes of one file, with the size and hash they must have."""
 
     url: str
     etag: str
@@ -45,7 +45,7 @@ class Place:
 
 
 def checked_hash(text: object, what: str) -> str:
-    """`text` where it is a hash by which the cache names things. Raises `BadModel`."""
+    """`text`, checked to be a hash as the cache uses for names. Raises `BadModel`."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise BadModel(
             f"The hub names {what} by something that is not a hash.",
@@ -57,12 +57,12 @@ def checked_hash(text: object, what: str) -> str:
 
 
 def is_bare(name: str) -> bool:
-    """Whether `name` is a file's name and no path."""
+    """Whether `name` is a bare file name, not a path."""
     return bool(_BARE.fullmatch(name))
 
 
 def into_cache(hub: Any, name: HubName, commit: str, file: Wanted, endpoint: str | None, meter: Meter) -> None:
-    """One file of a commit, there at once where it is in the cache already. Raises `CircuitLabError`, or the library's errors."""
+    """Download one file of a commit unless it is in the cache already. Raises `CircuitLabError`, or the library's errors."""
     named = name.folder / "snapshots" / commit / file.name
     if isinstance(hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit), str):
         meter.add(file.size, moved=False)
@@ -78,7 +78,7 @@ def into_cache(hub: Any, name: HubName, commit: str, file: Wanted, endpoint: str
 
 
 def _place(file: Wanted, url: str, about: Any) -> Place:
-    """What the server says of one file. Raises `BadModel` for what no hub says."""
+    """The server's answer about one file, validated. Raises `BadModel`."""
     sizes = {n for n in (file.size or None, about.size) if n is not None}
     if len(sizes) != 1 or min(sizes) < 0:
         stated = " and ".join(number_of(n, "byte") for n in sorted(sizes)) or "no size"
@@ -101,7 +101,7 @@ def _point(named: Path, blob: Path) -> None:
 
 
 def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
-    """One file from where an earlier attempt stopped; a connection that breaks off is taken up again while bytes still come."""
+    """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
     blob.parent.mkdir(parents=True, exist_ok=True)
     part = blob.with_name(blob.name + PART)
     with part.open("ab") as file:
@@ -128,7 +128,7 @@ def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
 
 
 def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
-    """Append what the server sends to `file`, from its present end to the announced one. Raises `BadModel` for more than that."""
+    """Append the server's bytes to `file` up to the announced size. Raises `BadModel` where the server sends more."""
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
@@ -163,7 +163,7 @@ def _empty(file: IO[bytes]) -> None:
 
 
 def _goes_on(response: Any, start: int) -> bool:
-    """Whether an answer begins at byte `start` of the file."""
+    """Whether a response begins at byte `start` of the file."""
     return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
 
 
@@ -179,7 +179,7 @@ def _refuse_packed(response: Any, name: str) -> None:
 
 
 def _check(part: Path, etag: str, meter: Meter) -> None:
-    """Large files are named by their sha256. Raises `BadModel` and removes a part that is another one."""
+    """Check a large file against the sha256 that names it. Raises `BadModel`, and removes the file, where they differ."""
     if len(etag) != 64:
         return
     digest = hashlib.sha256()
