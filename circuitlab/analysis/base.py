@@ -302,6 +302,7 @@ class Analysis(Generic[P, R]):
     why it does not apply, or None; `memory(config, n_tokens, params)` is its estimate in bytes, or `memory(…, dtype)` where it
     depends on what is computed in. `doubles`: whether it computes in float64 in between, which not every device has.
     `any_prompt`: of a prompt that the model cannot take it answers why; all others are refused before their memory is asked for.
+    `derived`: an intermediate of other analyses, computed and cached like any, that lists of what can be asked leave out.
     """
 
     name: str
@@ -315,6 +316,7 @@ class Analysis(Generic[P, R]):
     refuse: Callable[[ModelConfig, P], str | None] = _never
     doubles: bool = True
     any_prompt: bool = False
+    derived: bool = False
 
     def __repr__(self) -> str:
         return f"<analysis {self.name}>"
@@ -346,6 +348,7 @@ def analysis(
     doubles: bool = True,
     of_heads: bool = False,
     any_prompt: bool = False,
+    derived: bool = False,
 ) -> Callable[[Callable[[Inputs, P, Ctx], R]], Analysis[P, R]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its own name.
 
@@ -366,6 +369,7 @@ def analysis(
             refuse=_with_heads(refuse) if of_heads else refuse,
             doubles=doubles,
             any_prompt=any_prompt,
+            derived=derived,
         )
         if registered.name in _REGISTRY:
             raise ValueError(f"two analyses are called {registered.name}")
@@ -395,7 +399,8 @@ def find_analysis(name: str) -> Analysis[Any, Any]:
         return _REGISTRY[name]
     known = analyses()
     if name not in known:
-        raise UsageError("There is no such analysis.", expected=" ".join(known), got=repr(name))
+        listed = " ".join(name for name, entry in known.items() if not entry.derived)
+        raise UsageError("There is no such analysis.", expected=listed, got=repr(name))
     return known[name]
 
 

@@ -180,6 +180,8 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
 def list_analyses(args: argparse.Namespace) -> int:
     """`circuitlab analyses`."""
     for name, entry in analyses().items():
+        if entry.derived:
+            continue
         print(f"{name}  ({entry.needs}, {entry.lane}, version {entry.version})\n    {entry.summary}")
         _print_fields(entry.params)
     return 0

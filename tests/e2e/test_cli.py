@@ -13,6 +13,7 @@ from PySide6.QtGui import QImage
 
 from circuitlab import api
 from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.base import analyses
 from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -117,6 +118,9 @@ def test_lists_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyses"]) == 0
     assert main(["panels"]) == 0
     text = capsys.readouterr().out
+    listed = {line.split("  (")[0] for line in text.splitlines()}
+    assert {name for name, entry in analyses().items() if not entry.derived} <= listed
+    assert not listed & {"embedding_gram", "unembedding_gram", "embedding_products", "effective_embedding"}
     for word in ("attention_overview", "--set heads=all", "predictions", "leave_out_bos", "exit status"):
         assert word in text
 

@@ -495,7 +495,7 @@ class Stop(NullContext):
 def test_cancelling_is_answered_between_parts(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("circuitlab.analysis.circuits.factor_products.PART_FLOPS", 1.0)
     monkeypatch.setattr("circuitlab.analysis.circuits.embedding_products.TILE", 16)
-    monkeypatch.setattr("circuitlab.analysis.circuits.unembedding_gram.TILE", 16)
+    monkeypatch.setattr("circuitlab.analysis.circuits.vocabulary_grams.TILE", 16)
     path = directory(tmp_path / "m", TINY)
     with pytest.raises(Cancelled):
         ask(path, "ov_spectrum", OvSpectrumParams(()), Stop(word))

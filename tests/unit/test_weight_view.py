@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from circuitlab.analysis.base import NullContext
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factors import embedding, exactness, heads_of, refuse_inexact, rotated
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.inputs import InputsOf
 from circuitlab.engine.recording_context import RecordingContext

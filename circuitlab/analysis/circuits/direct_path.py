@@ -17,10 +17,14 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, words
-from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, unembedding_gram
+from circuitlab.analysis.circuits.vocabulary_grams import (
+    EmbeddingGramParams,
+    UnembeddingGramParams,
+    embedding_gram,
+    unembedding_gram,
+)
 from circuitlab.analysis.circuits.vocabulary_rows import tile_rows
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of

@@ -52,7 +52,7 @@ def _memory(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> int:
     return 8 * (c.d_vocab * (c.d_model + 1) + _tile(c) * (4 * c.d_model + 4 * c.d_mlp))
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact, derived=True)
 def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
     """Effective embedding: every token after the first MLP, as later layers read it without attention."""
     c, tile = inputs.weights.config, _tile(inputs.weights.config)

@@ -91,7 +91,7 @@ def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str 
     return 8 * 6 * config.d_model**2 + number_size(dtype) * 4 * TILE * config.d_model
 
 
-@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
     """Product W_U W_E, from which eigenvalues of OV circuits are computed; once per model."""
     weights = uncentred(inputs)

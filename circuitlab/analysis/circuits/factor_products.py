@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramResult
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsResult
 from circuitlab.analysis.circuits.factors import Heads, heads_of
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramResult
 from circuitlab.model.folding import centres_writes
 from circuitlab.model.subject import Head
 

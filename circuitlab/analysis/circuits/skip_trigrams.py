@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import (
     BLOCK,
     OneHead,

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import (
     EFFECTIVE,
     EmbeddingProductsParams,
@@ -30,6 +29,7 @@ from circuitlab.analysis.circuits.embedding_products import (
 )
 from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
 from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS, zeros

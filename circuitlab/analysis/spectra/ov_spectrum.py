@@ -21,7 +21,6 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import (
     EFFECTIVE,
     EmbeddingProductsParams,
@@ -41,7 +40,12 @@ from circuitlab.analysis.circuits.factor_products import (
     tensor,
 )
 from circuitlab.analysis.circuits.factors import Heads, by_layer, is_token_map, refuse_inexact, words
-from circuitlab.analysis.circuits.unembedding_gram import UnembeddingGramParams, unembedding_gram
+from circuitlab.analysis.circuits.vocabulary_grams import (
+    EmbeddingGramParams,
+    UnembeddingGramParams,
+    embedding_gram,
+    unembedding_gram,
+)
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_pair, refuse_table
 from circuitlab.analysis.ordering import head_names
 from circuitlab.model.config import ModelConfig

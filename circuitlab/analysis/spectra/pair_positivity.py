@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
 from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.ov_spectrum import ZEROS

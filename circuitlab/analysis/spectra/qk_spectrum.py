@@ -21,7 +21,6 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_gram import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
 from circuitlab.analysis.circuits.factor_products import (
     Middle,
@@ -37,6 +36,7 @@ from circuitlab.analysis.circuits.factor_products import (
     tensor,
 )
 from circuitlab.analysis.circuits.factors import by_layer, rotated, words
+from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra.ov_spectrum import readers, refuse_behind, spectrum_memory, spectrum_table, zeros
 from circuitlab.errors import BadInput

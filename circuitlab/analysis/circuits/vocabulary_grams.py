@@ -1,14 +1,21 @@
-"""The Gram matrix W_Eᵀ W_E, computed once per model and cached: spectra of QK circuits and singular values need no more.
+"""Gram matrices of the vocabulary, W_Eᵀ W_E and W_U W_Uᵀ, each computed once per model and cached.
+
+The embedding's gives the spectra and singular values of all QK circuits:
 
     W_K^{h}ᵀ (W_Eᵀ W_E) W_Q^{h}   has the non-zero eigenvalues of W_E W_QK W_Eᵀ
 
-Centring W_E over the vocabulary is a correction of rank one: W_Eᵀ W_E − N mean(W_E)ᵀ mean(W_E). Either side may be the effective
-embedding, every token as heads after the first MLP read it (`effective_embedding`): E_sᵀ E_d, sources s and destinations d.
+With the unembedding's it gives the singular values of all OV circuits:
+
+    squared singular values of W_E W_OV W_U  =  eigenvalues of (W_Vᵀ (W_EᵀW_E) W_V) (W_O (W_U W_Uᵀ) W_Oᵀ)
+
+Centring over the vocabulary is a correction of rank one: W_Eᵀ W_E − N mean(W_E)ᵀ mean(W_E). Either side of the embedding's may be
+the effective embedding, every token as heads after the first MLP read it (`effective_embedding`): E_sᵀ E_d, sources s and
+destinations d.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,7 +26,14 @@ from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import TILE, centres_writes
+from circuitlab.model.folding import TILE, centres_writes, unembed_columns
+
+
+def _centred(gram: np.ndarray, mean: np.ndarray, other: np.ndarray, n_vocab: int) -> np.ndarray:
+    """[d_model, d_model]: a Gram matrix with one side centred over the vocabulary: minus n_vocab · mean otherᵀ."""
+    correction = np.outer(mean, other)
+    correction *= n_vocab  # in place, to save memory with large models
+    return np.subtract(gram, correction, out=correction)
 
 
 @dataclass(frozen=True)
@@ -44,11 +58,7 @@ class EmbeddingGramResult(Result):
 
     def gram(self, centred: bool) -> np.ndarray:
         """[d_model, d_model]: W_Eᵀ W_E; `centred`: with one of the two centred over the vocabulary, which equals both."""
-        if not centred:
-            return self.G
-        correction = np.outer(self.mean, self.mean_destination)
-        correction *= self.n_vocab  # in place, to save memory with large models
-        return np.subtract(self.G, correction, out=correction)
+        return _centred(self.G, self.mean, self.mean_destination, self.n_vocab) if centred else self.G
 
     def table(self) -> Table:
         """One row per dimension: the mean and the diagonal."""
@@ -65,11 +75,11 @@ def _refuse(c: ModelConfig, p: EmbeddingGramParams) -> str | None:
     return refuse_effective(c) if "after the first MLP" in (p.source, p.destination) else None
 
 
-def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams, dtype: str = "float32") -> int:
+def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams | UnembeddingGramParams, dtype: str = "float32") -> int:
     return 8 * 6 * c.d_model**2 + number_size(dtype) * 4 * TILE * c.d_model
 
 
-@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
 def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> EmbeddingGramResult:
     """Gram matrix W_Eᵀ W_E, from which QK spectra and singular values are computed; once per model."""
     weights = uncentred(inputs)
@@ -94,3 +104,53 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
     conventions = words(inputs, "W_E not centred over the vocabulary", *(() if same and p.source == "tokens" else (EFFECTIVE,)))
     mean, beside = ((x / c.d_vocab).cpu().numpy() for x in (total, other))
     return EmbeddingGramResult(G=G.cpu().numpy(), mean=mean, mean_destination=beside, n_vocab=c.d_vocab, conventions=conventions)
+
+
+@dataclass(frozen=True)
+class UnembeddingGramParams:
+    """There is nothing to choose."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnembeddingGramResult(Result):
+    """`K` [d_model, d_model] float64, W_U not centred over the `n_vocab` tokens; `mean` [d_model] of its columns."""
+
+    K: np.ndarray = over("dimension", "dimension", unit="weight units²")
+    mean: np.ndarray = over("dimension", unit="weight units")
+    n_vocab: int
+
+    def gram(self, centred: bool) -> np.ndarray:
+        """[d_model, d_model]: W_U W_Uᵀ, with W_U `centred` over the vocabulary or as it is."""
+        return _centred(self.K, self.mean, self.mean, self.n_vocab) if centred else self.K
+
+    def table(self) -> Table:
+        """One row per dimension: the mean and the diagonal."""
+        return Table(
+            (
+                Column("dimension", np.arange(len(self.K))),
+                Column("mean", self.mean, "weight units"),
+                Column("gram", self.K.diagonal(), "weight units²"),
+            )
+        )
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, derived=True)
+def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> UnembeddingGramResult:
+    """Gram matrix W_U W_Uᵀ, from which singular values of OV circuits are computed; once per model."""
+    weights = inputs.presented(replace(inputs.subject.conventions, centre=False))
+    c = weights.config
+    K = torch.zeros(c.d_model, c.d_model, dtype=torch.float64)
+    total = torch.zeros(c.d_model, dtype=torch.float64)
+    for start in range(0, c.d_vocab_out, TILE):
+        ctx.tick(start, c.d_vocab_out, "W_U W_Uᵀ")
+        columns = unembed_columns(weights, slice(start, start + TILE))
+        K += columns @ columns.T
+        total += columns.sum(1, dtype=torch.float64)
+    if not bool(torch.isfinite(K).all()):
+        raise BadModel("The unembedding is not finite.", expected="finite W_U", got="NaN or infinity")
+    return UnembeddingGramResult(
+        K=K.cpu().numpy(),
+        mean=(total / c.d_vocab_out).cpu().numpy(),
+        n_vocab=c.d_vocab_out,
+        conventions=words(inputs, "W_U not centred over the vocabulary"),
+    )
