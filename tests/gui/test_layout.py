@@ -328,7 +328,7 @@ SHIPPED = "builtin:attn-only-2l"
 TWO_LINES = "Captain Harville and Miss Penrose walked to the harbour. When the rain began, Captain Harville and Miss Pen"
 
 
-@pytest.mark.parametrize("scale", [1.0, 1.3, 1.6])
+@pytest.mark.parametrize("scale", [1.0, pytest.param(1.3, marks=pytest.mark.slow), 1.6])
 def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) -> None:
     with shown_window(qtbot, SHIPPED, TWO_LINES) as window:
         window.settings.set("text_scale", scale)

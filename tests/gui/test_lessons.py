@@ -117,7 +117,11 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
                 yield f"{name}: {figure.why_empty}"
 
 
-@pytest.mark.parametrize("name", sorted(SHIPPED))
+# no layers, two of them, a constructed model, norms and an MLP; the slow set walks all
+AT_ONCE = ("01-zero-layers", "05-induction", "09-the-constructed-model", "12-larger-models")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in AT_ONCE else pytest.mark.slow) for n in sorted(SHIPPED)])
 def test_every_lesson_can_be_walked_on_small_models(qtbot: Any, small: None, opened: Callable[[], Window], name: str) -> None:
     walk(qtbot, opened(), read(SHIPPED[name]))
 

@@ -67,6 +67,7 @@ assert os.environ["GOMP_SPINCOUNT"] == "7", "what the person has set stays"
     _loaded(code)
 
 
+@pytest.mark.slow  # `make test` begins with them
 def test_import_contracts() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
