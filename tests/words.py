@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from circuitlab.figures.contracts.about import WITHOUT
-from circuitlab.figures.contracts.compare_marks import OF_NOW, SAME
+from circuitlab.figures.contracts.pinned import OF_NOW, SAME
 from circuitlab.figures.marks import Figure
 
 # -- differences -----------------------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.contracts.compare import ROUNDING
-from circuitlab.figures.contracts.compare_marks import Pinned, colours, difference
+from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, facts_of, panels
+from circuitlab.figures.contracts.pinned import Pinned
+from circuitlab.figures.contracts.shared_scales import colours
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.heads import HeadsView
 from circuitlab.figures.panels.predictions import PredictionsView

@@ -14,7 +14,8 @@ from PySide6.QtWidgets import QApplication, QStyleOptionHeader
 from circuitlab.draw.look.colours import rgb
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.tables.model import RowsModel, cell_text
-from circuitlab.figures.contracts.compare_marks import Pinned, difference
+from circuitlab.figures.contracts.compare_marks import difference
+from circuitlab.figures.contracts.pinned import Pinned
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
 
 TEXTS = np.array(["<s>", "·the", "&amp;", "·of", "·The"], dtype=object)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from circuitlab.counting import number_of
+from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare import with_reference
-from circuitlab.figures.contracts.compare_marks import SAME
 from circuitlab.figures.contracts.compare_questions import asked_heads
+from circuitlab.figures.contracts.declaration import Panel
+from circuitlab.figures.contracts.facts import Facts
+from circuitlab.figures.contracts.pinned import SAME
 from circuitlab.figures.marks import BETWEEN, Figure, joined
 from circuitlab.model.subject import Head
 from circuitlab.session.cuts import CUT, short_words, words
 from circuitlab.session.state import State
-
-if TYPE_CHECKING:
-    from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.facts import Facts
-    from circuitlab.figures.contracts.panel import Panel
 
 LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2

@@ -11,22 +11,22 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from circuitlab.figures.contracts.compare_marks import OF_NOW, SAME, Pinned, colours, difference, on_one_scale, shared
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.compare_questions import other_question
+from circuitlab.figures.contracts.declaration import Panel
+from circuitlab.figures.contracts.facts import Facts
+from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
+from circuitlab.figures.contracts.shared_scales import colours, on_one_scale, shared
 from circuitlab.figures.contracts.table_scales import on_one_scale as tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
 from circuitlab.figures.marks.texts import ALONE
+from circuitlab.model.subject import ModelRef
 from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import Pin, State
-
-if TYPE_CHECKING:
-    from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.facts import Facts
-    from circuitlab.figures.contracts.panel import Panel
-    from circuitlab.model.subject import ModelRef
 
 # Of what a mark shows: another way to compute the same (a prefix that is reused, raw and folded weights) differs by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12

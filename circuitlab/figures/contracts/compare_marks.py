@@ -6,52 +6,19 @@ to stand. What has no partner is left empty. A mark that cannot be compared come
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import floor, log10
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.ordering import descending
+from circuitlab.figures.contracts.compare_tables import keys_of, rows_difference
 from circuitlab.figures.contracts.memo import memo
-from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, RowColumn, Rows, Tokens
-from circuitlab.figures.marks.texts import ALONE
+from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
+from circuitlab.figures.contracts.shared_scales import FLOOR, floored, scale_of, size_of, top_of
+from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
-SAME, OF_NOW = "the same in", "of now"  # why a mark is drawn as it is
-FLOOR = 0.01  # of the scale of what is compared: a difference's colours never take less of it for their whole range
-FINER = 3  # digits that a column of small changes has more than the column that changed
-PLAIN = 2  # columns of plain numbers that are compared where none of a table is drawn as bars or colours
 PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both are drawn, unlike any head's of a small model
-
-
-@dataclass(frozen=True, eq=False)
-class Pinned:
-    """What a comparison knows of the reference: its name, and `align` [pos], its position for each of ours (−1: none).
-
-    `same_ids`: whether token ids mean the same texts there. `rounding`: the share of a mark's size up to which a change is
-    rounding: what it would draw is then drawn as it is, and said to be the same. `ours`, `theirs`: the token here, or there, that
-    is written as one of the other vocabulary, None for none.
-    """
-
-    label: str
-    align: np.ndarray
-    n_there: int
-    rounding: float = 0.0
-    same_ids: bool = True
-    ours: Callable[[int], int | None] = int
-    theirs: Callable[[int], int | None] = int
-
-    @property
-    def in_place(self) -> bool:
-        """Whether each of our positions belongs to the same position there."""
-        return pin_is_identity(self.align, self.n_there)
-
-
-def pin_is_identity(align: np.ndarray, n_there: int) -> bool:
-    """Whether an alignment moves nothing."""
-    return len(align) == n_there and bool(np.array_equal(align, np.arange(n_there)))
 
 
 def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
@@ -60,7 +27,7 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
         return here, f"not compared: {pin.label} has no such part"
     if isinstance(here, Dials | Prose):  # angles have no signed difference that reads as one; words are of what is shown
         return here, f"{here.name}: {OF_NOW}"
-    made = _MADE[type(here)](here, there, pin)
+    made = _DIFFERENCES[type(here)](here, there, pin)
     if made is None:
         other = "size" if pin.same_ids else "size, or other tokens"
         return here, f"not compared: {pin.label} has another {other}"
@@ -76,7 +43,7 @@ def _rounding(here: Mark, made: Mark, pin: Pinned) -> bool:
     if not (pin.rounding and isinstance(here, Heatmap | Tokens | Bars) and isinstance(made, Heatmap | Tokens | Bars)):
         return False
     change = np.abs(made.values[np.isfinite(made.values)])
-    return bool(change.size) and float(change.max()) <= pin.rounding * _top(here.values)
+    return bool(change.size) and float(change.max()) <= pin.rounding * top_of(here.values)
 
 
 def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:
@@ -88,49 +55,6 @@ def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:
     if isinstance(here, Points) and isinstance(there, Points):
         return np.array_equal(here.x, there.x, equal_nan=True) and np.array_equal(here.y, there.y, equal_nan=True)
     return False
-
-
-def shared(here: Mark, there: Mark | None) -> Mark:
-    """The mark on the scale of both."""
-    if isinstance(here, Rows) and isinstance(there, Rows):
-        columns = memo((*here.columns, *there.columns), "shared", lambda: _shared_columns(here.columns, there.columns))
-        return here if columns is here.columns else replace(here, columns=columns)
-    if not isinstance(here, Heatmap | Tokens) or type(here) is not type(there) or here.rgb is not None:
-        return here
-    assert isinstance(there, Heatmap | Tokens)
-    if there.rgb is not None or there.map != here.map or here.unit != there.unit:
-        return here
-    levels = _union(here.levels, there.levels)
-    return here if levels == here.levels else replace(here, levels=levels)
-
-
-def _union(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return min(a[0], b[0]), max(a[1], b[1])
-
-
-def _shared_columns(here: tuple[RowColumn, ...], there: tuple[RowColumn, ...]) -> tuple[RowColumn, ...]:
-    known = {c.name: c for c in there if c.bar or c.map is not None}
-    scaled = lambda c: replace(c, levels=_union(c.levels, known[c.name].levels)) if c.bar or c.map is not None else c
-    found = tuple(scaled(c) if c.name in known else c for c in here)
-    return here if all(a.levels == b.levels for a, b in zip(here, found, strict=True)) else found
-
-
-def _top(values: np.ndarray, least: float = 0.0) -> float:
-    """The largest size, and no less than `least`."""
-    finite = np.abs(values[np.isfinite(values)])
-    return max(float(finite.max()) if finite.size and finite.max() > 0 else 1.0 if not least else 0.0, least)
-
-
-def scale_of(change: np.ndarray, *levels: tuple[float, float]) -> float:
-    """Where the colours of a difference end, either way: at its largest, and not below `FLOOR` of what both sides are drawn on.
-
-    So what hardly changes is pale, as it is beside the values themselves.
-    """
-    return _top(change, FLOOR * max(min(high - low, max(abs(low), abs(high))) for low, high in levels))
-
-
-def _size(*values: np.ndarray) -> float:
-    return max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in values), default=0.0)
 
 
 def _partners(here: Axis, there: Axis, n: int, m: int, pin: Pinned) -> np.ndarray | None:
@@ -167,41 +91,7 @@ def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | N
     unit = f"Δ {here.unit}".strip()
     plain = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **plain)
-    return made, f"map: now minus {pin.label}{_floored(change, top)}"
-
-
-def _floored(change: np.ndarray, top: float) -> str:
-    """Said where colours end above the largest change."""
-    most = _size(change)
-    return f", {figured(most)} at most: colours to {FLOOR:.0%} of the scale of both" if most < top * (1 - 1e-6) else ""
-
-
-def on_one_scale(made: dict[Mark, Mark]) -> dict[Mark, Mark]:
-    """Differences (by the marks that they were made of) of maps and texts that had one scale before have one again."""
-    changed = {mark: one for mark, one in made.items() if isinstance(one, Heatmap | Tokens) and one is not mark}
-    alike: dict[tuple[object, ...], float] = {}
-    scale = lambda mark: (mark.levels, mark.map, mark.unit)
-    for mark, one in changed.items():
-        alike[scale(mark)] = max(alike.get(scale(mark), 0.0), one.levels[1])
-    wider = lambda one, top: one if one.levels[1] == top else replace(one, levels=(-top, top))
-    return {mark: wider(one, alike[scale(mark)]) if mark in changed else one for mark, one in made.items()}
-
-
-def colours(mark: Mark) -> str:
-    """The scale of a difference that has no colour bar."""
-    if (isinstance(mark, Heatmap) and mark.colour_bar) or not isinstance(mark, Heatmap | Tokens):
-        return ""
-    return f", {ends(mark)}: orange more, blue less"
-
-
-def figured(value: float, figures: int = 3) -> str:
-    """A size in so many figures: what is not zero is not written as zero."""
-    return f"{value:.{figures}g}".replace("-", "−")
-
-
-def ends(mark: Heatmap | Tokens) -> str:
-    """Where the colours of a difference end, in words."""
-    return f"± {figured(mark.levels[1], 2)} {mark.unit.removeprefix('Δ').strip()}".strip()
+    return made, f"map: now minus {pin.label}{floored(change, top)}"
 
 
 def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None:
@@ -221,7 +111,7 @@ def _tokens(here: Tokens, there: Tokens, pin: Pinned) -> tuple[Mark, str] | None
     change = memo((here.values, there.values, align), "text", make)
     top = scale_of(change, here.levels, there.levels)
     made = replace(here, values=change, levels=(-top, top), map="signed", unit=f"Δ {here.unit}".strip(), rgb=None)
-    return made, f"text: now minus {pin.label}{_floored(change, top)}"
+    return made, f"text: now minus {pin.label}{floored(change, top)}"
 
 
 def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
@@ -271,17 +161,13 @@ def _bars(here: Bars, there: Bars, pin: Pinned) -> tuple[Mark, str] | None:
     return replace(here, values=change, unit=f"Δ {here.unit}".strip()), f"bars: now minus {pin.label}"
 
 
-def _keys(ids: np.ndarray) -> list[tuple[int, ...]]:
-    return [tuple(key) for key in ids.tolist()]
-
-
 def _points(here: Points, there: Points, pin: Pinned) -> tuple[Mark, str] | None:
     """How far each item moved along both axes; where items have no name of their own (eigenvalues), both sets."""
     if here.equal:
         made = memo((here.x, there.x), ("both", here.tips), lambda: _both(here, there, pin))
         return made, f"one other colour: {pin.label}"
-    place = {key: i for i, key in enumerate(_keys(there.ids))}
-    rows = np.array([place.get(key, -1) for key in _keys(here.ids)])
+    place = {key: i for i, key in enumerate(keys_of(there.ids))}
+    rows = np.array([place.get(key, -1) for key in keys_of(here.ids)])
     if rows.max(initial=-1) < 0:
         return None
 
@@ -309,140 +195,25 @@ def _both(here: Points, there: Points, pin: Pinned) -> Points:
 def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
     def keys(mark: Edges) -> list[tuple[int, ...]]:
         of = mark.ends if mark.edge_ids is None else mark.edge_ids
-        return [(*key, int(kind)) for key, kind in zip(_keys(of), mark.kinds, strict=True)]
+        return [(*key, int(kind)) for key, kind in zip(keys_of(of), mark.kinds, strict=True)]
 
     def make() -> tuple[np.ndarray, np.ndarray]:
         value = lambda mark: mark.weights if mark.values is None else mark.values
         known = dict(zip(keys(there), value(there).tolist(), strict=True))
         change = np.array([v - known.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
-        return change, np.nan_to_num(np.abs(change) / _top(change, FLOOR * _size(value(here), value(there))))
+        return change, np.nan_to_num(np.abs(change) / top_of(change, FLOOR * size_of(value(here), value(there))))
 
     change, weights = memo((here.ends, here.weights, there.ends, there.weights), "edges", make)
     made = replace(here, values=change, weights=weights, unit=f"Δ {here.unit}".strip())
     return made, f"edges: size of the change since {pin.label}, its sign under the pointer; those not listed there are left out"
 
 
-def _rows(here: Rows, there: Rows, pin: Pinned) -> tuple[Mark, str] | None:
-    """Columns before and after beside the measured ones; the change only where a row is the same thing in both.
-
-    A ranking is one of changes then: by their size, the largest first.
-    """
-    if not len(here.ids) or here.ids.shape[1] != there.ids.shape[1]:
-        return None
-    alone = here
-    if here.including is not None and there.including is not None:  # what one lists the other has to know
-        further = _carried(there, pin, pin.ours), _carried(here, pin, pin.theirs)
-        key = here.key
-        here, there = here.including(further[0]), there.including(further[1])
-        here = replace(here, key=key)
-    of = (*here.columns, *there.columns, here.ids, there.ids)
-    columns, said, order = memo(of, ("rows", pin.label, pin.same_ids, here.ranked), lambda: _columns(here, there, pin))
-    if columns == here.columns:
-        return alone, said
-    if order is None:
-        return replace(here, columns=columns), said
-    place = {int(old): new for new, old in enumerate(order)}
-    keys = memo((here.ids, order), "ranked", lambda: here.ids[order])
-    chosen = tuple(place[i] for i in here.chosen if i in place)
-    strong = tuple(place[i] for i in here.strong if i in place)
-    return replace(
-        here, columns=columns, ids=keys, chosen=chosen, strong=strong, sort=None, gap=None
-    ), f"{said}, the largest change first"
-
-
-def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:
-    """Its ids as the other side has them; those of tokens only where one is written so."""
-    if pin.same_ids or not any(c.tokens for c in rows.columns):
-        return rows.ids
-    found = [i for i in map(to, rows.ids[:, 0].tolist()) if i is not None]
-    return np.array(found, dtype=np.int64)[:, None]
-
-
-def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str, np.ndarray | None]:
-    """Columns, words, and the order of the rows where it is another."""
-    rows = _same_rows(here, there, pin)
-    if (rows < 0).all() and np.isnan(here.absent):
-        return here.columns, f"not compared: {pin.label} lists none of these rows", None
-    known = {c.name: c for c in there.columns}
-    ours = [c for c in here.columns if c.name in known]
-    said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)] if len(there.ids) else "", "")
-    words = [c for c in ours if c.values.dtype == object and c.name]
-    named = next(iter(words), None)
-    same = rows >= 0 if named is None else (rows >= 0) & (said(named) == named.values)
-    numbers = [c for c in ours if c.values.dtype.kind == "f"]
-    measured = [c for c in numbers if c.bar or c.map is not None] or numbers
-    sums = here.ids[:, 0] == ALONE
-    before = {c.name: _where(rows, known[c.name].values, np.where(sums, np.nan, here.absent)) for c in measured}
-    same = same | ((rows < 0) & np.isfinite(here.absent))
-    change = {c.name: np.where(same, c.values - before[c.name], np.nan) for c in measured}
-    moved = [c for c in measured if np.nan_to_num(change[c.name]).any() or not same.any()]
-    moved = moved if any(c.bar or c.map is not None for c in moved) else moved[:PLAIN]
-    other = [c for c in words if (np.where(rows >= 0, said(c), c.values) != c.values).any()]
-    made = list[RowColumn]()
-    for column in here.columns:
-        if column in moved:  # the change first: it is what the table is about, and in sight where there is little room
-            made += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
-            continue
-        made.append(column)
-        if column in other:
-            made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
-    if not moved and not other:
-        return here.columns, f"columns: {SAME} {pin.label}", None
-    order = descending(change[moved[0].name], by_size=True) if here.ranked and moved else None
-    made = made if order is None else [replace(c, values=c.values[order]) for c in made]
-    alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
-    words_of = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
-    words_of += ", empty where it does not list the row" if alone else ""
-    return tuple(made), words_of, order
-
-
-def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarray:
-    """The values of these rows, [row] `absent` for −1."""
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], absent) if len(values) else absent.copy()
-
-
-def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
-    """The change, the column, and beside the first one, for want of room no other, what it was in the reference."""
-    most = _size(change)
-    finer = 1 - floor(log10(most)) if most else 0
-    top = _top(change, FLOOR * _size(column.values, before))
-    delta = RowColumn(
-        "Δ" if first else f"Δ {column.name}",
-        change,
-        digits=min(max(column.digits, finer), column.digits + FINER),
-        map="signed",
-        levels=(-top, top),
-        tip=f"now minus {pin.label}",
-    )
-    tip = f"{column.name} in {pin.label}; empty where it is not listed there"
-    return [delta, column, RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip)] if first else [delta, column]
-
-
-def _same_rows(here: Rows, there: Rows, pin: Pinned) -> np.ndarray:
-    """[row]: the reference's row of the same id, −1 for none. Of another vocabulary the one row that is written so."""
-    ours: list[Any] = _keys(here.ids[:, : here.keyed or None])
-    theirs: list[Any] = _keys(there.ids[:, : there.keyed or None])
-    texts = [c.name for c in here.columns if c.tokens]
-    if texts and not pin.same_ids:
-        ours, theirs = _spelled(here, texts), _spelled(there, texts)
-        twice = {key for keys in (ours, theirs) for key, n in Counter(keys).items() if n > 1}
-        place = {key: i for i, key in enumerate(theirs)}
-        return np.array([-1 if key in twice else place.get(key, -1) for key in ours])
-    place = {key: i for i, key in reversed(list(enumerate(theirs)))}
-    return np.array([-1 if key[0] == ALONE else place.get(key, -1) for key in ours])
-
-
-def _spelled(rows: Rows, names: list[str]) -> list[tuple[str, ...]]:
-    columns = [c.values for c in rows.columns if c.name in names]
-    return [tuple(map(str, cells)) for cells in zip(*columns, strict=True)]
-
-
-_MADE: dict[type[Any], Callable[[Any, Any, Pinned], tuple[Mark, str] | None]] = {
+_DIFFERENCES: dict[type[Any], Callable[[Any, Any, Pinned], tuple[Mark, str] | None]] = {
     Heatmap: _heatmap,
     Tokens: _tokens,
     Lines: _lines,
     Bars: _bars,
     Points: _points,
     Edges: _edges,
-    Rows: _rows,
+    Rows: rows_difference,
 }

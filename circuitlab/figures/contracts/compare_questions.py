@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from circuitlab.engine.request import Answer
+from circuitlab.figures.contracts.facts import Facts
 from circuitlab.model.subject import Head
-
-if TYPE_CHECKING:
-    from circuitlab.engine.request import Answer
-    from circuitlab.figures.contracts.facts import Facts
 
 TARGET = "target and other"  # the axis of ids that say what is measured
 

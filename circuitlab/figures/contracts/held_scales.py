@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from circuitlab.figures.contracts.compare_marks import ends, figured
+from circuitlab.figures.contracts.shared_scales import ends, figured
 from circuitlab.figures.marks import Figure, Heatmap, Mark, RowColumn, Rows, Tokens
 
 Levels = tuple[float, float]

@@ -1,134 +1,26 @@
-"""The contract of a panel: a pair of pure functions, State -> Requests and (State, Answers) -> Figure, and a pick.
-
-A panel is one file in `figures/panels` that ends in `PANEL = register(Panel(...))`. Menus, docks, shortcuts, controls,
-persistence, export, the command line, Explain and the tests follow from that one registration. Why a panel is empty is drawn
-here: `draw` is called only with answers, and reads each by its role and its analysis, which gives the result its type:
-
-    def requests(state: State, facts: Facts) -> Requests | Why:
-        return {"loss": Request(token_loss, TokenLossParams(), state.subject)}
-    def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-        answer = answers.of("loss", token_loss)      # Answer[TokenLossResult]
-
-Controls come from the fields of the panel's `view` dataclass: `bool` is a check box, `Literal` and `Choice` a drop-down,
-`int` and `float` a number field, `str` a text field. Use `control(...)`:
-
-    @dataclass(frozen=True)
-    class AttentionView:
-        show: Literal["pattern", "scores"] = control("pattern", label="Show", tip="…")
-"""
+"""The registry of panels, and the door to what a panel is made with: each imports its contract from here."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 from circuitlab.engine.request import Answer
 from circuitlab.errors import Refused, UsageError
 from circuitlab.figures.contracts.about import drawn
+from circuitlab.figures.contracts.declaration import Panel, control
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, facts_of
-from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
+from circuitlab.figures.marks import Figure, Heatmap, empty
 from circuitlab.session.state import State
 
 __all__ = [
     "WITHOUT_HEADS", "WITHOUT_LAYERS", "Answers", "Facts", "Panel", "Requests", "Why", "control", "facts_of", "find_panel",
     "panels", "register",
 ]  # fmt: skip
-
-Area = Literal["left", "centre", "right", "bottom"]
-
-
-def _not_drawn(state: State, facts: Facts, answers: Answers) -> Figure:
-    raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A registered panel.
-
-    `requests(state, facts)` gives requests by role, or Why. `draw(state, facts, answers)` draws the answers (results may be
-    partial) and is called once each role has one. `optional` names the roles it can draw without, "all" where any one answer
-    is enough. `figure(state, facts, now, ref)` is what everybody else calls: the registered panel's figure beside its
-    reference, or why it is empty; `ref` holds the answers on the reference pin, {} without one.
-    `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
-    `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
-    `of_heads`: without layers there is nothing that it could show; `instead` says then what one can look at, `lacks` for want of
-    what.
-    `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
-    `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
-    what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
-    """
-
-    name: str
-    title: str
-    view: type[Any]
-    equation: str
-    source: str
-    help: str
-    requests: Callable[[State, Facts], Requests | Why]
-    pick: Callable[[State, Hit], State]
-    draw: Callable[[State, Facts, Answers], Figure] = _not_drawn
-    figure: Callable[..., Figure] = _not_drawn  # given by panels that have no `draw` yet
-    optional: tuple[str, ...] | Literal["all"] = ()
-    area: Area = "centre"
-    shortcut: str = ""
-    order: int = 100
-    opens: str = ""
-    searches_tokens: bool = False
-    of_heads: bool = False
-    lacks: str = "heads"
-    instead: str = "Bigram has the table of what follows each token"
-    reads: Callable[[State], Any] | None = None
-    writes: Callable[[State, Any], State] | None = None
-
-    @property
-    def without_layers(self) -> str:
-        """Why it is empty on a model without layers, and where to look."""
-        return f"{WITHOUT_LAYERS} {self.lacks}: {self.instead}."
-
-    def draws_with(self, requests: Collection[str], roles: Collection[str]) -> bool:
-        """Whether it has a figure of answers in these of the roles that it requests."""
-        optional = requests if self.optional == "all" else self.optional
-        return all(role in roles or role in optional for role in requests) and (not requests or len(roles) > 0)
-
-    def controls(self, state: State) -> Any:
-        """What the controls show."""
-        return state.view(self.name, self.view) if self.reads is None else self.reads(state)
-
-    def controlled(self, state: State, view: Any) -> State:
-        """The State that controls mean which have been moved. Raises `CircuitLabError` where there is none."""
-        return state.with_view(self.name, view) if self.writes is None else self.writes(state, view)
-
-
-def control(
-    default: Any,
-    *,
-    label: str,
-    tip: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    hidden: bool = False,
-    when: str = "",
-    values: tuple[Any, ...] = (),
-    kind: Literal["", "slider", "tabs", "file"] = "",
-    only: Callable[[Facts], bool] | None = None,
-    also: Callable[[Any], bool] | None = None,
-    step: float | None = None,
-    typed: tuple[float, float] | None = None,
-) -> Any:
-    """A field of a View with what its control needs.
-
-    `when` names the field without which it has nothing to say: it must be true, or one of `values`; `also` asks the whole view.
-    `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: for which models there is
-    anything to choose. `step`: between the numbers of a slider; `typed`: the limits of what may be typed beside it.
-    """
-    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
-    said |= {"only": only, "also": also, "step": step, "typed": typed}
-    return field(default=default, metadata=said)
-
 
 _REGISTRY: dict[str, Panel] = {}
 
@@ -153,8 +45,6 @@ def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[A
     if isinstance(requests, Why):
         return empty(requests.text, panel.title)
     answers = Answers({role: now[role] for role in requests if role in now})
-    if panel.draw is _not_drawn:
-        return _without_empty_maps(panel, facts, panel.figure(state, facts, Answers(now), Answers(ref)))
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
     return _without_empty_maps(panel, facts, panel.draw(state, facts, answers))

@@ -7,18 +7,15 @@ positions is carried over to a reference of another vocabulary by what is writte
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from circuitlab.analysis.base import read_only
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
 from circuitlab.counting import number_of
+from circuitlab.figures.contracts.facts import Facts
 from circuitlab.model.subject import Target
 from circuitlab.session.state import Pin, State
-
-if TYPE_CHECKING:
-    from circuitlab.figures.contracts.facts import Facts
 
 _by_id = lru_cache(maxsize=16)(alignment_of)
 

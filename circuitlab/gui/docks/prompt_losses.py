@@ -14,8 +14,8 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.contracts.common import pick_position
-from circuitlab.figures.contracts.compare_marks import figured, scale_of
 from circuitlab.figures.contracts.held_scales import HeldScales
+from circuitlab.figures.contracts.shared_scales import figured, scale_of
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
 from circuitlab.gui.work.app_context import AppContext
