@@ -11,6 +11,7 @@ from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.paths import shipped
 from tests.gui.driving import dock, settle, shown_window
 from tests.models import TINY, directory
+from tests.words import fault_in_figure
 
 # what asks the person, leaves the program, or is walked elsewhere because it starts something that goes on by itself
 ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
@@ -30,7 +31,7 @@ def test_every_command_of_a_model_can_be_given(qtbot: Any, name: str, tmp_path: 
         window.opening.open(source)
         settle(qtbot, window)
         assert not raised
-        assert not any("could not be drawn" in d.view.figure.why_empty for d in window._panels())
+        assert not any(fault_in_figure(d.view.figure.why_empty) for d in window._panels())
 
 
 def test_a_model_without_layers_is_never_said_to_have_a_head(qtbot: Any, tmp_path: Path) -> None:

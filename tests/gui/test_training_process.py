@@ -75,7 +75,7 @@ def test_a_program_that_is_not_there_is_said(qtbot: QtBot, tmp_path: Path) -> No
     process.start(TrainingJob("tiny", (("text", ""),), str(tmp_path / "run")))
     qtbot.waitUntil(lambda: process.outcome != "", timeout=20_000)
     assert process.outcome == "failed" and not process.running
-    assert "could not be started" in process.error and str(tmp_path / "no-python") in process.error
+    assert str(tmp_path / "no-python") in process.error
     process.deleteLater()
 
 

@@ -33,6 +33,7 @@ from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import Head
 from tests.gui.driving import TEXT, dock, heat, pixels, settle
 from tests.models import directory
+from tests.words import asks_for_text
 
 
 def test_the_first_picture_is_whole(window: Window) -> None:
@@ -185,7 +186,7 @@ def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
     qtbot.waitUntil(lambda: window.context.document.state.tokens == ())
     settle(qtbot, window)
     for name in ("attention", "overview", "predictions"):
-        assert "Type some text" in dock(window, name).view.figure.why_empty, name
+        assert asks_for_text(dock(window, name).view.figure.why_empty), name
 
 
 def test_ids_are_typed_where_there_is_no_tokenizer(qtbot: Any, window: Window, tmp_path: Path) -> None:
