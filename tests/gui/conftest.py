@@ -32,7 +32,7 @@ def _words(dialog: QDialog) -> str:
 
 @pytest.fixture(autouse=True)
 def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A modal dialog is closed at once and fails the test. A test that expects one takes its place: `setattr(Its, "exec", …)`."""
+    """A modal dialog fails the test, unless the test takes its place: `setattr(Its, "exec", …)`; errors call `open`."""
     seen: list[str] = []
 
     def closed(dialog: QDialog, *_: Any) -> int:
@@ -46,8 +46,13 @@ def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         return say
 
-    monkeypatch.setattr(QDialog, "exec", closed)
-    monkeypatch.setattr(QMessageBox, "exec", closed)
+    def opened(dialog: QDialog) -> None:
+        closed(dialog)
+        dialog.done(0)
+
+    for box in (QDialog, QMessageBox):
+        monkeypatch.setattr(box, "exec", closed)
+        monkeypatch.setattr(box, "open", opened)
     for kind, names in ((QMessageBox, BOXES), (QFileDialog, FILES)):
         for name in names:
             monkeypatch.setattr(kind, name, staticmethod(refused(kind, name)))

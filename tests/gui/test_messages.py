@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from PySide6.QtWidgets import QMessageBox
+
+from circuitlab.errors import BadModel
 from circuitlab.figures.marks import Hit
+from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
 from tests.gui.driving import dock, settle
+
+OPEN = QMessageBox.open  # before the fixture of every test takes its place
+
+
+def test_an_error_is_shown_while_its_reporter_goes_on(
+    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No event loop inside a handler: what comes after the report of an error is done before anybody has read it."""
+    monkeypatch.setattr(ErrorDialog, "open", OPEN)
+    window.context.failed.emit(BadModel("The first."))
+    boxes = window.findChildren(ErrorDialog)
+    assert [box.text() for box in boxes] == ["The first."] and boxes[0].isVisible()
+    window.context.failed.emit(BadModel("The second."))
+    assert window.findChildren(ErrorDialog) == boxes and "The second." in caplog.text
+    boxes[0].reject()
+    qtbot.waitUntil(lambda: not window.findChildren(ErrorDialog))
+    window.context.failed.emit(BadModel("The third."))
+    (box,) = window.findChildren(ErrorDialog)
+    assert box.isVisible() and box.text() == "The third."
+    box.reject()
 
 
 def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window: Window) -> None:

@@ -29,6 +29,12 @@ def test_error(qtbot):
     dialog.exec()
 
 
+def test_error_beside_the_event_loop(qtbot):
+    dialog = ErrorDialog(BadModel("The file is worn."))
+    qtbot.addWidget(dialog)
+    dialog.open()
+
+
 def test_question(qtbot):
     assert not confirmed(None, "Close", "Is it so?")
 
@@ -55,8 +61,8 @@ def test_a_dialog_that_nobody_expects_is_a_failure_with_its_words(pytester: pyte
     pytester.makeini(f"[pytest]\nqt_api = pyside6\npythonpath = {ROOT}\n")
     pytester.makepyfile(test_samples=SAMPLES)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA", timeout=120)
-    assert result.parseoutcomes() == {"passed": 5, "errors": 4}, result.stdout.str()
-    for words in ("*The file is torn. Fetch it again.*", "*Is it so?*", "*A laboratory.*", "*Which file*"):
+    assert result.parseoutcomes() == {"passed": 6, "errors": 5}, result.stdout.str()
+    for words in ("*The file is torn. Fetch it again.*", "*The file is worn.*", "*Is it so?*", "*A laboratory.*", "*Which file*"):
         result.stdout.fnmatch_lines(["*nobody expected*" + words])
 
 

@@ -156,7 +156,7 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     spec = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     written(folder, **(changes | {"added_tokens": spec["added_tokens"]}))
     if "normalizer" in changes:  # one letter is too much for it: the model is not opened
-        monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: None)
+        monkeypatch.setattr(ErrorDialog, "open", lambda dialog: None)
         with qtbot.waitSignal(window.context.failed, timeout=20000):
             window.open_model(str(folder))
         assert window.context.document.recorded.text == TEXT

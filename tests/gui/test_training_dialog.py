@@ -263,7 +263,7 @@ def test_errors_of_the_process_are_shown_in_its_words(qtbot: QtBot, dialog: Trai
 
 
 def test_what_a_run_before_left_is_not_how_far_this_one_is(
-    dialog: TrainingDialog, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file of progress is that of another run until it changes; what is trained again is drawn again."""
     out, view = tmp_path / "run", dialog.view
@@ -285,6 +285,13 @@ def test_what_a_run_before_left_is_not_how_far_this_one_is(
     say(step=11, state="training", loss=5.125)
     view.look()
     assert view.losses == {6: 5.5, 8: 5.375, 11: 5.125} and view.bar.value() == 550
+    view.curves = curves = Curves(*[np.arange(2.0)] * 4)
+    (out / "metrics.json").write_text("{", encoding="utf-8")  # while the run is writing it
+    view.look()
+    runner = dialog.form.runner
+    assert runner.busy
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert view.curves is curves
 
 
 def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
     qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[ErrorDialog] = []
-    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    monkeypatch.setattr(ErrorDialog, "open", lambda dialog: shown.append(dialog))
     state = window.context.document.state
     for wrong, said in ((tmp_path / "nowhere", "nowhere is not there"), (tmp_path, "config.json is not there")):
         window.open_model(str(wrong))
@@ -213,6 +213,7 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
         dialog = shown.pop()
         assert said in dialog.text()
         assert "Traceback" in dialog.report
+        dialog.done(0)
         assert window.context.document.state == state
     assert heat(window).values.shape[0] == len(state.tokens)
 
@@ -501,7 +502,7 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Win
 
 def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[ErrorDialog] = []
-    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    monkeypatch.setattr(ErrorDialog, "open", lambda dialog: shown.append(dialog))
     monkeypatch.setattr(Engine, "cached", lambda *a: None)
     with monkeypatch.context() as broken:
         broken.setattr(Engine, "answer", lambda *a, **k: 1 / 0)
@@ -554,7 +555,7 @@ def test_the_window_is_painted_without_a_display(qtbot: Any, tmp_path: Path) -> 
 
 def test_cancelled_is_no_error(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(ErrorDialog, "exec", lambda dialog: shown.append(dialog))
+    monkeypatch.setattr(ErrorDialog, "open", lambda dialog: shown.append(dialog))
     job: Callable[..., Any] = lambda j: (_ for _ in ()).throw(Cancelled())
     window.context.runner.do(window.opening.slot, "x", job)
     qtbot.waitUntil(lambda: not window.context.runner.busy)

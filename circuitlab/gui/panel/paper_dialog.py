@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,8 @@ from circuitlab.errors import UsageError
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.work.settings import stored
+
+log = logging.getLogger("circuitlab.paper")
 
 OTHER = "other"
 _CHOICES = {
@@ -62,7 +65,8 @@ def remembered(remember: bool) -> Paper:
     try:
         kept: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in held.items()}
         return Paper(**kept)
-    except (UsageError, ValueError):
+    except (UsageError, ValueError) as error:
+        log.warning("the kept sizes of pictures are not used: %s", error)
         return Paper()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 
 from PySide6.QtCore import QByteArray
@@ -11,6 +12,8 @@ from PySide6.QtWidgets import QMainWindow
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import Sizes
 from circuitlab.gui.work.settings import stored
+
+log = logging.getLogger("circuitlab.layout")
 
 
 @dataclass(frozen=True)
@@ -71,5 +74,7 @@ def _read(state: QByteArray, rooms: object) -> Placed | None:
         pair = lambda px: (int(px[0]), int(px[1]))
         sizes = Sizes(pair(own["window"]), {str(n): pair(px) for n, px in own["docks"].items()})
         return Placed(state, sizes, ARRANGEMENTS[own["arrangement"]], bool(own["moved"]), int(own["prompt"]))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        if rooms:
+            log.warning("the kept layout is not used: %s: %s", type(error).__name__, error)
         return None

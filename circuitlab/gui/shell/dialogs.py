@@ -54,7 +54,7 @@ class Dialogs(QObject):
         self._menus, self._window = menus, window
         self._hub: HubDialog | None = None
         self._training: TrainingDialog | None = None
-        self._saying = False
+        self._error: ErrorDialog | None = None  # the one that is open
         context.failed.connect(self.show_error)
         opening.wanted.connect(self.ask_hub)
         opening.asked.connect(self.ask_assumptions)
@@ -109,15 +109,22 @@ class Dialogs(QObject):
 
     @Slot(object)
     def show_error(self, error: BaseException) -> None:
-        """Plain words and a report; the window goes on. One at a time: the others are in the log."""
-        if self._saying:
+        """Plain words and a report; the window goes on. One at a time: the others are in the log.
+
+        Whoever reports an error is in the middle of something: this runs no event loop of its own, and returns at once.
+        """
+        if self._error is not None:
             log.error("meanwhile: %s", error)
             return
-        self._saying = True
-        try:
-            ErrorDialog(error, self._window).exec()
-        finally:
-            self._saying = False
+        self._error = ErrorDialog(error, self._window)
+        self._error.finished.connect(self._error_closed)
+        self._error.open()
+
+    @Slot()
+    def _error_closed(self) -> None:
+        if self._error is not None:
+            self._error.deleteLater()
+            self._error = None
 
     @Slot()
     def show_palette(self) -> None:

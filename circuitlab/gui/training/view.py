@@ -261,9 +261,10 @@ class TrainingView(QWidget):
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.out)))
 
     @Slot(object)
-    def _read(self, curves: Curves) -> None:
-        self.curves = curves
-        self._draw()
+    def _read(self, curves: Curves | None) -> None:
+        if curves is not None:  # the run is writing its file
+            self.curves = curves
+            self._draw()
 
     @Slot(object)
     def _gathered(self, folder: Path) -> None:
