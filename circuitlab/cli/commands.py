@@ -72,7 +72,7 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | Non
 def _bytes_of(name: str) -> bytes:
     """A prompt's file, "-" for what is sent. Raises `BadInput` where it does not end in time, `OSError`."""
     if not name:
-        raise UsageError("No file is named.", expected="--text-file FILE, or - for what is sent", got="nothing")
+        raise UsageError("No file is named.", expected="--text-file FILE, or - for standard input", got="nothing")
     with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         data = file.read(LONGEST_PROMPT + 1)
     if len(data) > LONGEST_PROMPT:

@@ -33,7 +33,7 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     wrong = 0
     for path in paths:
         if not path.is_file():
-            raise BadInput("There is no such file.", expected="a lesson", got=str(path))
+            raise BadInput("The file does not exist.", expected="a lesson", got=str(path))
         complaints = problems(path)
         wrong += len(complaints)
         print("\n".join(complaints) if complaints else f"{path.name}: whole")

@@ -229,6 +229,6 @@ def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
     data = several_bytes(answers, plain.suffix.lower().removeprefix("."))
     target = plain if len(answers) == 1 else plain.with_name(plain.name + ".zip")
     if target != path and target.exists():  # nobody was asked about this one
-        raise UsageError("There is already something of that name.", expected="a name that is free", got=str(target))
+        raise UsageError("A file of that name exists already.", expected="a name that is free", got=str(target))
     write_whole(target, data)
     return target

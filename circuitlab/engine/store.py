@@ -240,9 +240,9 @@ class ModelStore:
         if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
             raise BadModel(
                 "The model's files changed while they were read.",
-                expected="files that nobody is writing to",
+                expected="files that no program is writing",
                 got=str(path),
-                remedy="Open it again when whoever writes them is done.",
+                remedy="Open it again once they are written.",
             )
         beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
         model = OpenModel(ref, path, opened, identity, beside=beside)
@@ -289,7 +289,7 @@ def _constructed(ref: ModelRef) -> OpenModel:
     if ref.checkpoint is not None:
         raise BadModel("A constructed model was not trained.", expected="no checkpoint", got=str(ref.checkpoint))
     if ref.assume:
-        raise BadModel("A constructed model leaves nothing to assume.", expected="its parameters, behind ?", got=str(ref.assume))
+        raise BadModel("A constructed model assumes nothing.", expected="its parameters, behind ?", got=str(ref.assume))
     built = build(RopeInduction.parse(ref.source))
     opened = Opened(built.weights, built.notes, (), built.card, "constructed")
     return OpenModel(ref, resolve(ref), opened, ((built.source, built.nbytes, 0),), built.sha256)

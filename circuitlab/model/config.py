@@ -1,4 +1,4 @@
-"""What a transformer is, before any weight: `ModelConfig`, validated when it is made."""
+"""The configuration of a transformer: `ModelConfig`, validated on creation."""
 
 from __future__ import annotations
 

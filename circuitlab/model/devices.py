@@ -1,4 +1,4 @@
-"""Where numbers are computed: the CPU, a CUDA device, an Apple GPU (mps).
+"""Devices to compute on: the CPU, a CUDA device, an Apple GPU (mps).
 
 Names are torch's: `cpu`, `cuda` (the first one), `cuda:1`, `mps`. An Apple GPU has no float64.
 """
@@ -20,7 +20,7 @@ NAMES = ("cpu", "cuda", "mps")
 
 @dataclass(frozen=True)
 class Device:
-    """A device that is there: torch's name, what a person calls it, and its memory in bytes (0: not known)."""
+    """An available device: torch's name, a name for people, and its memory in bytes (0: unknown)."""
 
     name: str
     title: str
@@ -28,7 +28,7 @@ class Device:
 
 
 def devices() -> tuple[Device, ...]:
-    """What this machine computes on, the CPU first."""
+    """The devices of this machine, the CPU first."""
     present = [Device("cpu", f"CPU, {number_of(os.cpu_count() or 1, 'core')}", _main_memory())]
     if torch.cuda.is_available():
         for i in range(torch.cuda.device_count()):
@@ -47,7 +47,7 @@ def _main_memory() -> int:
 
 
 def checked(name: str) -> str:
-    """`name` where that device is there. Raises `BadMachine` with those that are."""
+    """`name`, checked to be an available device. Raises `BadMachine` listing those that are."""
     names = [device.name for device in devices()]
     canonical = "cuda" if name == "cuda:0" else name
     if canonical not in names:
@@ -71,9 +71,9 @@ def has_doubles(name: str) -> bool:
 
 
 def making_on(name: str) -> AbstractContextManager[Any]:
-    """Inside it, tensors that this thread makes from nothing are made on the device.
+    """A context in which this thread creates new tensors on the device.
 
-    Nothing at all for the CPU: the context costs a little at every call. Where one device's work asks for another's (a part that
+    Does nothing for the CPU: the context costs a little at every call. Where one device's work asks for another's (a part that
     is computed on the CPU), say so with `torch.device` itself.
     """
     return nullcontext() if name == "cpu" else torch.device(name)

@@ -1,4 +1,4 @@
-"""Interventions made to act: `Editor` rewrites values as the forward pass, or a recomputation in `Run`, produces them.
+"""Applying interventions: `Editor` rewrites values as the forward pass, or a recomputation in `Run`, produces them.
 
 A tensor at a site is [..., pos, width] (resid_pre, mlp_out) or [..., head, pos, width]; for scores and pattern the width is
 the source axis. Values are never written in place: what was captured stays what it was.
@@ -25,7 +25,7 @@ SourceRun = Callable[[tuple[int, ...]], "Run"]
 
 
 def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: int) -> None:
-    """Raise `BadInput` where an intervention names a layer, head or position that is not there."""
+    """Raise `BadInput` where an intervention names a layer, head or position that does not exist."""
     for edit in edits:
         for site in (edit.site, edit.path_from):
             if site is not None:

@@ -33,7 +33,7 @@ _TORCH = {"float32": torch.float32, "float64": torch.float64}
 def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> Weights:
     """`weights` as `conventions` presents them, on a device; the same object where nothing changes.
 
-    Of a resident model, folded layers are kept once made.
+    Folded layers of a resident model are cached.
     """
     if device != "cpu":
         return FoldedWeights(weights, conventions, device)
@@ -65,7 +65,7 @@ def unembed_columns(weights: Weights, tokens: Tokens) -> Tensor:
 
 
 class FoldedWeights:
-    """See the module. Keeps what it has folded where the model is resident; folds anew at each call where it is mapped."""
+    """See the module. Caches folded layers where the model is resident; folds at each call where it is memory-mapped."""
 
     def __init__(self, raw: Weights, conventions: Conventions, device: str = "cpu") -> None:
         self.raw, self.conventions = raw, conventions

@@ -1,4 +1,4 @@
-"""What can be cut, held or exchanged inside a forward pass, as data.
+"""Interventions as data: what can be ablated, frozen or patched inside a forward pass.
 
 An `Intervention` is an operation at a `Site`. Sites name the values of a block in the order in which they arise:
 

@@ -1,7 +1,7 @@
-"""Weights built from named tensors, layer by layer, by canonical names; and the folding of conventions.
+"""Weights assembled from named tensors on access, layer by layer, by canonical names.
 
-A checkpoint family translates its own names and layouts into a `LayerSource`; `LazyWeights` is then the one face for
-resident and memory-mapped models alike.
+A checkpoint family translates its own names and layouts into `Parts`; `LazyWeights` is then the one implementation for resident
+and memory-mapped models alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MLP = ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
 
 
 class Named(Mapping[str, Tensor]):
-    """Tensors by name, each made, and so read from its file, when it is asked for; none is kept."""
+    """Tensors by name, each created, and so read from its file, on access; none is cached."""
 
     def __init__(self, names: Iterable[str], make: Callable[[str], Tensor]) -> None:
         self._names, self._make = dict.fromkeys(names), make
@@ -47,7 +47,7 @@ class Named(Mapping[str, Tensor]):
 
 
 class Parts(Protocol):
-    """Canonical tensors of the ends and of each layer, unread until they are asked for: names as in `expected_shapes`."""
+    """Canonical tensors of the ends and of each layer, unread until accessed; names as in `expected_shapes`."""
 
     @property
     def resident(self) -> bool: ...
@@ -56,7 +56,7 @@ class Parts(Protocol):
 
 
 class LazyWeights:
-    """`Weights` over `Parts`, converted to `dtype` when asked if they are stored in another (None: as they are)."""
+    """`Weights` over `Parts`, converted to `dtype` on access (None: as stored)."""
 
     def __init__(
         self, config: ModelConfig, tokenizer: Tokenizer | None, parts: Parts, dtype: torch.dtype | None = torch.float32

@@ -1,7 +1,7 @@
-"""Weights on a device: what is read from where they lie and moved there, a layer at a time, when it is asked for.
+"""Weights on a device: each layer is read and moved there on access.
 
-Nothing is kept here. Weights are moved as they are stored (bfloat16 is half the way) and converted there: `FoldedWeights` stands
-on top, which keeps what it has made where the model is resident, so that such a model is moved once.
+Nothing is cached here. Weights are moved as they are stored (bfloat16 halves the transfer) and converted there: `FoldedWeights`
+on top caches what it has folded of a resident model, so that such a model is moved once.
 """
 
 from __future__ import annotations

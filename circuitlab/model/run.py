@@ -1,6 +1,6 @@
-"""`Run`: what one forward pass keeps, and what it computes again when asked.
+"""`Run`: what one forward pass stores, and what it recomputes on demand.
 
-Kept, per layer: the stream before the block, queries, keys, values and the norms' scales. Scores, patterns, z, what each head
+Stored, per layer: the stream before the block, queries, keys, values and the norms' scales. Scores, patterns, z, what each head
 writes, the MLP's output, logits and losses are recomputed per call with the run's own interventions, so a run costs
 `resid_pre + q + k + v` and one head's pattern costs one small product.
 """
@@ -28,7 +28,7 @@ NAMES = ("resid_pre resid_mid resid_post q k v scores pattern z result attn_out 
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """What is kept of one layer: resid_pre [pos, d_model]; q [head, pos, d_head]; k, v [kv_head, pos, d_head].
+    """The stored values of one layer: resid_pre [pos, d_model]; q [head, pos, d_head]; k, v [kv_head, pos, d_head].
 
     `attn_scale` [pos, 1]: the norm scale in front of attention.
     """
@@ -41,7 +41,7 @@ class Captured:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
+        """Bytes of these tensors."""
         return sum(t.numel() * t.element_size() for t in (self.resid_pre, self.q, self.k, self.v, self.attn_scale))
 
 
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by what is kept."""
+        """Bytes of all stored tensors."""
         captured = sum(c.nbytes for c in self.captured)
         return captured + (self.final.numel() * self.final.element_size() if self.final is not None else 0)
 

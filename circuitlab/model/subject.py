@@ -1,4 +1,4 @@
-"""What a question is about: which model, which checkpoint, which tokens, with what cut, under which conventions."""
+"""The subject of a request: model, checkpoint, tokens, interventions, conventions."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Head(NamedTuple):
 class ModelRef:
     """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`, `"construct:NAME?…"`.
 
-    `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) of what no
-    file says and the person said, by name.
+    `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) pairs, sorted,
+    that the person gave where no file states a value.
     """
 
     source: str
@@ -48,9 +48,9 @@ class ModelRef:
 
     @property
     def name(self) -> str:
-        """What a title calls it: the last part of its path or its name, with the checkpoint if there is one.
+        """Its name in titles: the last part of its path or its name, with the checkpoint if there is one.
 
-        The folder of a run's model is called the same in every run (`IN_A_RUN`): that model is called like the run's folder.
+        The model folder of a run has the same name in every run (`IN_A_RUN`), so that model is named like the run's folder.
         """
         stem = self.named(1)
         return stem if self.checkpoint is None else f"{stem} · checkpoint {self.checkpoint}"
@@ -88,7 +88,7 @@ class Conventions:
 
 @dataclass(frozen=True)
 class Subject:
-    """Everything that an answer depends on besides the analysis and its parameters."""
+    """Everything an answer depends on besides the analysis and its parameters."""
 
     model: ModelRef
     tokens: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Weights under one face: asked layer by layer, whether resident, memory-mapped or being trained.
+"""One interface to weights, read layer by layer, whether resident, memory-mapped or being trained.
 
 Canonical axes, row-vector convention (`q = x W_Q`): W_E [d_vocab, d_model]; W_pos [n_ctx, d_model]; W_Q [head, d_model,
 d_head]; W_K, W_V [kv_head, d_model, d_head]; W_O [head, d_head, d_model]; W_in, W_gate [d_model, d_mlp]; W_out [d_mlp, d_model];
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Norm:
-    """Gain and bias of one norm, [d_model] each (of q/k norms [d_head] or [head, d_head]); None: folded away or never there."""
+    """Gain and bias of one norm, [d_model] each (of q/k norms [d_head] or [head, d_head]); None: folded away or absent."""
 
     gain: Tensor | None = None
     bias: Tensor | None = None
@@ -51,7 +51,7 @@ class Mlp:
 
 
 class Unread(Sequence[Mlp]):
-    """Experts, each made by `make(number)` when it is asked for; `keep`: and kept."""
+    """Experts, each created by `make(number)` on access; `keep`: and cached."""
 
     def __init__(self, n: int, make: Callable[[int], Mlp], keep: bool = False) -> None:
         self._n, self._make, self._keep = n, make, keep
@@ -71,7 +71,7 @@ class Unread(Sequence[Mlp]):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Experts in place of one MLP (`config.Experts`): read as a whole, what reads single neurons is refused.
+    """Experts in place of one MLP (`config.Experts`): usable as a whole; reading single neurons is refused.
 
     router [d_model, expert]; `experts` as they are stored, read and converted when a token is sent to one; `shared`, and its gate
     [d_model, 1]: of the expert that sees every token.
@@ -141,10 +141,10 @@ def parameters_of(weights: Weights) -> int:
 
 
 class Weights(Protocol):
-    """What every reader of weights sees. Nobody keeps what `layer(i)` returned past layer i.
+    """The interface to weights. No reader keeps what `layer(i)` returned past layer i.
 
-    `layer(i, mlp=False)` leaves the MLP unread, for who wants the attention alone. `resident`: whether all of it lies in memory
-    anyway, so that what is derived from it may be kept.
+    `layer(i, mlp=False)` leaves the MLP unread, for readers of attention alone. `resident`: whether all weights are in memory
+    anyway, so that tensors derived from them may be cached.
     """
 
     @property

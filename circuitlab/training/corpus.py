@@ -130,7 +130,7 @@ def _parted(argument: str) -> tuple[str, float]:
     if not colon or not share.replace(".", "", 1).isdigit():
         return argument, 0.0
     if not 0 < float(share) <= 1:
-        raise BadInput("A share is not a part of the whole.", expected="above 0, at most 1", got=argument)
+        raise BadInput("A share is out of range.", expected="above 0, at most 1", got=argument)
     return name, float(share)
 
 

@@ -77,7 +77,7 @@ def _refused(got: str) -> BadInput:
         "The folder holds another run.",
         expected="the same recipe, seed, text and tokenizer",
         got=got,
-        remedy="Give what it was begun with, or another folder with --out.",
+        remedy="Use what it was started with, or another folder with --out.",
     )
 
 

@@ -93,7 +93,7 @@ class Trainer:
                 if pieces is None
                 else f"{number_of(pieces.first.size, 'beginning')}, {number_of(pieces.later.size, 'later piece')}"
             )
-            raise BadInput("Made-up names need pieces of names.", expected="a vocabulary that has them", got=got)
+            raise BadInput("Invented names need pieces of names.", expected="a vocabulary that has them", got=got)
         self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
         made_folder(out / "checkpoints")

@@ -45,7 +45,7 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
         again = losses(weights, torch.where(random == bos, 0, random)).mean(0).numpy()
         if (apart := float(np.abs(again - m["repeated_loss_by_index"][i]).max())) > NEAR:
             raise BadInput(
-                "The weights have other losses than the file says.", expected=f"within {NEAR:g} nats", got=f"{apart:.1e}"
+                "The weights do not reproduce the measured losses.", expected=f"within {NEAR:g} nats", got=f"{apart:.1e}"
             )
         each = losses(weights, windows).numpy()
         for name, end in zip(TEXT_ARRAYS, ("early", "late"), strict=True):
@@ -74,8 +74,8 @@ def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[to
     if not windows or at != int(m.protocol["texts"]):
         measured_sources = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.protocol["sources"])
         got = ", ".join(f"{s.label} with {len(s.held_out):,}" for s in streams)
-        raise BadInput("None of the measured texts is at hand.", expected=f"held-out tokens: {measured_sources}", got=got)
+        raise BadInput("None of the measured texts is available.", expected=f"held-out tokens: {measured_sources}", got=got)
     whole = torch.cat(windows)
     if len(whole) == at and sha256(whole) != m.protocol["sha256"]["held_out"]:
-        raise BadInput("The held-out texts are others.", expected=m.protocol["sha256"]["held_out"][:12], got=sha256(whole)[:12])
+        raise BadInput("The held-out texts differ.", expected=m.protocol["sha256"]["held_out"][:12], got=sha256(whole)[:12])
     return whole, np.concatenate(columns)

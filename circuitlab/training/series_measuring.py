@@ -200,5 +200,5 @@ def _unwritable(folder: Path, error: OSError) -> BadMachine:
         f"{FILE} cannot be written.",
         expected=f"a writable folder with room at {folder}",
         got=error.strerror or str(error),
-        remedy="Copy the model to a folder of your own, or free space; the same command then goes on.",
+        remedy="Copy the model to a folder of your own, or free space; the same command then resumes.",
     )

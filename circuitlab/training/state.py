@@ -51,7 +51,7 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
             "The state of this run is damaged.",
             expected=f"a whole {FILE} or {PREVIOUS} in {folder}",
             got="; ".join(damaged),
-            remedy="Bring the file back from a copy, or begin again in another folder.",
+            remedy="Restore the file from a copy, or start again in another folder.",
         )
     return None, ""
 

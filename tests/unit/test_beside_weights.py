@@ -231,7 +231,7 @@ def test_a_configuration_saved_with_the_weights_names_the_family(tmp_path: Path)
 
 def test_arrays_of_numpy_alone_say_what_to_do(tmp_path: Path) -> None:
     torch.save({n: x.numpy() for n, x in WEIGHTS.items()}, tmp_path / "a.pt")
-    with pytest.raises(BadModel, match="arrays of numpy") as refused:
+    with pytest.raises(BadModel, match="NumPy arrays") as refused:
         read_pickle(tmp_path / "a.pt")
     assert "from_numpy" in refused.value.remedy
     torch.save({"model": WEIGHTS, "history": np.zeros(10**6)}, tmp_path / "a.pt")

@@ -110,7 +110,7 @@ def test_a_cut_connection_is_taken_up_again(hub: Hub) -> None:
 
 def test_a_file_that_was_damaged_on_its_way_does_not_count(hub: Hub) -> None:
     hub.damage = True
-    with pytest.raises(BadModel, match="damaged on its way"):
+    with pytest.raises(BadModel, match="damaged in transit"):
         fetch(plan(NAME), lambda p: None)
     assert snapshot(NAME) is None
     hub.damage = False

@@ -236,7 +236,7 @@ def test_points_are_the_checkpoints_and_then_the_final_weights(model: Path) -> N
     shutil.copy(model / "checkpoints" / "step-000100.safetensors", model / "checkpoints" / "step-000300.safetensors")
     assert [(p.step, p.checkpoint) for p in points_of(model)] == [(0, 0), (100, 1), (300, None)], "the final step stands once"
     shutil.copy(model / "checkpoints" / "step-000100.safetensors", model / "checkpoints" / "step-000400.safetensors")
-    with pytest.raises(BadModel, match="go on after"):
+    with pytest.raises(BadModel, match="after the final weights"):
         points_of(model)
 
 

@@ -51,7 +51,7 @@ def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
             f"{file.name} is a TorchScript program.",
             expected="a state dict: tensors by name, nothing that runs",
             got="an archive with code in it",
-            remedy="Load it where it comes from and save its state_dict.",
+            remedy="Load it with its own code and save its state_dict.",
         )
     if "data.pkl" not in listed:
         raise damaged(file, "an archive of torch.save, with data.pkl", ", ".join(map(ascii, list(listed)[:4])) or "nothing")

@@ -64,9 +64,9 @@ def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
     if option is None:
         raise BadModel(
             f"{name} holds tensors under several keys.",
-            expected="one dictionary of weights, or the word which it is",
+            expected="one dictionary of weights, or the key of the right one",
             got=", ".join(_shown(k) for k in keys[:_LISTED]) + (f" and {len(keys) - _LISTED} more" if keys[_LISTED:] else ""),
-            remedy=f'Say it: --assume under={_shown(keys[0])}; in a map of `circuitlab import`: under = "{_shown(keys[0])}".',
+            remedy=f'State it: --assume under={_shown(keys[0])}; in a map of `circuitlab import`: under = "{_shown(keys[0])}".',
             asks={"under": tuple(keys[:_LISTED])},
         )
     return Chosen(option.weights, option.key, _but(keys, option.key), usual is not None, option.around)
@@ -116,7 +116,7 @@ def _no_tensors(name: str, contents: Any) -> BadModel:
         return BadModel(f"{name} holds no state dict.", expected="tensors by name", got=kind_of(contents)[:100])
     if any(isinstance(v, Inert) and v.kind == "numpy.ndarray" for v in parts.values()):
         return BadModel(
-            f"{name} holds arrays of numpy, no tensors.",
+            f"{name} holds NumPy arrays, not tensors.",
             expected="tensors by name",
             got=f"{number_of(len(parts), 'entry', 'entries')}: {', '.join(_shown(k) for k in list(parts)[:6])}",
             remedy="Save them as tensors: torch.save({name: torch.from_numpy(x) for name, x in arrays.items()}, FILE).",

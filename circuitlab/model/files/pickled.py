@@ -105,7 +105,7 @@ def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, in
     odd = dict.fromkeys(k for k in tensors if isinstance(k, OddKey) or (not isinstance(k, str) and str(k) in tensors))
     if len(odd) == len(tensors):
         raise BadModel(
-            f"{file.name} holds tensors under keys that are no names.",
+            f"{file.name} holds tensors under keys that are not names.",
             expected="tensors by name: text, or a number",
             got=", ".join(str(k)[:60] for k in list(odd)[:6]),
             remedy="Save it with names: torch.save({str(key): x for key, x in weights.items()}, FILE).",

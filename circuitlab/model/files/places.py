@@ -86,7 +86,7 @@ def check_shape(file: str, name: str, shape: object) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, list | tuple) else (-1,)
     if len(sizes) > _MOST_AXES or not all(type(n) is int and 0 <= n < _LARGEST_SIZE for n in sizes):
         raise BadModel(
-            f"{file}: {name} has a shape that cannot be.",
+            f"{file}: {name} has an impossible shape.",
             expected=f"at most {_MOST_AXES} sizes, none negative",
             got=ascii(sizes[:12])[:100] if sizes != (-1,) else type(shape).__name__,
         )

@@ -237,7 +237,7 @@ def shard_table(index: Path, data: Mapping[str, Any], endings: tuple[str, ...] =
         bare = name.isprintable() and not set(name) & set(r"/\:") and len(name) < 200
         if not bare or not name.endswith(endings):
             raise BadModel(
-                f"{index.name} names a file elsewhere.",
+                f"{index.name} names a file outside its folder.",
                 expected=f"names of files in the same folder, ending in {' or '.join(endings)}",
                 got=ascii(name)[:100],
                 remedy="Download the checkpoint again from a source you trust.",

@@ -109,7 +109,7 @@ class WholeFile:
             f"{self.name} ends too early.",
             expected=f"at least {number_of(needed, 'byte')}",
             got=number_of(got, "byte") + (f", {self.size} when it was opened" if got != self.size else ""),
-            remedy="It was cut short or is still being written. Copy or download it again.",
+            remedy="It is truncated or still being written. Copy or download it again.",
         )
 
 
@@ -133,5 +133,5 @@ def _unreadable(path: Path, error: OSError | ValueError) -> BadModel:
         f"{shown(Path(path.name))} cannot be read.",
         expected=f"a readable file at {shown(path)[:300]}",
         got=why[:200],
-        remedy="Check its permissions, and that its links lead somewhere.",
+        remedy="Check its permissions, and the targets of its links.",
     )

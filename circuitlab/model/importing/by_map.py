@@ -80,7 +80,7 @@ def map_of(data: Mapping[str, Any]) -> ImportMap:
         config = ModelConfig.from_json(fields)
     except BadModel as error:  # in a map it is no file of its own
         what = error.what.replace("config.json", "[config] of the map", 1)
-        raise BadModel(what, expected=error.expected, got=error.got, remedy="Say them under [config] in the map.") from error
+        raise BadModel(what, expected=error.expected, got=error.got, remedy="State them under [config] in the map.") from error
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
     for ours, value in data.get("tensors", {}).items():
@@ -272,5 +272,5 @@ def refuse_problems(report: Survey) -> None:
             "The map does not make a whole model of this file.",
             expected="every tensor of the configuration, each in its shape",
             got="\n            ".join([*report.problems[:20], *more]),
-            remedy="Mend the map; `circuitlab import FILE --map MAP --check` reports without writing.",
+            remedy="Correct the map; `circuitlab import FILE --map MAP --check` reports without writing.",
         )

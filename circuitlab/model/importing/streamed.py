@@ -36,7 +36,7 @@ def stream_directory(
     folder in use, `BadMachine` where the disk does not take it.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError("There is something where the model should go.", expected="a new or an empty folder", got=str(path))
+        raise UsageError("The output folder is not empty.", expected="a new or an empty folder", got=str(path))
     made_folder(path)
     try:
         text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)

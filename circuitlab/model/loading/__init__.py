@@ -1,6 +1,6 @@
-"""Opening a model: which family it is is seen from its files, never from its folder's name.
+"""Opening a model: its family is recognised by its files, never by its folder's name.
 
-A family is one file in this package with a module-level `FAMILY = Family(...)`; the registry is found by walking.
+A family is one module of this package with a module-level `FAMILY = Family(...)`; no list of them is kept elsewhere.
 """
 
 from circuitlab.model.loading.family import Family, Keep, Opened, families, open_model

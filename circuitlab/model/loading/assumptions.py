@@ -1,4 +1,4 @@
-"""What a checkpoint does not say and its reader takes for granted: listed by name, with a reason, and open to correction.
+"""Assumptions about what a checkpoint does not state: listed by name, with a reason, and open to correction.
 
 A loader asks `Assumed` for each value that no file states. The person's own value (`--assume NAME=VALUE`, `Checkpoint.assume`)
 takes precedence over the loader's; a value that is not among the choices is an error, never ignored.
@@ -15,8 +15,8 @@ from circuitlab.errors import BadModel, UsageError
 
 @dataclass(frozen=True)
 class Assumption:
-    """One value taken for granted. `choices` are the others that are possible, () for a number or a path; `why` the reason;
-    `free`: another value than a choice may be said."""
+    """One assumed value. `choices`: the possible values, () for a number or a path; `why`: the reason;
+    `free`: values besides the choices are accepted."""
 
     name: str
     value: str
@@ -29,14 +29,14 @@ class Assumption:
 
 
 class Assumed:
-    """Collects the assumptions of one loading, in the order in which they are asked for: `made`."""
+    """Collects the assumptions of one loading in order: `assumptions`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.assumptions: list[Assumption] = []
 
     def given(self, name: str) -> bool:
-        """Whether the person said it."""
+        """Whether the person gave a value."""
         return name in self._given
 
     def choice(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
@@ -47,11 +47,11 @@ class Assumed:
         return self._record(name, value, choices, why)
 
     def text(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
-        """One of `choices` or something else, which the caller reads."""
+        """One of `choices`, or free text that the caller interprets."""
         return self._record(name, self._given.get(name, default), choices, why, free=True)
 
     def number(self, name: str, default: float, why: str) -> float:
-        """A finite number. Raises `BadModel` for what is none."""
+        """A finite number. Raises `BadModel` for anything else."""
         text = self._given.get(name, f"{default:.10g}")
         try:
             value = float(text)
@@ -63,13 +63,13 @@ class Assumed:
         return value
 
     def size(self, name: str, default: int | None, why: str) -> int:
-        """A whole number of at least 1; `default` None: it must be said. Raises `BadModel`."""
+        """A whole number of at least 1; `default` None: the person must give it. Raises `BadModel`."""
         if default is None and name not in self._given:
             raise BadModel(
                 f"The tensors do not say what {name} is.",
                 expected=why,
                 got="shapes alone",
-                remedy=f"Say it: --assume {name}=NUMBER, or put a configuration beside the file.",
+                remedy=f"State it: --assume {name}=NUMBER, or put a configuration beside the file.",
                 asks={name: ()},
             )
         text = self._given.get(name, str(default))

@@ -1,6 +1,6 @@
 """A vocabulary of single characters that was saved with a model: `stoi`, `itos`, `chars` in it, or nanoGPT's `meta.pkl`.
 
-It becomes a tokenizer that takes a text apart into its characters and knows no others.
+It becomes a tokenizer that splits a text into its characters and rejects all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 2**20
 
 
 def vocabulary(metadata: Mapping[str, Any]) -> dict[str, int] | None:
-    """Characters and their ids by what a checkpoint holds beside its weights, None where they are not there or not numbered."""
+    """Characters and their ids from a checkpoint's metadata, None where it has none or they are not numbered."""
     inner = [v for v in metadata.values() if isinstance(v, Mapping)]
     for mapping in (metadata, *inner):
         stoi, itos, chars = (mapping.get(name) for name in ("stoi", "itos", "chars"))
@@ -61,7 +61,7 @@ def _whole(pairs: list[tuple[Any, Any]]) -> dict[str, int] | None:
 
 
 def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
-    """The vocabulary in nanoGPT's `meta.pkl`, and a note where there is a file and none in it. Nothing of it is run."""
+    """The vocabulary in nanoGPT's `meta.pkl`, and a note where the file has none. No code in it is run."""
     if not (folder / _META).is_file():
         return None, ""
     try:
@@ -74,7 +74,7 @@ def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
 
 
 def character_tokenizer(metadata: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
-    """The tokenizer, None without a vocabulary; where it lay; and a note on a `meta.pkl` of which nothing can be made."""
+    """The tokenizer, None without a vocabulary; where it came from; and a note on an unusable `meta.pkl`."""
     if (vocab := vocabulary(metadata)) is not None:
         return tokenizer_of(vocab), f"a vocabulary of {number_of(len(vocab), 'character')} was saved with the weights", ""
     vocab, note = meta_beside(folder)

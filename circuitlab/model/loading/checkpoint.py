@@ -131,7 +131,7 @@ def _config_of(file: Path) -> Path | None:
 
 
 def _open(file: Path, under: str | None = None) -> Checkpoint:
-    """What one weight file or index holds; `under`: of a pickle, what lies below this key."""
+    """The contents of one weight file or index; `under`: the key of a pickle whose dictionary holds the weights."""
     if file.name.endswith(".index.json"):
         source, shards = open_shards(file, read_json(file), _shard)
         return Checkpoint(file, file.parent, files=(file, *shards), tensors=source)
@@ -165,7 +165,7 @@ def _shard(file: Path) -> MappedTensors:
 
 
 def tensors_at(path: Path, under: str | None = None) -> Checkpoint:
-    """What a folder or a file holds, whatever its configuration says; with named tensors. Raises `BadModel`."""
+    """A folder's or file's named tensors, regardless of its configuration. Raises `BadModel`."""
     weights = _weights_in(path) if path.is_dir() else path
     opened = replace(_open(weights or path / "model.safetensors", under), path=path)
     opened.needed()
@@ -173,7 +173,7 @@ def tensors_at(path: Path, under: str | None = None) -> Checkpoint:
 
 
 def weight_files(path: Path, checkpoint: int | None = None) -> tuple[Path, ...]:
-    """The files whose bytes are the weights of what lies at `path`, unread. Raises `BadModel` for an index that is none."""
+    """The files that hold the weights of the model at `path`, unread. Raises `BadModel` for a damaged index."""
     weights = _weights_in(path, checkpoint) if path.is_dir() else path
     if weights is None:
         return ()

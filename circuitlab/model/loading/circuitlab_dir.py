@@ -26,7 +26,7 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
 
 
 def _origin(folder: Path) -> tuple[str, ...]:
-    """What an import took for granted, () for a model that was not imported."""
+    """Notes on what an import assumed, () for a model that was not imported."""
     if not (folder / ORIGIN).is_file():
         return ()
     origin = read_json(folder / ORIGIN)

@@ -1,4 +1,4 @@
-"""What several families of decoders say alike: linear maps with and without bias, a norm that two sublayers share, defaults.
+"""Parts shared by several families of decoders: linear maps with and without bias, a norm that two sublayers share, defaults.
 
 A family reads its configuration with `filled`, declares its blocks with `attention` and `mlp`, and is opened by `opener`.
 """
@@ -33,7 +33,7 @@ def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict
 def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
     """Rotary positions of the first columns of each head, in halves, the context over which they hold, and notes.
 
-    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would turn.
+    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would rotate.
     """
     positions, rescaling_notes = rotary(config, d_head, partial=partial)
     n_positions, context_notes = context(config, n_ctx)
@@ -120,7 +120,7 @@ def attention(config: ModelConfig, q: str, k: str, v: str, o: str) -> dict[str, 
 
 
 def fused_attention(config: ModelConfig, qkv: str, o: str) -> dict[str, Stored]:
-    """The same of two `Linear`s, the first with each key-value head's queries, key and value together."""
+    """The four maps of attention from two `Linear`s, the first with each key-value head's queries, key and value together."""
     maps = linear_with_bias("O", o, "o" in config.biases, "o")
     parts: tuple[Which, ...] = ("q", "k", "v")
     for which in parts:
@@ -137,12 +137,12 @@ def mlp(config: ModelConfig, up: str, down: str, gate: str = "") -> dict[str, St
 
 
 def shared_norm(theirs: str) -> dict[str, Stored]:
-    """One LayerNorm that attention and MLP both read behind: the same tensors twice."""
+    """One LayerNorm whose output both attention and MLP read: the same tensors twice."""
     return {**norm("attn_norm", theirs, bias=True), **norm("mlp_norm", theirs, bias=True)}
 
 
 def opener(read_config: ReadConfig, layout: Callable[[ModelConfig], Layout], title: str) -> Callable[[Checkpoint, Keep], Opened]:
-    """What opens a family whose configuration says everything about its layout."""
+    """The `load` of a family whose configuration determines its layout."""
 
     def load(checkpoint: Checkpoint, keep: Keep) -> Opened:
         read = read_config(checkpoint.config)

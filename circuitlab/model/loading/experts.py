@@ -1,4 +1,4 @@
-"""What families with mixtures of experts say alike: how many, how many act, and where the experts' tensors lie."""
+"""Parts shared by families with mixtures of experts: how many there are, how many are active, and where their tensors are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refuse_dense_layers(config: Mapping[str, Any]) -> None:
 
 
 def expert_notes(config: ModelConfig) -> tuple[str, ...]:
-    """What is said of them."""
+    """Notes on the mixture of experts."""
     experts = config.experts
     assert experts is not None
     weighted = "by a softmax over these" if experts.renormalise else "by a softmax over all"

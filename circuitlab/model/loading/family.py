@@ -119,7 +119,7 @@ def open_model(
 
 
 def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
-    """The error of a checkpoint that no family claims: its own names, and the command that imports it."""
+    """The error for a checkpoint that no family claims: its tensor names, and the command that imports it."""
     kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
     lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
     return UnknownFamily(
@@ -134,7 +134,7 @@ def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
 
 
 def _titles() -> str:
-    """What can be opened: architectures that have a folder of Hugging Face's, and other kinds of files."""
+    """What can be opened: architectures in Hugging Face's format, and other formats."""
     titles = sorted((f.title for f in families()), key=str.lower)
     others = [t for t in titles if t.startswith(("a ", "the "))]
     return f"a Hugging Face folder of {', '.join(t for t in titles if t not in others)}; or {', '.join(others)}"

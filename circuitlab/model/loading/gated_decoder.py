@@ -32,7 +32,7 @@ _NORMS: dict[str, dict[str, str]] = {
 
 
 def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hidden_act", base: float = 10000.0) -> Read:
-    """Llama's configuration of a `config.json`, which a family alters by `dataclasses.replace`, and what was assumed.
+    """Llama's `ModelConfig` from a `config.json`, which a family alters by `dataclasses.replace`, and notes on assumptions.
 
     `defaults` are the family's for fields that files leave out, `act` the name of the activation's field, `base` the rotary one.
     """
@@ -76,7 +76,7 @@ def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -
 
 
 def noted(config: ModelConfig, notes: tuple[str, ...], scale: str = "the family's own") -> Read:
-    """The configuration with its notes, the score scale in front and why it is this one (`scale`)."""
+    """The configuration with its notes, preceded by one on the score scale and its origin (`scale`)."""
     return config, (scale_note(config.score_scale, config.d_head, scale), *notes, *tied_note(config))
 
 

@@ -68,7 +68,9 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
         return (), ()
     width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
     if width < 1:  # a window of 0 stands for all positions
-        raise BadModel("config.json: local attention sees nothing.", expected="a window_size of at least 1", got=str(width))
+        raise BadModel(
+            "config.json: the window of local attention is empty.", expected="a window_size of at least 1", got=str(width)
+        )
     note = f"local attention over {number_of(width, 'position')} in layers {', '.join(map(str, local))}"
     return tuple(width if kind == "local" else 0 for kind in kinds), (note,)
 

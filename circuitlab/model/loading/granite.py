@@ -44,7 +44,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
 def _factor(config: Mapping[str, Any], name: str) -> float:
     value = number(config, name, 1.0)
     if value == 0:
-        raise BadModel(f"config.json: {name} is zero.", expected="a number that leaves something", got="0")
+        raise BadModel(f"config.json: {name} is zero.", expected="a number other than 0", got="0")
     return value
 
 

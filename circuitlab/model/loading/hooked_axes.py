@@ -1,8 +1,8 @@
-"""In which order a TransformerLens-like file keeps the axes of its weights, told from their shapes.
+"""The order of the axes of the weights in a TransformerLens-like file, inferred from their shapes.
 
 Today's order is ours: W_E [d_vocab, d_model], W_pos [n_ctx, d_model], W_U [d_model, d_vocab_out], W_Q, W_K, W_V [head, d_model,
 d_head], W_O [head, d_head, d_model], W_in, W_gate [d_model, d_mlp], W_out [d_mlp, d_model]. Older code (2021, 2022) kept some of
-them as [out, in], and heads flat in one axis. A tensor's order is known where only one of its axes has the stream's width.
+them as [out, in], and heads flat in one axis. A tensor's order is determined where only one of its axes has the stream's width.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def axes(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...
             "Some weights are stored transposed, and of others the shape does not say.",
             expected="an order that shapes decide",
             got=difference,
-            remedy=f"Say it of those: --assume axes=transposed, or axes=today's. {_MAP}",
+            remedy=f"State it for those: --assume axes=transposed, or axes=today's. {_MAP}",
             asks={"axes": _ORDERS},
         )
     chosen = ask.choice("axes", "transposed", _ORDERS, difference)

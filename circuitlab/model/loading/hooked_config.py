@@ -1,4 +1,4 @@
-"""The configuration of a TransformerLens model as it is stated: the fields of its `HookedTransformerConfig`, as JSON or a dict.
+"""The stated configuration of a TransformerLens model: the fields of its `HookedTransformerConfig`, as JSON or a dict.
 
 Field names and defaults are those of TransformerLens 1 to 3. What changes the architecture into one that is not known here is
 refused by name; fields about training, devices and hooks are passed over.
@@ -47,7 +47,7 @@ _OLMO = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM")
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is known of a model besides the sizes that its tensors show.
+    """A model's architecture besides the sizes that its tensors show.
 
     `gains`: whether norms have stored gains (False: folded away). `embed_norm`: one more stands on the embedding itself.
     `by_layer`: scores of layer i are divided by i + 1.
@@ -126,7 +126,7 @@ def _refuse(config: Mapping[str, Any]) -> None:
 
 
 def _word(config: Mapping[str, Any], name: str, default: str | None) -> str | None:
-    """Text, or what stands for none. Raises `BadModel` for a value of another kind."""
+    """Text, or None. Raises `BadModel` for a value of another type."""
     value = config.get(name, default)
     if value is not None and not isinstance(value, str):
         raise BadModel(f"The configuration's {name} is not text.", expected="text", got=repr(value)[:60])

@@ -1,6 +1,6 @@
 """The architecture of a TransformerLens-like state dict without a configuration: what names and values show, and what is assumed.
 
-Everything that the tensors leave open is asked of `Assumed`, with a reason; a person may say another.
+Everything that the tensors leave open is an assumption with a reason (`Assumed`), which a person may correct.
 """
 
 from __future__ import annotations

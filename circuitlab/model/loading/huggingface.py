@@ -1,4 +1,4 @@
-"""Reading Hugging Face `config.json` files: typed fields, activations, windows, and what is said about the score scale.
+"""Reading Hugging Face `config.json` files: typed fields, activations, windows, and the note on the score scale.
 
 Field names and defaults are those of `transformers`; a field that the file leaves out and the architecture needs is an error,
 and a default that is used is noted.
@@ -107,6 +107,6 @@ def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[
 
 
 def scale_note(scale: float, d_head: int, why: str) -> str:
-    """What is multiplied with `q·k`, and why: a wrong one is the silent fault of model conversions."""
+    """A note on the factor of `q·k` and its origin: a wrong one is the silent error of model conversions."""
     usual = abs(scale * math.sqrt(d_head) - 1) < 1e-9
     return f"score scale {scale:.4g} ({'1/√d_head, ' if usual else 'none, ' if scale == 1 else ''}{why})"

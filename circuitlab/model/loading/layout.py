@@ -29,7 +29,7 @@ Which = Literal["q", "k", "v", "o"]
 
 
 class Misfit(ValueError):
-    """A step that cannot be taken on a tensor of this shape: what it needs, and what is there."""
+    """A step that does not apply to a tensor of this shape: what it needs, and the shape."""
 
 
 def _axes(x: Tensor, n: int, what: str) -> None:
@@ -46,7 +46,7 @@ def _cut(x: Tensor, axis: int, sizes: tuple[int, ...], what: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Stored:
-    """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method gives a longer one.
+    """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method returns one with a further step.
 
     `others` are further tensors that `join` makes one canonical tensor of, each behind its own steps. Without a `name` nothing is
     stored, and the first step makes the tensor.
@@ -249,7 +249,7 @@ class LaidOut:
         return next((n for n in candidates if n in self._there), name)
 
     def ends(self) -> Mapping[str, Tensor]:
-        """Embeddings, final norm, unembedding; those that are products of stored tensors are made once and kept."""
+        """Embeddings, final norm, unembedding; products of stored tensors are computed once and cached."""
         return Named(self.layout.ends, lambda name: self._end(name, self.layout.ends[name]))
 
     def layer(self, i: int) -> Mapping[str, Tensor]:

@@ -164,10 +164,10 @@ def _translated(name: HubName, error: Exception) -> CircuitLabError:
     if isinstance(error, hub_errors.OfflineModeIsEnabled):
         return BadMachine("The hub's offline mode is on.", expected="a cached model", got=message, remedy="Unset HF_HUB_OFFLINE.")
     if isinstance(error, OSError) and error.errno == 28:
-        return BadMachine("The disk is full.", expected=f"room for {name}", got=message, remedy="Free space, then go on.")
+        return BadMachine("The disk is full.", expected=f"room for {name}", got=message, remedy="Free space, then resume.")
     return BadMachine(
         "The hub cannot be reached, or broke off.",
         expected="an answer from the hub",
         got=f"{type(error).__name__}: {message}",
-        remedy="Check the network, then download again: it goes on where it stopped.",
+        remedy="Check the network, then download again: it resumes where it stopped.",
     )

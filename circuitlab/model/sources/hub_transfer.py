@@ -151,7 +151,7 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
                     f"The hub sends more of {meter.file} than it announced.",
                     expected=number_of(place.size, "byte"),
                     got="a stream that goes on behind them",
-                    remedy="What came was dropped. Check HF_ENDPOINT and the network between; then download again.",
+                    remedy="The download was discarded. Check HF_ENDPOINT and the network between; then download again.",
                 )
             file.write(chunk)
             meter.add(len(chunk))
@@ -171,10 +171,10 @@ def _refuse_packed(response: Any, name: str) -> None:
     packed = response.headers.get("Content-Encoding", "identity")
     if packed != "identity":
         raise BadMachine(
-            f"{name} comes compressed, which was not asked for.",
+            f"{name} comes compressed, which was not requested.",
             expected="the file's own bytes",
             got=f"Content-Encoding {packed[:40]!r}",
-            remedy="A proxy between here and the hub changes what it passes on: go around it.",
+            remedy="A proxy between this machine and the hub changes the data: bypass it.",
         )
 
 
@@ -190,6 +190,6 @@ def _check(part: Path, etag: str, meter: Meter) -> None:
     if digest.hexdigest() != etag.lower():
         part.unlink()
         raise BadModel(
-            f"{meter.file} was damaged on its way.", expected=f"sha256 {etag[:16]}…", got=f"{digest.hexdigest()[:16]}…",
+            f"{meter.file} was damaged in transit.", expected=f"sha256 {etag[:16]}…", got=f"{digest.hexdigest()[:16]}…",
             remedy="Download it again.",
         )  # fmt: skip
