@@ -81,13 +81,13 @@ def test_what_cannot_be_is_said_in_place_and_the_open_model_stays(window: Window
     assert isinstance(tokenizer, QLineEdit)
     tokenizer.setText("/nowhere/tokenizer.json")
     dialog.again.click()
-    qtbot.waitUntil(lambda: "not there" in dialog.said.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "not there" in dialog.message.text(), timeout=20000)
     assert window.context.document.state == before
     assert dialog.again.isEnabled()
     assert tokenizer.text() == "/nowhere/tokenizer.json"
     tokenizer.setText("none")
     dialog.again.click()
-    assert dialog.said.text() and window.context.document.state == before
+    assert dialog.message.text() and window.context.document.state == before
 
 
 def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: QtBot, tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
         window.open_model(str(tmp_path / "flat.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)
-    assert "n_heads" in dialog.said.text() and "--assume" not in dialog.said.text()
+    assert "n_heads" in dialog.message.text() and "--assume" not in dialog.message.text()
     assert list(dialog.fields) == ["n_heads"]
     assert window.context.document.state.model == before
     heads = dialog.fields["n_heads"]
     assert isinstance(heads, QLineEdit)
     heads.setText("three")
     dialog.again.click()
-    qtbot.waitUntil(lambda: "whole number" in dialog.said.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "whole number" in dialog.message.text(), timeout=20000)
     assert window.context.document.state.model == before
     heads.setText("3")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):

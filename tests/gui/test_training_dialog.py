@@ -92,8 +92,8 @@ def ended(dialog: TrainingDialog) -> bool:
 def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     filled(qtbot, dialog, "tiny", text, out)
-    assert "2 layers" in dialog.form.said.text()
-    assert f"{12 * 4 * 24 + 8 * 2 * 32:,} tokens" in dialog.form.said.text()
+    assert "2 layers" in dialog.form.message.text()
+    assert f"{12 * 4 * 24 + 8 * 2 * 32:,} tokens" in dialog.form.message.text()
     assert not dialog.process.running
     dialog.start.click()
     assert dialog.process.running
@@ -135,7 +135,7 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     assert f"{step:,}" in view.how_far.text()
     view.other.click()
     qtbot.waitUntil(lambda: dialog.start.text() == "Go on training", timeout=WAIT)
-    assert dialog.form.said.text()
+    assert dialog.form.message.text()
     dialog.start.click()
     qtbot.waitUntil(lambda: f"resumed at step {step}" in view.log.toPlainText(), timeout=WAIT)
     qtbot.waitUntil(lambda: training(dialog, step), timeout=WAIT)
@@ -228,14 +228,14 @@ def test_a_process_that_is_gone_is_not_signalled(dialog: TrainingDialog, tmp_pat
 def test_what_cannot_start_is_said_and_what_can_may_be_started(
     qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path
 ) -> None:
-    qtbot.waitUntil(lambda: "Add the text" in dialog.form.said.text(), timeout=WAIT)
-    assert dialog.form.said.property("role") == ""
+    qtbot.waitUntil(lambda: "Add the text" in dialog.form.message.text(), timeout=WAIT)
+    assert dialog.form.message.property("role") == ""
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
     dialog.form.texts.add(str(tmp_path / "missing.txt"))
     assert dialog.form.checked is None
     assert not dialog.start.isEnabled()
-    qtbot.waitUntil(lambda: "A text file is not there." in dialog.form.said.text(), timeout=WAIT)
-    assert dialog.form.said.property("role") == "warning"
+    qtbot.waitUntil(lambda: "A text file is not there." in dialog.form.message.text(), timeout=WAIT)
+    assert dialog.form.message.property("role") == "warning"
     assert not dialog.start.isEnabled()
     dialog.form.texts.table.selectRow(1)
     dialog.form.texts.remove.click()

@@ -1,4 +1,4 @@
-"""What Qt writes as SVG, made fit for other programs: exact size, text as outlines or with its fonts, lines that scale, grey."""
+"""Qt's SVG made fit for other programs: exact size, text as outlines or with its fonts, lines that scale, grey ink."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ET.register_namespace("xlink", XLINK[1:-1])
 
 
 def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, grey: bool) -> bytes:
-    """`data` as QSvgGenerator wrote it, `width_mm` × `height_mm` on paper."""
+    """`data` from QSvgGenerator, as a finished file of `width_mm` × `height_mm`."""
     root = ET.fromstring(data)
     root.set("width", f"{width_mm:.4g}mm")
     root.set("height", f"{height_mm:.6g}mm")
@@ -75,7 +75,7 @@ def _pairs(numbers: str) -> Iterator[tuple[float, float]]:
 
 
 def _scaling_lines(group: ET.Element) -> None:
-    """Strokes that keep their width whatever the zoom are points of the page with a width on the page: all programs know that."""
+    """Strokes whose width ignores the zoom get page coordinates and a width on the page, which every program understands."""
     still = [e for e in group if e.attrib.pop("vector-effect", "none") == "non-scaling-stroke"]
     if not still:
         return
@@ -116,7 +116,7 @@ def _font_of(text: ET.Element) -> QFont:
 
 
 def _outlined(root: ET.Element) -> None:
-    """Every text is the outlines of its glyphs, each glyph written once; what it says stands in `aria-label`."""
+    """Turn every text into the outlines of its glyphs, each glyph written once; the text itself stands in `aria-label`."""
     names: dict[tuple[str, float, int], str] = {}
     shapes = root.find(f"{SVG}defs")
     assert shapes is not None
@@ -151,7 +151,7 @@ def _glyphs(text: ET.Element, names: dict[tuple[str, float, int], str], shapes: 
 
 
 def _written(path: QPainterPath) -> str:
-    """A path's own numbers."""
+    """A path as SVG path data."""
     parts: list[str] = []
     for i in range(path.elementCount()):
         element = path.elementAt(i)
@@ -162,7 +162,7 @@ def _written(path: QPainterPath) -> str:
 
 
 def _with_fonts(root: ET.Element) -> None:
-    """The faces that its texts are set in travel with it."""
+    """Embed the faces in which the texts are set."""
     faces: set[tuple[str, bool]] = set()
     for text in root.iter(f"{SVG}text"):
         mono = text.get("font-family", "").startswith(MONO[0])

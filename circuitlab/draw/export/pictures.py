@@ -89,7 +89,7 @@ def render(figure: Figure, size: QSize, theme: Theme = LIGHT, ratio: float = 1.0
 
 
 def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Parts) -> FigureView:
-    """A view that is laid out and never becomes a window, `paper.height_mm` None: as high as its content."""
+    """A view laid out without ever becoming a window; `paper.height_mm` None: as high as its content."""
     view = FigureView(theme, paper=paper)
     height = None if paper.height_mm is None else round(paper.height_mm / paper.width_mm * width)
     view.resize(width, height or 400)
@@ -116,7 +116,7 @@ def _laid_out(figure: Figure, theme: Theme, width: int, paper: Paper, parts: Par
 
 
 def _refuse_small(view: FigureView, width: int, paper: Paper) -> None:
-    """Raises `UsageError`, which names the smallest width and the largest type, where a part of the figure cannot be read."""
+    """Raises `UsageError`, naming the smallest width and the largest type, where part of the figure could not be read."""
     least = view.least_width()
     if least <= width:
         return
@@ -132,20 +132,20 @@ def _refuse_small(view: FigureView, width: int, paper: Paper) -> None:
 
 
 def check(figure: Figure, paper: Paper) -> None:
-    """Raises the `UsageError` that writing the figure on this paper would: too narrow, too low, too large a type."""
+    """Raises the `UsageError` that exporting to this paper would raise: too narrow, too low, type too large."""
     application(offscreen=True)
     _discard(_laid_out(figure, *_scale(paper), paper, {}))
 
 
 def _scale(paper: Paper) -> tuple[Theme, int]:
-    """The theme and the px of width of the layout."""
+    """The theme, and the width of the layout in px."""
     # tabular figures could not be searched in a PDF, and every format is the same picture
     theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt, tabular=False)
     return theme, round(paper.width_mm / INCH * POINTS * theme.small / paper.font_pt)
 
 
 def _settle(view: FigureView) -> None:
-    """Let layouts and resizes arrive now: painting one pixel of a hidden widget does that, and makes no window."""
+    """Deliver pending layouts and resizes: painting one pixel of a hidden widget does so without creating a window."""
     speck = QImage(1, 1, QImage.Format.Format_RGB32)
     view.render(speck, QPoint(0, 0), QRect(0, 0, 1, 1), _PARTS)
 
@@ -156,7 +156,7 @@ def _discard(view: FigureView) -> None:
 
 
 def _paint(view: FigureView, painter: QPainter, scale: float, line: float) -> None:
-    """`scale` device units a px of layout; `line` of them a px of line width."""
+    """`scale`: device units per px of layout; `line`: device units per px of line width."""
     view.set_stroke(line)
     painter.scale(scale, scale)
     view.render(painter, QPoint(0, 0), QRect(QPoint(0, 0), view.size()), _PARTS)

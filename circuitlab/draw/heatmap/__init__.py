@@ -1,1 +1,1 @@
-"""Maps of cells."""
+"""Heatmaps."""

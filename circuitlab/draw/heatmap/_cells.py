@@ -23,12 +23,12 @@ def cell_colours(mark: Heatmap, theme: Theme) -> np.ndarray:
 
 
 def rectangles(colours: np.ndarray) -> int:
-    """How many rectangles these cells are."""
+    """The number of cells that are painted."""
     return int((colours >= 0).sum())
 
 
 def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, visible: QRectF | None = None) -> None:
-    """Fill `frame` with the cells of `cell_colours`, as much of it as lies in `seen`."""
+    """Fill `frame` with the cells of `cell_colours`, as far as they lie in `visible`."""
     rows, cols = colours.shape
     raster = painter.paintEngine().type() == QPaintEngine.Type.Raster
     under = 0.0 if raster else min(UNDER, frame.width() / cols / 4, frame.height() / rows / 4)
@@ -55,7 +55,7 @@ def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, visible: 
 
 
 def paint_signs(painter: QPainter, mark: Heatmap, frame: QRectF, theme: Theme) -> None:
-    """A minus in every cell that is negative enough to be seen: in grey the two sides of the signed map look alike."""
+    """A minus sign in every visibly negative cell: in grey the two sides of the signed map look alike."""
     if mark.map != "signed" or mark.rgb is not None:
         return
     rows, cols = mark.values.shape

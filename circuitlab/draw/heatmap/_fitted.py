@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""How large the cells of a map are in a room, with its axes, legend and colour bar, and which of these little room leaves out."""
+"""The size of a map's cells in a given room, with axes, legend and colour bar, and which of these are dropped in little room."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its num
 
 
 class FittedMap(PlotMark):
-    """A plot of cells that knows its size in any room; what is in the cells is drawn by its subclass."""
+    """A plot of cells that knows its size in any room; a subclass draws the cells."""
 
     _ready = False  # a mark is shown; pyqtgraph resizes before __init__ is through
 
@@ -44,7 +44,7 @@ class FittedMap(PlotMark):
         return self.mark.colour_bar and self.mark.rgb is None
 
     def _measure(self, width: float, height: float, barred: bool) -> tuple[float, float, float]:
-        """(width, height) that a picture takes of this room, and its own height; axes say what fits beside cells of that size."""
+        """(width, height) of the whole in this room, and the height of the picture alone; fits the axes to cells of that size."""
         rows, cols = self.mark.values.shape
         left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
         bar = self.bar.extent() if barred else 0.0
@@ -61,7 +61,7 @@ class FittedMap(PlotMark):
         return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
 
     def fit(self) -> None:
-        """Give the plot a whole number of device pixels a cell, at the top left of the room there is."""
+        """Give each cell a whole number of device pixels, starting at the top left of the room."""
         width, height = self.viewport().width(), self.viewport().height()
         barred = self._barred()
         used_x, used_y, picture = self._measure(width, height, barred)
@@ -83,7 +83,7 @@ class FittedMap(PlotMark):
         layout.activate()
 
     def _side(self, width: float, height: float, barred: bool) -> float:
-        """px of height of the picture with titles beside its axes."""
+        """Height of the picture in px when the axes have their titles."""
         self._title_axes(True)
         return self._measure(width, height, barred)[2]
 
@@ -96,7 +96,7 @@ class FittedMap(PlotMark):
         return self.theme.px(LARGEST_ALONE if self._alone else LARGEST_CELL)
 
     def set_alone(self, alone: bool) -> None:
-        """Whether it has a row of the figure for itself, and grows with it."""
+        """Whether it has a row of the figure to itself, and grows with it."""
         if alone != self._alone:
             self._alone = alone
             self.left_axis.large = self.bottom_axis.large = alone and self._paper is None
@@ -108,28 +108,28 @@ class FittedMap(PlotMark):
         return floor(cell * ratio) / ratio if cell * ratio >= 3 and self._paper is None else cell
 
     def side_in(self, width: int, height: int) -> float:
-        """px of height of the picture in a room."""
+        """Height of the picture in px in a room of this size."""
         side = self._side(width, height, self._barred())
         self._title_axes(not self._untitled)
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return side
 
     def index_step_in(self, width: int, height: int) -> int:
-        """How far apart the indices are that stand for tokens in a room, 0 where the tokens themselves stand on both axes."""
+        """Step between the position indices on the axes in a room of this size; 0 where both axes show the tokens themselves."""
         self._measure(width, height, self._barred())
         step = max(self.left_axis.index_step, self.bottom_axis.index_step)
         self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
         return step
 
     def widen_bar(self, least: int) -> None:
-        """Keep at least so many px for the colour bar: maps above each other then have their columns above each other."""
+        """Reserve at least this many px for the colour bar, so that the columns of stacked maps line up."""
         if least != self.bar.least:
             self.bar.least = least
             self.bar.setFixedWidth(self.bar.extent())
             self.fit()
 
     def natural_width(self, height: int) -> int:
-        """px that a picture of so much height can use: square cells do not get wider."""
+        """Width in px that a picture of this height can use: square cells do not get wider."""
         if not self.mark.square:
             return UNLIMITED
         self._title_axes(True)
@@ -139,18 +139,18 @@ class FittedMap(PlotMark):
         return ceil(used + 12)
 
     def least_width(self) -> float:
-        """Axis, a picture of a dot a column at least, colour bar."""
+        """Width in px of the axis, a picture of at least one dot per column, and the colour bar."""
         beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
         return beside + max(LEAST_PICTURE, self.mark.values.shape[1] * 72 / 300 * self.theme.small / 7)
 
     def fits_on_paper(self, width: float) -> bool:
-        """Whether cells get more of this width than what stands beside them, and the colour bar its height."""
+        """Whether the cells get more of this width than what stands beside them, and the colour bar has its height."""
         beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
         used, _, picture = self._measure(width, 1e4, self._barred())
         return picture >= self.theme.px(LOWEST_BAR) and used - beside >= beside
 
     def natural_height(self, width: int) -> int:
-        """Square cells of this width and their labels."""
+        """Height in px of square cells at this width, with their labels."""
         if not self.mark.square:
             return round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120))
         return ceil(self._measure(width, 1e4, self._barred())[1] + 12)

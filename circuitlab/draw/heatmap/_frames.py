@@ -1,4 +1,4 @@
-"""Frames round single cells of a heatmap, lines between the ranges that its axes name, and the crosshair."""
+"""Frames around single cells of a heatmap, lines between the ranges named on its axes, and the crosshair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLEAR = 9.0  # px of a cell, from which on its frame stands off it: a full cell 
 
 
 def paint_frames(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRectF], theme: Theme) -> None:
-    """A frame round each cell of `mark.framed`; `box(row, col)` is a cell in pixels."""
+    """A frame around each cell of `mark.framed`; `box(row, col)` is a cell in pixels."""
     if mark.framed is None or not mark.framed.size:
         return
     cell = box(0, 0)
@@ -31,7 +31,7 @@ def paint_frames(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRe
 
 
 def paint_tiles(painter: QPainter, mark: Heatmap, box: Callable[[tuple[int, int]], QRectF], theme: Theme) -> None:
-    """A hairline round each tile; `box((row, col))` is a tile in pixels."""
+    """A hairline around each tile; `box((row, col))` is a tile in pixels."""
     tiles = mark.tiles
     if tiles is None or tiles.rows * tiles.cols > MOST_TILES:
         return
@@ -56,7 +56,7 @@ def paint_rules(painter: QPainter, mark: Heatmap, box: Callable[[float, float, f
 def paint_crosshair(
     painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], frame: QRectF, accent: QColor
 ) -> None:
-    """The chosen row and column, and the cell where they meet; `box` as above, `frame` the picture in pixels."""
+    """The selected row and column, and the cell where they meet; `box` as above, `frame` the picture in pixels."""
     rows, cols = mark.values.shape
     row, col = mark.row, mark.col
     painter.setPen(QPen(accent, 1))

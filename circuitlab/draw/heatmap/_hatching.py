@@ -1,4 +1,4 @@
-"""Hatching over cells of a heatmap that mean nothing or are estimates, in an ink that shows on their colour."""
+"""Hatching over heatmap cells that are undefined or estimated, in an ink that shows on their colour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APART = 4.0  # px along x or y between two lines on paper
 
 
 class Hatching:
-    """Keeps the inks of the last mark."""
+    """Remembers the inks of the last mark."""
 
     def __init__(self) -> None:
         self._memo: tuple[Heatmap, Theme, np.ndarray] | None = None
@@ -50,7 +50,7 @@ class Hatching:
                     painter.fillRect(place, QBrush(ink, Qt.BrushStyle.BDiagPattern))
 
     def _inks(self, mark: Heatmap, theme: Theme) -> np.ndarray:
-        """int8 [row, col]: 0 not hatched, 1 nothing is drawn there, 2 light cells, which take dark lines, 3 dark cells."""
+        """int8 [row, col]: 0 not hatched, 1 no colour underneath, 2 light cells (dark lines), 3 dark cells (light lines)."""
         if mark.rgb is not None or mark.hatched is None:
             return np.asarray(mark.hatched, dtype=np.int8)
         memo = self._memo
@@ -62,7 +62,7 @@ class Hatching:
 
 
 def _diagonals(place: QRectF) -> list[QLineF]:
-    """Lines through `place` that go on in the place beside it."""
+    """Diagonal lines through `place` that continue in the neighbouring place."""
     left, top, right, bottom = place.left(), place.top(), place.right(), place.bottom()
     first, last = ceil((left + top) / APART), floor((right + bottom) / APART)
     sums = [k * APART for k in range(first, last + 1)]  # x + y of every point of a line

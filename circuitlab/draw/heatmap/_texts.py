@@ -1,4 +1,4 @@
-"""Texts in the cells of a heatmap, where they fit: token text, plain, cut short with an ellipsis where cells are narrow."""
+"""Texts in heatmap cells where they fit: plain token text, elided where cells are narrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Visible = tuple[tuple[float, float], tuple[float, float]]
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters: the first ones, with an ellipsis where there is room to see more than that."""
+    """The first characters, at most this many, ending in an ellipsis where there is room for more than that."""
     if len(text) <= most:
         return text
     return text[:most] if most < ELLIPSIS_FROM else text[: most - 1] + "…"

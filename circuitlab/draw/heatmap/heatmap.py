@@ -53,7 +53,7 @@ class HeatmapMark(FittedMap):
     # the mark --------------------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Heatmap) -> None:
-        """Upload what is new; a crosshair alone repaints only itself."""
+        """Upload new pixels only; a moved crosshair repaints the overlay alone."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         first = not self._ready
         shape = old.values.shape != mark.values.shape
@@ -87,7 +87,7 @@ class HeatmapMark(FittedMap):
         self._over.update()
 
     def _as_rectangles(self) -> None:
-        """On paper: what is painted in place of the image."""
+        """On paper: the cells that are painted instead of the image."""
         if self._paper is not None:
             few = self.mark.values.size <= MOST * MOSTLY_EMPTY
             colours = cell_colours(self.mark, self.theme) if few else None
@@ -133,12 +133,12 @@ class HeatmapMark(FittedMap):
             self.noted.emit()
 
     def _density(self) -> float:
-        """Device pixels to a px."""
+        """Device pixels per px."""
         paper = self._paper
         return self.devicePixelRatioF() if paper is None else paper.dpi / POINTS * paper.font_pt / self.theme.small
 
     def notes(self) -> tuple[str, ...]:
-        """Pooling is announced, and levels for which no bar stands."""
+        """Pooling, and what is not shown beside the map: the levels of a missing colour bar, titles of axes."""
         side, mark = 2 ** max(self._mip, 0), self.mark
         words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
         if self._bar_left_out:
@@ -151,7 +151,7 @@ class HeatmapMark(FittedMap):
         return tuple(words)
 
     def prepare_export(self, paper: Paper) -> None:
-        """Cells are rectangles; where they are too many, a picture without loss."""
+        """Cells become rectangles, or a lossless image where there are too many."""
         super().prepare_export(paper)
         self._paper = paper
         self.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
@@ -160,12 +160,12 @@ class HeatmapMark(FittedMap):
     # geometry --------------------------------------------------------------------------------------------------------
 
     def full_range(self) -> Range:
-        """Cells."""
+        """In cells."""
         rows, cols = self.mark.values.shape
         return (0.0, float(cols)), (0.0, float(rows))
 
     def _along(self, part: Range) -> tuple[str, str]:
-        """“source 3–17 of 40” for each axis that is not seen whole: cells, or tiles, that are seen at least in part."""
+        """“source 3–17 of 40” for each axis that is not shown whole: cells, or tiles, at least partly visible."""
         rows, cols = self.mark.values.shape
         tiles = self.mark.tiles
         sizes = (1, 1) if tiles is None else (tiles.width + tiles.gap, tiles.height + tiles.gap)
@@ -178,7 +178,7 @@ class HeatmapMark(FittedMap):
         return words[0], words[1]
 
     def fit(self) -> None:
-        """Also what is painted over the cells."""
+        """Repaint the overlay too."""
         super().fit()
         self._over.update()
 
@@ -190,7 +190,7 @@ class HeatmapMark(FittedMap):
             self._upload()
 
     def range_changed(self) -> None:
-        """Another level of detail may be due."""
+        """Another level of detail may be needed."""
         if self._ready:
             self._upload()
 
@@ -220,7 +220,7 @@ class HeatmapMark(FittedMap):
         return min(row // (tiles.height + tiles.gap), tiles.rows - 1), min(col // (tiles.width + tiles.gap), tiles.cols - 1)
 
     def readout(self, item: Id) -> str:
-        """Where it is on both axes, and the value."""
+        """Position on both axes, and the value."""
         return cell_words(self.mark, *item)
 
     def mark_id(self, item: Id) -> Id:
@@ -300,7 +300,7 @@ def pooled(values: np.ndarray) -> np.ndarray:
 
 
 def cell_words(mark: Heatmap, row: int, col: int) -> str:
-    """Where it is on both axes, and the value; of a tile no value."""
+    """The readout of a cell: its position on both axes and its value; a tile has no value."""
     names = _step(mark.y, row), _step(mark.x, col)
     heads = mark.y.label == "layer" and mark.x.label == "head"
     where = "".join(a.ticks[i] for a, i in ((mark.y, row), (mark.x, col))) if heads else " · ".join(names)

@@ -36,7 +36,7 @@ def application(offscreen: bool = False) -> QApplication:
 
 
 def load_fonts() -> tuple[str, ...]:
-    """Add the bundled fonts to Qt, which ships none; their family names."""
+    """Add the bundled fonts to Qt, which ships none, and return their family names."""
     families: list[str] = []
     for path in sorted(resource("fonts").glob("*.[ot]tf")):
         families += QFontDatabase.applicationFontFamilies(QFontDatabase.addApplicationFont(str(path)))

@@ -25,7 +25,7 @@ def short(value: float) -> str:
 
 
 class ColourBar(pg.GraphicsWidget):
-    """Fixed in width; as high as the picture, and not higher than reads well."""
+    """Fixed in width; as high as the picture, up to a readable height."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class ColourBar(pg.GraphicsWidget):
         self.show_levels(*self._key, theme=theme)
 
     def show_levels(self, name: ColourMap, levels: tuple[float, float], unit: str, theme: Theme) -> None:
-        """Another map, range or unit."""
+        """Set map, range and unit."""
         if (name, levels, unit) == self._key and theme is self._theme and not self._image.isNull():
             return
         self._key, self._theme = (name, levels, unit), theme
@@ -48,7 +48,7 @@ class ColourBar(pg.GraphicsWidget):
         self.update()
 
     def prepare_export(self, paper: Paper) -> None:
-        """On paper the strip is rectangles."""
+        """On paper the strip is drawn as rectangles."""
         self._paper = paper
 
     def _paint_strip(self, painter: QPainter, bar: QRectF) -> None:
@@ -67,7 +67,7 @@ class ColourBar(pg.GraphicsWidget):
                 painter.drawLine(QPointF(bar.center().x() - 2.5, at), QPointF(bar.center().x() + 2.5, at))
 
     def boundingRect(self) -> QRectF:
-        """Where it paints: not up to the picture, whose repainting is no reason to paint this; half of a number below."""
+        """Stops short of the picture, so that repainting the picture does not repaint the bar; half a number further down."""
         return self.rect().adjusted(8, 0, 0, QFontMetricsF(self._theme.font(self._theme.small)).height())
 
     def ticks(self) -> list[float]:
@@ -80,7 +80,7 @@ class ColourBar(pg.GraphicsWidget):
         return max(self.least, self.natural_extent())
 
     def natural_extent(self) -> int:
-        """px that its numbers and its unit ask for."""
+        """Width in px of its numbers and unit."""
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
         low, high = self._key[1]
         texts = [short(v) for v in (low, (low + high) / 2, high)]

@@ -93,7 +93,7 @@ def table(name: ColourMap, theme: Theme) -> np.ndarray:
 
 
 def steps(values: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
-    """Entry of the table for each value: 1 to 255, clipped; 0 for NaN."""
+    """The table entry of each value: 1 to 255, clipped; 0 for NaN."""
     low, high = levels
     scale = (STEPS - 1) / max(high - low, 1e-30)
     values = np.asarray(values, dtype=np.float32)
@@ -119,7 +119,7 @@ def rgba_table(name: ColourMap, theme: Theme) -> np.ndarray:
 
 
 def inks(on_white: np.ndarray) -> np.ndarray:
-    """[..., 4] uint8: colours [..., 3] given on white as transparent ink: on white they look the same, and white vanishes."""
+    """[..., 4] uint8: colours [..., 3] on white as transparent ink; on white they look the same, and white vanishes."""
     paper = on_white.min(axis=-1, keepdims=True).astype(np.float32)
     alpha = 255 - paper
     colour = (on_white - paper) * (255 / np.maximum(alpha, 1))

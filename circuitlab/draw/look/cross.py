@@ -11,7 +11,7 @@ STRUCK = 11.0  # px at text size 1 of a cross
 
 
 def paint_struck(painter: QPainter, place: QRectF, theme: Theme, corner: bool = False) -> None:
-    """A cross over `place`, no larger than text, that shows on every colour; `corner`: at the right on top."""
+    """A cross over `place`, no larger than text and visible on every colour; `corner`: at the top right."""
     side = max(min(0.5 * min(place.width(), place.height()), theme.px(STRUCK)), STRUCK / 2)
     inset = side / 2 + 2
     at = QPointF(place.right() - inset, place.top() + inset) if corner else place.center()

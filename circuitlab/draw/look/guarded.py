@@ -1,4 +1,4 @@
-"""What Qt calls to paint. A fault there is drawn as its reason: an exception that leaves a paint method may end the process."""
+"""Guards around what Qt calls to paint: an exception that leaves a paint method may end the process, so its reason is drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEARD: list[list[str]] = []
 
 @contextmanager
 def faults() -> Iterator[list[str]]:
-    """The reasons of what could not be painted meanwhile: a file must not go out with a hole in it."""
+    """Collects the reasons of what could not be painted meanwhile: a file must not go out with a hole in it."""
     _HEARD.append([])
     try:
         yield _HEARD[-1]
@@ -31,7 +31,7 @@ def faults() -> Iterator[list[str]]:
 
 
 def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Theme) -> None:
-    """`draw()`, and where it fails the reason in `room`."""
+    """Call `draw()`; where it fails, write the reason into `room`."""
     painter.save()
     try:
         draw()
@@ -43,7 +43,7 @@ def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Th
 
 
 def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
-    """The `paint` of an item of a `PlotMark`; where it fails the reason stands where the item is, in pixels."""
+    """Guard the `paint` of an item of a `PlotMark`; where it fails, the reason is written over the item."""
 
     @wraps(paint)
     def guarded_paint(item: Any, painter: QPainter, *rest: Any) -> None:
@@ -62,7 +62,7 @@ def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
 
 
 def _write_reason(painter: QPainter, error: Exception, room: QRectF, theme: Theme) -> None:
-    """To the log, to those who listen for `faults`, and into `room`."""
+    """To the log, to the listeners of `faults`, and into `room`."""
     why = reason(error)
     for heard in _HEARD:
         heard.append(why)

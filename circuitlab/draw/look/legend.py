@@ -41,7 +41,7 @@ class Legend(pg.GraphicsWidget):
         dashes: dict[int, list[float]] | None = None,
         symbols: Sequence[QPainterPath] = (),
     ) -> None:
-        """Other names or another theme. `symbols`: paths in the unit square round 0, one for each entry."""
+        """Set names, colours and theme. `symbols`: paths in the unit square around 0, one for each entry."""
         self._symbols = symbols
         self._entries, self._theme, self._lines, self._dashes = list(entries), theme, lines, dashes or {}
         self.prepareGeometryChange()
@@ -49,7 +49,7 @@ class Legend(pg.GraphicsWidget):
         self.update()
 
     def boundingRect(self) -> QRectF:
-        """Where it paints: over a narrow picture a name reaches beyond it."""
+        """Where it paints: a name may reach beyond a narrow picture."""
         rect = self.rect()
         return rect.adjusted(0, 0, max(0.0, self._widest - rect.width()), 0)
 
@@ -66,16 +66,16 @@ class Legend(pg.GraphicsWidget):
         return places, y + line if self._entries else 0.0
 
     def _sample(self) -> float:
-        """px before a name."""
+        """Width in px of the swatch or stroke before a name."""
         return STROKE if self._lines else SWATCH
 
     def least_width(self) -> float:
-        """px of its longest name with its swatch."""
+        """Width in px of its longest name with its swatch."""
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
         return max((self._sample() + 6 + metrics.horizontalAdvance(text) for text, _ in self._entries), default=0.0)
 
     def height_for(self, width: float) -> float:
-        """Sets and returns the height at this width."""
+        """Set and return the height at this width."""
         height = self._flow(width)[1]
         height = float(ceil(height + 4)) if height else 0.0
         self.setFixedHeight(height)

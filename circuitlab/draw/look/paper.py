@@ -1,4 +1,4 @@
-"""What a figure on paper is asked to be: size, type, lines, caption, ink. One value, refused where no figure could be so."""
+"""How a figure is set on paper: size, type, lines, caption, ink. Values that no figure could have are refused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Paper:
         return self.text == "outlines" or (self.text == "auto" and suffix == ".svg")
 
     def pixels(self, width: float, height: float) -> tuple[int, int]:
-        """Dots of a picture whose sides are as `width` to `height`. Raises `UsageError` for more than a picture may have."""
+        """(Width, height) in dots, in the proportion `width` to `height`. Raises `UsageError` for too many dots."""
         across = round(self.width_mm / INCH * self.dpi)
         down = max(1, round(across * height / width))
         if across * down > MOST_PIXELS:

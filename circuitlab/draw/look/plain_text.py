@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 
 
 class PlainLabel(QLabel):
-    """A label that never reads markup."""
+    """A label that never interprets markup."""
 
     def __init__(self, text: str | QWidget | None = None, parent: QWidget | None = None) -> None:
         words, owner = (text, parent) if isinstance(text, str) else ("", parent or text)
@@ -21,17 +21,17 @@ class PlainLabel(QLabel):
 
 
 class PlainBox(QMessageBox):
-    """A message box none of whose texts is read as markup."""
+    """A message box that never interprets markup."""
 
     def showEvent(self, event: QShowEvent) -> None:
-        """The second text's label is there by now."""
+        """By now the label of the informative text exists."""
         for label in self.findChildren(QLabel):
             label.setTextFormat(Qt.TextFormat.PlainText)
         super().showEvent(event)
 
 
 def question(parent: QWidget | None, title: str, text: str) -> PlainBox:
-    """Yes or no; no is what Enter and Esc say."""
+    """A yes-or-no box; Enter and Esc mean no."""
     yes, no = QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No
     box = PlainBox(QMessageBox.Icon.Question, title, text, yes | no, parent)
     box.setDefaultButton(no)
@@ -52,5 +52,5 @@ def plain_tip(text: str) -> str:
 
 
 def tip_of(text: str) -> str:
-    """Text for a tool tip, as it is where Qt shows it so."""
+    """Text for a tool tip that shows exactly these characters, escaped only where Qt would take it for markup."""
     return plain_tip(text) if Qt.mightBeRichText(text) else text

@@ -19,7 +19,7 @@ NORMAL = 13.0  # px of ordinary text
 
 @lru_cache(maxsize=64)
 def _font(pixels: int, mono: bool, bold: bool, tabular: bool) -> QFont:
-    """Copies of one font share what Qt has found for it: a new one is looked for among all faces at its first text."""
+    """One font shared by all its copies: Qt searches all faces at the first text of a new one."""
     font = QFont(list(MONO if mono else SANS))
     font.setPixelSize(pixels)
     font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
@@ -61,19 +61,19 @@ class Theme:
 
     @property
     def scale(self) -> float:
-        """How much larger than usual the text is."""
+        """Text size relative to the normal one."""
         return self.normal / NORMAL
 
     def px(self, length: float) -> int:
-        """A length that holds text, or is seen beside it: it grows with the text."""
+        """A length that holds text or stands beside it, and so grows with the text."""
         return round(length * self.scale)
 
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
-        """A bundled face with tabular figures, where `tabular`, and no ligatures, `size` in pixels."""
+        """A bundled face of `size` px, without ligatures, with tabular figures where `tabular`."""
         return QFont(_font(max(1, round(size or self.normal)), mono, bold, self.tabular))
 
     def colour(self, name: str, alpha: float = 1.0) -> QColor:
-        """One of the colours above by its name."""
+        """One of the colours above, by name."""
         return QColor(_colour(getattr(self, name), alpha))
 
 
@@ -128,7 +128,7 @@ def palette(theme: Theme) -> QPalette:
 
 
 def stylesheet(theme: Theme) -> str:
-    """What the palette cannot say: hairlines, headers, tool tips, the focus ring."""
+    """What the palette cannot express: hairlines, headers, tool tips, the focus ring."""
     return f"""
 QToolTip {{ color: {theme.text}; background: {theme.raised}; border: 1px solid {theme.line}; padding: 4px; }}
 QHeaderView {{ background: {theme.background}; border: none; font-size: {theme.small:.0f}px; }}

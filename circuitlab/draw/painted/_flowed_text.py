@@ -20,7 +20,7 @@ ARC = 12.0  # px: how high arrows rise over the text
 
 
 class FlowedText(PaintedMark):
-    """One box a token; what is in the boxes is painted by its subclass."""
+    """One box per token; a subclass paints what is in the boxes."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
@@ -52,20 +52,20 @@ class FlowedText(PaintedMark):
         return self._height
 
     def _foot(self) -> float:
-        """Room below each line for indices, where there are any."""
+        """Room below each line for indices."""
         return float(round(QFontMetricsF(self._index_font()).ascent() + 2)) if self._every else 0.0
 
     def _index_font(self) -> QFont:
         return self.theme.font(max(0.85 * self.theme.small, ceil(self.theme.least)))
 
     def _lead(self) -> float:
-        """Room above each line for words and arrows, where there are any."""
+        """Room above each line for words and arrows."""
         if not (self.mark.named or self.mark.arrows):
             return 0.0
         return float(round(QFontMetricsF(self.theme.font(self.theme.small)).height() + ARC))
 
     def _flow(self, width: int) -> None:
-        """Place every token: left to right, a line break after ↵ and where the width ends."""
+        """Place the tokens from left to right, breaking lines after ↵ and at the width."""
         if width == self._flowed_at:
             return
         self._flowed_at = width
@@ -87,11 +87,11 @@ class FlowedText(PaintedMark):
         ]
 
     def line_height(self) -> int:
-        """A line of text, with the words above it."""
+        """Height of a line with the words above it."""
         return int(self._line())
 
     def content_height(self, width: int) -> int:
-        """Lines."""
+        """Height of all lines."""
         if not self.mark.texts:
             return 0
         self._flow(max(width, 20))
@@ -105,9 +105,9 @@ class FlowedText(PaintedMark):
         return QRectF(x + 0.5, line * height + 1 + lead, width - 1, height - 2 - lead - self._foot())
 
     def least_width(self) -> float:
-        """The longest token whole."""
+        """Width of the longest token."""
         return max(super().least_width(), float(self._widths.max(initial=0.0)))
 
     def natural_width(self) -> int:
-        """px of all of it in one line, also where a bar to scroll by has not gone yet."""
+        """Width in px of the text on one line, and of a scroll bar that may still be shown."""
         return ceil(float(self._widths.sum())) + 4 + self.verticalScrollBar().sizeHint().width()

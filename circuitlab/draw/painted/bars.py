@@ -22,7 +22,7 @@ LEAST_BAR = 32  # px on paper
 
 
 def _numbers(values: np.ndarray) -> list[str]:
-    """One number of digits for all, so that they can be read down the column."""
+    """The values with one number of decimals, so that they can be read down the column."""
     finite = np.abs(values[np.isfinite(values)])
     top = float(finite.max()) if finite.size else 0.0
     if not 1e-3 <= top < 1e4 or (finite == np.round(finite)).all():
@@ -53,7 +53,7 @@ class BarsMark(PaintedMark):
         self.viewport().update()
 
     def restyle(self) -> None:
-        """Other sizes of text."""
+        """Text sizes have changed."""
         self._measure()
 
     def _font(self) -> QFont:
@@ -75,11 +75,11 @@ class BarsMark(PaintedMark):
         return self.theme.px(ROW)
 
     def content_height(self, width: int) -> int:
-        """A row each, and the unit."""
+        """One row per value, and the unit."""
         return self._row_height * len(self.mark.values) + (self.theme.px(16) if self.mark.unit else 0)
 
     def least_width(self) -> float:
-        """Names and numbers, and between them a bar that differs from another."""
+        """Names, numbers, and a bar between them long enough to compare."""
         return self._names + self._numbers + 3 * GAP + LEAST_BAR
 
     def line_height(self) -> int:
@@ -87,7 +87,7 @@ class BarsMark(PaintedMark):
         return self._row_height
 
     def _columns(self) -> tuple[float, float, float]:
-        """Right edge of the names; left and right of the bars."""
+        """Right edge of the names; left and right edge of the bars."""
         width = self.viewport().width()
         names = min(self._names, width * 0.4) + 6
         return names, names + GAP, max(names + GAP + 10, width - self._numbers - GAP - 6)
@@ -97,7 +97,7 @@ class BarsMark(PaintedMark):
         return QRectF(0, item[0] * self._row_height, self.viewport().width(), self._row_height)
 
     def colour(self, i: int) -> QColor:
-        """A head's hue, else the neutral colour, or the two sides of the signed map."""
+        """The hue of its head, or the neutral colour, or a side of the signed map."""
         mark = self.mark
         if mark.hues is not None and mark.hues[i] >= 0:
             return QColor(*hue_rgb(mark.hues[i], self.theme.dark))

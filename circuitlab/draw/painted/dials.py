@@ -1,4 +1,4 @@
-"""Clock hands: small dials in rows, each with its hand, and the part of the turn that it has gone through."""
+"""Clock hands: small dials in rows, each with its hand and the angle it has turned through."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DialsMark(PaintedMark):
         self.mark: Dials = Dials("", np.zeros(0))
 
     def show_mark(self, mark: Dials) -> None:
-        """All hands are painted again; another number of them is laid out again."""
+        """Repaint all hands; lay out again for another number of them."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         if len(mark.angles) != len(old.angles):
             self.forget_hover()
@@ -41,7 +41,7 @@ class DialsMark(PaintedMark):
         return max(1, int((width + 0.5) // self._size(width)))
 
     def _below(self, size: float) -> float:
-        """Room for labels."""
+        """Height of the labels."""
         return QFontMetricsF(self.theme.font(self.theme.small)).height() if self.mark.labels and size >= LABELLED else 0.0
 
     def content_height(self, width: int) -> int:
@@ -50,14 +50,14 @@ class DialsMark(PaintedMark):
         return math.ceil(math.ceil(len(self.mark.angles) / self._columns(width)) * (size + self._below(size)))
 
     def item_rect(self, item: Id) -> QRectF:
-        """The square round a dial."""
+        """The square around a dial."""
         width = self.viewport().width()
         size = self._size(width)
         row, col = divmod(item[0], self._columns(width))
         return QRectF(col * size, row * (size + self._below(size)), size, size)
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
-        """The dials in sight."""
+        """The visible dials."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(self.theme.font(self.theme.small))
         width = self.viewport().width()
@@ -74,7 +74,7 @@ class DialsMark(PaintedMark):
                     painter.drawText(under, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
 
     def _pens(self) -> tuple[QColor, QPen, QPen, QPen, QPen]:
-        """Of the turn, the face, the face under the pointer, upright, and the hand."""
+        """Pens of the turned angle, the face, the hovered face, the upright mark, and the hand."""
         turned = QColor(*NEUTRAL)
         turned.setAlphaF(0.28)
         face, hovered, upright = (QPen(self.theme.colour(name), 1) for name in ("line", "text", "faint"))
@@ -84,7 +84,7 @@ class DialsMark(PaintedMark):
     def _dial(
         self, painter: QPainter, face: QRectF, angle: float, pens: tuple[QColor, QPen, QPen, QPen, QPen], hovered: bool
     ) -> None:
-        """The face, upright in faint, the turn from there, the hand."""
+        """The face, a faint upright mark, the turned angle, the hand."""
         centre, radius = face.center(), face.width() / 2
         turned, plain, pointed, upright, hand = pens
         painter.setPen(Qt.PenStyle.NoPen)
@@ -109,7 +109,7 @@ class DialsMark(PaintedMark):
         return (i,) if 0 <= col < columns and 0 <= i < len(self.mark.angles) else None
 
     def readout(self, item: Id) -> str:
-        """What the figure says of it, else the angle."""
+        """The tip that the figure gives, or the angle."""
         i = item[0]
         return self.mark.tips[i] if i < len(self.mark.tips) else f"{i} · {number(float(self.mark.angles[i]), 'rad')}"
 

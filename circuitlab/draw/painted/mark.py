@@ -1,4 +1,4 @@
-"""What the marks that flow and scroll share (text, bars): only what is visible is painted; gestures as everywhere."""
+"""The base of marks that are painted in a scroll area (text, bars): only the visible part is painted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         raise NotImplementedError
 
     def line_height(self) -> int:
-        """px of a line where it is seen whole or not at all; 0: the content is cut wherever the widget ends."""
+        """Height in px of lines that are shown whole or not at all; 0: the content is clipped at the edge of the widget."""
         return 0
 
     def tip(self, item: Id) -> str:
@@ -63,7 +63,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         return self.readout(item)
 
     def restyle(self) -> None:
-        """Forget what depends on `self.theme`."""
+        """Discard what depends on `self.theme`."""
 
     # shared ----------------------------------------------------------------------------------------------------------
 
@@ -74,11 +74,11 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         self.viewport().update()
 
     def natural_height(self, width: int) -> int:
-        """The height that all of it asks for."""
+        """Height of the whole content."""
         return self.content_height(width)
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing to add to the caption."""
+        """Parts of the caption about how it was drawn."""
         return ()
 
     def prepare_export(self, paper: Paper) -> None:
@@ -90,7 +90,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         return width >= LEAST_BESIDE
 
     def least_width(self) -> float:
-        """px on paper below which nothing of it can be read."""
+        """Width in px on paper below which nothing of it can be read."""
         return LEAST_ALONE
 
     def reset_view(self) -> None:
@@ -98,7 +98,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         self.verticalScrollBar().setValue(0)
 
     def relayout(self) -> None:
-        """The content has another height, or the widget another size: what is left under the last whole line stays empty."""
+        """After a change of size or content: set the scroll range, leaving what remains below the last whole line empty."""
         room, line, bar = self.contentsRect().height(), self.line_height(), self.verticalScrollBar()
         content = self.content_height(self.viewport().width())
         rest = room % line if line and line <= room < content else 0
@@ -115,7 +115,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         self.relayout()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
-        """Move what is painted, paint what appears."""
+        """Move the painted content and paint what comes into view."""
         if self.line_height():
             self.viewport().update()
         else:
@@ -123,7 +123,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
 
     @property
     def offset(self) -> int:
-        """px of content above what is seen: whole lines of it."""
+        """Height in px of the content above the viewport, in whole lines."""
         value, line = self.verticalScrollBar().value(), self.line_height()
         return value - value % line if line else value
 
@@ -132,7 +132,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         return QPointF(at.x(), at.y() + self.offset)
 
     def reveal(self, item: Id) -> None:
-        """Bring an item into sight."""
+        """Scroll an item into view."""
         rect, bar, high, line = self.item_rect(item), self.verticalScrollBar(), self.viewport().height(), self.line_height() or 1
         if rect.top() < self.offset:
             bar.setValue(int(rect.top()))
@@ -140,7 +140,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
             bar.setValue(ceil((rect.bottom() - high) / line) * line)
 
     def show_cursor(self, item: Id | None) -> None:
-        """Outline what is hovered; what keys have walked to is brought into sight."""
+        """Outline the hovered item; one reached by keys is scrolled into view."""
         if item is not None and self.pointer is None:
             self.reveal(item)
         self.viewport().update()
@@ -156,7 +156,7 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         self.paint_ring()
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """Tool tips, as plain text."""
+        """Plain-text tool tips."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             item = self.id_at(QPointF(event.pos()))
             QToolTip.showText(event.globalPos(), plain_tip(self.tip(item)) if item else "", self.viewport())

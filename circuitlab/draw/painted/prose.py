@@ -1,4 +1,4 @@
-"""Running prose: a formula, and paragraphs that a bold word leads; scrolled where it does not fit."""
+"""Running prose: a formula, and paragraphs led by a bold word; scrolled where it does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ProseMark(PaintedMark):
         self._document.setDocumentMargin(0)
 
     def show_mark(self, mark: Prose) -> None:
-        """Lay out only other words."""
+        """Lay out again only for other words."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         if (mark.paragraphs, mark.formula) != (old.paragraphs, old.formula):
             self._write()
@@ -35,7 +35,7 @@ class ProseMark(PaintedMark):
         self.viewport().update()
 
     def restyle(self) -> None:
-        """Other inks."""
+        """The inks have changed."""
         self._write()
 
     def _write(self) -> None:
@@ -57,7 +57,7 @@ class ProseMark(PaintedMark):
         return ceil(self._document.size().height())
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
-        """The lines in sight."""
+        """The visible lines."""
         self.content_height(self.viewport().width())
         self._document.drawContents(painter, visible)
 
@@ -70,7 +70,7 @@ class ProseMark(PaintedMark):
         return None
 
     def readout(self, item: Id) -> str:
-        """Nothing to say."""
+        """Nothing."""
         return ""
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:

@@ -51,40 +51,40 @@ class TokensMark(FlowedText):
         self.viewport().update()
 
     def _show_row(self) -> None:
-        """The token that is read stays in sight."""
+        """Keep the selected token in view."""
         if self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
             self.reveal((self.mark.row,))
 
     def relayout(self) -> None:
-        """Other lines."""
+        """Lines have moved."""
         super().relayout()
         self._show_row()
 
     def show_indices(self, every: int) -> None:
-        """Write the index under each `every`-th token, where the axes of a map have indices in place of tokens; 0: none."""
+        """Write the index below each `every`-th token, where the axes of a map show indices instead of tokens; 0: none."""
         if every != self._every:
             self._every = every
             self._measure()
             self.viewport().update()
 
     def restyle(self) -> None:
-        """Zero is the background."""
+        """Zero takes the colour of the background."""
         self._colours = None
         self._measure()
 
     def prepare_export(self, paper: Paper) -> None:
-        """On paper text is text."""
+        """On paper texts are written as text, not stamped."""
         super().prepare_export(paper)
         self._on_paper, self._grey = True, paper.grey
 
     def _flow(self, width: int) -> None:
-        """Elsewhere the texts have to be written anew."""
+        """In other places the texts have to be written again."""
         if width != self._flowed_at:
             self._layers = {}
         super()._flow(width)
 
     def _fill(self) -> np.ndarray:
-        """[token, 3] background colours, worked out once per values."""
+        """[token, 3] background colours, computed once per values."""
         if self._colours is None:
             mark = self.mark
             if mark.rgb is not None:
@@ -156,7 +156,7 @@ class TokensMark(FlowedText):
         painter.restore()
 
     def _draw_names(self, painter: QPainter) -> None:
-        """Words above tokens, the later ones of a crowd moved aside, on the paper so that arcs do not cross them."""
+        """Words above tokens, moved aside where they crowd, on a ground that keeps arcs from crossing them."""
         font = self.theme.font(self.theme.small)
         metrics, taken = QFontMetricsF(font), list[QRectF]()
         for at, word in self.mark.named:
@@ -177,7 +177,7 @@ class TokensMark(FlowedText):
         return self._grey and self.mark.map == "signed" and self.mark.rgb is None
 
     def _underline(self, painter: QPainter, inks: list[str]) -> None:
-        """What is negative enough to be seen: in grey the two sides of the signed map look alike."""
+        """Underline visibly negative tokens: in grey the two sides of the signed map look alike."""
         top = max(abs(level) for level in self.mark.levels)
         with np.errstate(invalid="ignore"):
             negative = np.flatnonzero(self.mark.values < -BARELY * top).tolist()
@@ -187,7 +187,7 @@ class TokensMark(FlowedText):
             painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
 
     def notes(self) -> tuple[str, ...]:
-        """How a sign is shown in grey."""
+        """How negative values are shown in grey."""
         return ("underlined tokens are negative",) if self._marks_signs() else ()
 
     def _title(self, painter: QPainter, room: QRectF) -> None:
@@ -199,7 +199,7 @@ class TokensMark(FlowedText):
         painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), text)
 
     def _paint(self, packed: int) -> QColor:
-        """The colour 0xRRGGBB."""
+        """The QColor of 0xRRGGBB, cached."""
         if packed not in self._paints:
             if len(self._paints) > 4096:
                 self._paints.clear()
@@ -207,7 +207,7 @@ class TokensMark(FlowedText):
         return self._paints[packed]
 
     def _stamp(self, painter: QPainter, shown: range, inks: list[str], ratio: float) -> None:
-        """Texts from the layers, neighbours in one ink together; laying a hundred texts out costs more than all else."""
+        """Copy texts from the layers, neighbours of one ink together: laying out a hundred texts costs more than all the rest."""
         height = self._line()
         lines = self._boxes[:, 1].tolist()
         runs = groupby(shown, lambda i: (inks[i], lines[i]))
@@ -239,7 +239,7 @@ class TokensMark(FlowedText):
         return layer
 
     def _write(self, painter: QPainter, shown: range, inks: list[str]) -> None:
-        """Texts as text."""
+        """Write texts as text."""
         painter.setFont(self._font())
         metrics, height = QFontMetricsF(self._font()), self._line()
         base, space = metrics.ascent() + LINE_GAP / 2 + self._lead(), metrics.horizontalAdvance("·")
@@ -297,7 +297,7 @@ class TokensMark(FlowedText):
         return text if np.isnan(value) else f"{text} · {number(value, self.mark.unit)}"
 
     def tip(self, item: Id) -> str:
-        """What the figure says of it, else the readout."""
+        """The tip that the figure gives, or the readout."""
         return self.mark.tips[item[0]] if item[0] < len(self.mark.tips) else self.readout(item)
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:

@@ -1,4 +1,4 @@
-"""Where a label stands beside a vertical line or a band of a plot: on no curve, line, band or other label if that can be."""
+"""Places for the labels of vertical lines and bands in a plot: off curves, lines, bands and other labels where possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON_LABEL, CUT, ON_CURVE, ON_LINE, ON_BAND, BROKEN, AWAY = 1000.0, 300.0, 20.0, 1
 
 @dataclass(frozen=True)
 class Label:
-    """`box` in px; `leader`: the line from what is named to the label, None where it stands beside it; on which side it is."""
+    """`box` in px; `leader`: a line from the labelled thing to a label that is not beside it; `left`: the label is left of it."""
 
     text: str
     box: QRectF
@@ -28,7 +28,7 @@ class Label:
 
 @dataclass
 class Around:
-    """What stands in a plot, in px: `curves` [curve, column] at `columns`, vertical `lines`, `bands`, labels already set."""
+    """The contents of a plot, in px: `curves` [curve, column] at `columns`, vertical `lines`, `bands`, labels already set."""
 
     frame: QRectF
     columns: np.ndarray
@@ -38,7 +38,7 @@ class Around:
     taken: list[QRectF] = field(default_factory=list)
 
     def crossing(self, box: QRectF) -> int:
-        """How many curves go through a box."""
+        """How many curves cross a box."""
         near = np.flatnonzero((self.columns >= box.left()) & (self.columns <= box.right()))
         if not near.size or not len(self.curves):
             return 0
@@ -48,14 +48,14 @@ class Around:
         return int(((high >= box.top()) & (low <= box.bottom())).any(axis=1).sum())
 
     def cost(self, box: QRectF) -> float:
-        """Of a label that stands there."""
+        """The cost of a label in this box."""
         lines = sum(box.left() - 1 <= x <= box.right() + 1 for x in self.lines)
         bands = sum(first < box.right() and last > box.left() for first, last in self.bands)
         over = sum(box.intersects(other) for other in self.taken)
         return ON_LABEL * over + ON_CURVE * self.crossing(box) + ON_LINE * lines + ON_BAND * bands
 
     def place(self, texts: list[tuple[str, float, float]], first: float, last: float) -> Label:
-        """The best place for one of `texts` (text, width, height), what it names reaching from `first` to `last`."""
+        """The best label of `texts` (text, width, height) for something that reaches from `first` to `last`."""
         best = min((self._label(*place, first, last) for place in self._places(texts, first, last)), key=lambda one: one.cost)
         self.taken.append(best.box)
         return best
@@ -63,7 +63,7 @@ class Around:
     def _places(
         self, texts: list[tuple[str, float, float]], first: float, last: float
     ) -> Iterator[tuple[str, QRectF, bool, float]]:
-        """(text, box, whether it is left of what it names, cost by itself): from the top down, beside it first."""
+        """Candidates (text, box, whether left of the labelled thing, own cost): from the top down, adjacent ones first."""
         frame = self.frame
         edges = [x for span in (*self.bands, *((x, x) for x in self.lines)) for x in span]
         for k, (text, wide, high) in enumerate(texts):
@@ -90,7 +90,7 @@ class Around:
 
 
 def curves_at(columns: np.ndarray, x: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """[curve, column] heights of curves [curve, point] through `x` [point], NaN where one is not; all in px."""
+    """[curve, column] heights of curves [curve, point] over `x` [point], NaN outside a curve; all in px."""
     heights = np.full((len(ys), len(columns)), np.nan)
     for curve, y in zip(heights, ys, strict=True):
         finite = np.isfinite(x) & np.isfinite(y)

@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""The numbers of an axis: as many as stand clear of each other, at least two where there is room; decades on a log axis."""
+"""The numbers of an axis: as many as stand clear of each other, two at least where there is room; decades on a log axis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at lea
 
 @lru_cache(maxsize=16384)
 def advance(theme: Theme, size: float, mono: bool, text: str) -> float:
-    """Width of a text in px: measured once, asked for every label at every fit."""
+    """Width of a text in px, cached: it is needed for every label at every fit."""
     return QFontMetricsF(theme.font(size, mono=mono)).horizontalAdvance(text)
 
 
@@ -41,14 +41,14 @@ class NumberAxis(pg.AxisItem):
         self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
 
     def _apart(self, texts: list[str]) -> float:
-        """px from one number to the next along the axis: as measured, and never so near that they are hard to read."""
+        """Distance in px between numbers along the axis, never so small that they are hard to read."""
         if self.vertical:
             return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
         widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
         return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
 
     def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
-        """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other; nothing is ruled between them."""
+        """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other, without minor ticks."""
         if size <= 0 or maxVal <= minVal:
             return super().tickSpacing(minVal, maxVal, size)
         span = maxVal - minVal
@@ -68,7 +68,7 @@ class NumberAxis(pg.AxisItem):
         return [(step, 0.0)]
 
     def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
-        """At least two numbers where there is room for two: one alone says nothing of the scale."""
+        """At least two numbers where there is room for two: one alone shows no scale."""
         levels = super().tickValues(minVal, maxVal, size)
         if size <= 0 or maxVal <= minVal or sum(len(values) for _, values in levels) > 1:
             return levels
@@ -110,7 +110,7 @@ class NumberAxis(pg.AxisItem):
         return levels
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        """With a minus sign that is one."""
+        """Numbers with a true minus sign."""
         return [text.replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
 
     def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:

@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""An axis that can carry a label at each step: tokens in the mono face, turned upright, elided, thinned when they crowd."""
+"""An axis with a label per step: tokens in the mono face, turned upright, elided, thinned out where they crowd."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LabelAxis(NumberAxis):
         self.update()
 
     def set_stroke(self, scale: float) -> None:
-        """Device pixels to a px of line width."""
+        """Device pixels per px of line width."""
         self.stroke, style = scale, dict(self.labelStyle)
         self.setPen(pg.mkPen(self.theme.line, width=scale))
         self.labelStyle = style  # which pyqtgraph writes in the colour of the line from here on
@@ -79,7 +79,7 @@ class LabelAxis(NumberAxis):
         self.update()
 
     def choose(self, index: int | None) -> None:
-        """The label that is set in the accent."""
+        """Show this label in the accent colour."""
         if index != self.chosen:
             self.chosen = index
             self.update()
@@ -105,7 +105,7 @@ class LabelAxis(NumberAxis):
         self._extent(self.theme.px((44 if self.vertical else 20) + title))
 
     def labelString(self) -> str:
-        """pyqtgraph's title, no longer than the axis."""
+        """pyqtgraph's title, elided to the length of the axis."""
         whole = self.labelText
         self.labelText = escape(self._short_title(self.spec.label)) if whole else whole
         label = super().labelString()
@@ -113,7 +113,7 @@ class LabelAxis(NumberAxis):
         return label
 
     def _short_title(self, title: str) -> str:
-        """What there is room for; on paper all of it."""
+        """The title elided to the length of the axis; whole on paper."""
         length = self.height() if self.vertical else self.width()
         if self.longest >= LONGEST_ON_PAPER or length < 1:
             return title
@@ -121,13 +121,13 @@ class LabelAxis(NumberAxis):
         return metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(length + BEYOND, 24.0))
 
     def resizeEvent(self, event: Any = None) -> None:
-        """Another length, another title."""
+        """Elide the title again."""
         if self.label is not None and not self.count and self.spec.label:
             self.label.setHtml(self.labelString())
         super().resizeEvent(event)
 
     def tip_at(self, at: QPointF) -> str:
-        """The whole of what is shortened at a point of the axis, "" where nothing is."""
+        """The whole of a label or title elided at a point of the axis, "" where nothing is elided."""
         length = self.height() if self.vertical else self.width()
         if self.count and not self._numbers() and not self.spec.bare and length:
             view: Any = self.linkedView()
@@ -147,7 +147,7 @@ class LabelAxis(NumberAxis):
     # cells -----------------------------------------------------------------------------------------------------------
 
     def fit(self, cell: float) -> int:
-        """Take the size of a cell in px; sets and returns the axis' own width or height."""
+        """Take the size of a cell in px; set and return the width or height of the axis."""
         self.cell = cell * self.pitch
         if self.spec.bare:
             self._extent(BARE)
@@ -175,7 +175,7 @@ class LabelAxis(NumberAxis):
 
     @property
     def index_step(self) -> int:
-        """Of tokens: how far apart the indices are that stand for them, 0 where the tokens themselves stand."""
+        """Step between the position indices that stand for tokens; 0 where the tokens themselves are shown."""
         if not (self.spec.tokens and self.spec.ticks and self._numbers()):
             return 0
         return self._every(QFontMetricsF(self._font()), False)
@@ -184,11 +184,11 @@ class LabelAxis(NumberAxis):
         return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
 
     def _labels(self) -> tuple[str, ...]:
-        """The labels that set the extent."""
+        """The labels that determine the extent."""
         return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
 
     def _face(self) -> tuple[float, bool]:
-        """Size in px, and whether the mono face."""
+        """Size in px, and whether in the mono face."""
         mono = self.spec.tokens and not self._numbers()
         # Small cells are labelled in type that still fits them.
         least = max(self.theme.small * 0.78, ceil(self.theme.least))
@@ -201,7 +201,7 @@ class LabelAxis(NumberAxis):
         return self.theme.font(size, mono=mono)
 
     def _upright(self, metrics: QFontMetricsF) -> bool:
-        """Whether bottom labels are turned: tokens always alike, others when they do not fit side by side."""
+        """Whether bottom labels are turned: tokens always, others where they do not fit side by side."""
         if self._numbers() or self.spec.thin:
             return False
         widest = max((self._advance(t) for t in self.spec.ticks), default=0.0)
@@ -214,7 +214,7 @@ class LabelAxis(NumberAxis):
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
 
     def measure(self) -> None:
-        """Beside a plot whose range is known: as wide as its numbers ask for, and no narrower than always."""
+        """Once the range is known: widen the axis to its numbers."""
         if self.count or not self.vertical or self.spec.bare:
             return
         low, high = sorted(self.range)
@@ -224,7 +224,7 @@ class LabelAxis(NumberAxis):
         self._extent(max(44, ceil(widest) + 10) + (18 if self.spec.label else 0))
 
     def boundingRect(self) -> QRectF:
-        """Where it paints. Labels begin `TICK` px off the picture: a new picture alone must not have them written again."""
+        """Where it paints: from `TICK` px off the picture, so that a repainted picture does not repaint the labels."""
         if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
             up, aside = self.theme.px(8), 15  # as far as a plot keeps free beside it
             return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
@@ -232,7 +232,7 @@ class LabelAxis(NumberAxis):
         return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
 
     def place(self, index: int) -> float:
-        """Pixels along the axis of a label's centre."""
+        """Position in px along the axis of the centre of a label."""
         view: Any = self.linkedView()
         x, y = view.viewRange()
         low, high = y if self.vertical else x
@@ -292,7 +292,7 @@ class LabelAxis(NumberAxis):
             p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
 
     def _spans(self, p: QPainter, font: Any) -> None:
-        """Names of ranges, in the middle of each; one for which there is no room left is left out."""
+        """Names of ranges, each in the middle of its range; omitted where there is no room."""
         metrics, end = QFontMetricsF(font), -1e9
         p.setFont(font)
         p.setPen(self.theme.colour("muted"))
@@ -328,9 +328,9 @@ class LabelAxis(NumberAxis):
             p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, title)
 
     def wheelEvent(self, event: Any) -> None:
-        """Zoom is for both axes together."""
+        """Ignored: both axes zoom together."""
         event.ignore()
 
     def mouseDragEvent(self, event: Any) -> None:
-        """So is panning."""
+        """Ignored: both axes pan together."""
         event.ignore()

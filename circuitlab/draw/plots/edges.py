@@ -54,7 +54,7 @@ class EdgesMark(XYPlot):
         plot.hideAxis("bottom")
 
     def show_mark(self, mark: Edges) -> None:
-        """New edges are drawn; a choice alone repaints only the overlay."""
+        """Redraw the edges where they are new; a selection repaints the overlay alone."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         self._ready = True
         if any(getattr(mark, k) is not getattr(old, k) for k in ("xy", "ends", "weights", "kinds")):
@@ -77,7 +77,7 @@ class EdgesMark(XYPlot):
         return len(self.mark.ends) <= DASHED_UP_TO or self._on_paper
 
     def prepare_export(self, paper: Paper) -> None:
-        """There is time for dashes, and they are all that tells kinds apart in grey."""
+        """On paper kinds are always dashed: in grey nothing else tells them apart."""
         super().prepare_export(paper)
         self._on_paper = True
 
@@ -116,14 +116,14 @@ class EdgesMark(XYPlot):
                 self._curves.append(curve)
 
     def restyle(self) -> None:
-        """Nodes and edges in the theme's colours, the legend's text."""
+        """Colours of nodes, edges and legend."""
         if self._ready:
             self._rgb = hues_rgb(np.asarray(self.mark.hues), self.theme)
             self._fill()
             self._name_kinds()
 
     def _places(self, ends: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        """[edge, 2, (x, y)]: kinds run beside each other, so that three edges of one pair are three lines."""
+        """[edge, 2, (x, y)]: kinds run side by side, so that three edges of one pair are three lines."""
         x = self.mark.xy[:, 0]
         apart = 0.007 * float(np.ptp(x[np.isfinite(x)])) if np.isfinite(x).any() else 0.0
         places = self.mark.xy[ends].astype(float)
@@ -131,7 +131,7 @@ class EdgesMark(XYPlot):
         return places
 
     def full_range(self) -> Range:
-        """All nodes, room for their labels and badges, and at the left for the names of rows."""
+        """All nodes, with room for labels and badges, and on the left for the names of rows."""
         (left, right), (low, high) = span(self.mark.xy[:, 0], 0.0), span(self.mark.xy[:, 1], 0.0)
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
         label = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) / 2 + 8
@@ -142,24 +142,24 @@ class EdgesMark(XYPlot):
         return x, y
 
     def _along(self, part: Range) -> tuple[str, str]:
-        """Nodes in sight: places have no measure."""
+        """How many nodes are visible: positions have no unit."""
         (x0, x1), (y0, y1) = part
         x, y = self.mark.xy.T
         n_visible = int(((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)).sum())
         return f"{n_visible} of {len(x)} nodes", ""
 
     def _height_of_plot(self) -> float:
-        """px: in layouts that have not happened yet, what will be left of the viewport."""
+        """Height of the plot in px, also before a pending layout has happened."""
         return self.viewport().height() - self.legend.height_for(max(self.viewport().width() - 80, 80)) - GRID
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The room round the nodes is px: in another size it is another part of the picture."""
+        """The margins are in px: another size shows another range."""
         super().resizeEvent(event)
         if self._ready and not self._zoomed:
             self.reset_view()
 
     def least_width(self) -> float:
-        """The names of rows, and the fullest of them: with its names where they are few, as dots that do not touch where not."""
+        """The names of rows and the fullest row: with names where nodes are few, as separate dots otherwise."""
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
         named = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
         _, counts = np.unique(self.mark.xy[:, 1], return_counts=True)
@@ -169,7 +169,7 @@ class EdgesMark(XYPlot):
         return named + max(each * most, LEAST_PICTURE, self.legend.least_width())
 
     def natural_height(self, width: int) -> int:
-        """Tall enough that layers keep apart."""
+        """High enough to keep the layers apart."""
         return min(420, max(200, round(width * 0.55)))
 
     # gestures --------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class EdgesMark(XYPlot):
         return self.to_pixels(self.mark.xy[:, 0], self.mark.xy[:, 1])
 
     def _labelled(self, nodes: np.ndarray) -> bool:
-        """Whether labels fit beside each other."""
+        """Whether labels fit side by side."""
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
         widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + 10
         if len(nodes) < 2:
@@ -190,7 +190,7 @@ class EdgesMark(XYPlot):
         return not len(crowded) or bool(crowded.mean() < 0.1)
 
     def _boxes(self) -> list[QRectF]:
-        """A rectangle for each node: its label, or a dot where labels would crowd. Worked out once per view."""
+        """A rectangle per node: its label, or a dot where labels would crowd. Computed once per view."""
         frame, view = self.frame(), self.box.viewRange()
         key = (frame.getRect(), tuple(map(tuple, view)), id(self.mark.xy), id(self.mark.labels), self.theme.small)
         if key != self._boxed_for:
@@ -321,7 +321,7 @@ class EdgesMark(XYPlot):
 
 
 def _with_room(low: float, high: float, length: float, before: float, after: float) -> tuple[float, float]:
-    """The range from `low` to `high` with `before` and `after` px round it, on `length` px; a third at most on either side."""
+    """The range `low` to `high` with `before` and `after` px added, on `length` px; at most a third on either side."""
     before, after = (min(room, length / 3) for room in (before, after))
     scale = (high - low) / max(length - before - after, 1.0)
     return low - before * scale, high + after * scale

@@ -1,4 +1,4 @@
-"""pyqtgraph's image, curve and scatter; a fault while one is painted is drawn as its reason."""
+"""pyqtgraph's image, curve and scatter, guarded while they are painted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from circuitlab.draw.look.guarded import guarded_item
 
 
 def _unguarded(paint: Callable[..., None]) -> Callable[..., None]:
-    """What is inside pyqtgraph's own guard, which prints a fault and leaves a hole in the picture that no file hears of."""
+    """The function inside pyqtgraph's own guard, which prints a fault and leaves a hole that no export learns of."""
     functions = (cell.cell_contents for cell in paint.__closure__ or ())
     return next(function for function in functions if isinstance(function, FunctionType))
 

@@ -1,4 +1,4 @@
-"""Curves over a shared x: a legend of strokes, labelled vertical lines and bands, the nearest curve under the pointer."""
+"""Curves over a shared x: a legend of strokes, labelled vertical lines and bands, a readout of the nearest curve."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LinesMark(XYPlot):
         self._over = Overlay(self, self._draw_over)
 
     def show_mark(self, mark: Lines) -> None:
-        """New curves are drawn; a choice alone only changes pens."""
+        """Redraw new curves; a selection changes pens only."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
         moved = mark.x is not old.x or mark.ys is not old.ys or mark.joined != old.joined or not axes
@@ -86,7 +86,7 @@ class LinesMark(XYPlot):
                 curve.setData(self._x, y, connect="finite")
 
     def colour(self, i: int) -> tuple[int, int, int]:
-        """Of a curve."""
+        """The colour of a curve."""
         return (
             hue_rgb(hue, self.theme.dark)
             if (hue := self.mark.hues[i] if i < len(self.mark.hues) else -1 - i) >= 0
@@ -94,7 +94,7 @@ class LinesMark(XYPlot):
         )
 
     def _patterns(self) -> dict[int, list[float]]:
-        """Dashes by curve: those of the mark, and one of its own for each series that the legend names."""
+        """Dashes by curve: those of the mark, and a pattern for each series in the legend."""
         dashed = {i for i, on in enumerate(self.mark.dashed) if on and i < len(self._ys)}
         patterns = dict.fromkeys(dashed, DASH)
         series = [i for i in self._in_legend() if i not in dashed]
@@ -106,7 +106,7 @@ class LinesMark(XYPlot):
         return every if self.mark.named is None else self.mark.named
 
     def _style(self) -> None:
-        """Chosen curves are thick, the others then step back."""
+        """Selected curves are thick and the others step back."""
         chosen, patterns = set(self.mark.chosen), self._patterns()
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
@@ -126,7 +126,7 @@ class LinesMark(XYPlot):
         self.legend.show_entries(named, self.theme, lines=True, dashes=dashes)
 
     def restyle(self) -> None:
-        """The legend's text."""
+        """Legend colours."""
         if self._ready:
             self._style()
 
@@ -136,11 +136,11 @@ class LinesMark(XYPlot):
         return span(np.concatenate([self._x, marked]), 0.02), span(self._ys.ravel(), 0.06)
 
     def natural_height(self, width: int) -> int:
-        """Wide."""
+        """A wide picture."""
         return min(300, max(160, round(width * 0.45)))
 
     def notes(self) -> tuple[str, ...]:
-        """Curves that have no value anywhere, and curves without a legend, are announced."""
+        """Curves without any value, and curves missing from the legend."""
         return tuple(filter(None, (self._absent(), self._unnamed())))
 
     def _absent(self) -> str:
@@ -157,7 +157,7 @@ class LinesMark(XYPlot):
         return number_of(n, "curve") if self._on_paper else f"{number_of(n, 'curve')}, named under the pointer"
 
     def prepare_export(self, paper: Paper) -> None:
-        """There is no pointer."""
+        """There is no pointer on paper."""
         super().prepare_export(paper)
         self._on_paper = True
 
@@ -187,7 +187,7 @@ class LinesMark(XYPlot):
         return tuple(int(v) for v in (*curve, *mark.step_ids[item[1]]))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Along one curve the value changes although the id does not."""
+        """The value changes along a curve while its id stays the same."""
         before, step = self._hovered, self._step
         super().mouseMoveEvent(event)
         if self._hovered is not None and self._hovered == before and self._step != step:
@@ -224,11 +224,11 @@ class LinesMark(XYPlot):
         self._over.update()
 
     def _across(self, at: float) -> float:
-        """Pixels along x of a place in data units; NaN where a logarithmic axis has none."""
+        """Position in px along x of a value; NaN where a logarithmic axis has none."""
         return float(self.to_pixels(logged(np.array([at]), self.mark.x_axis), np.zeros(1))[0, 0])
 
     def _draw_under(self, painter: QPainter) -> None:
-        """Bands and the place that is looked at, behind the curves."""
+        """Bands and the selected step, behind the curves."""
         frame, mark = self.frame(), self.mark
         for first, last, _ in mark.bands:
             left, right = self._across(first), self._across(last)
@@ -281,7 +281,7 @@ class LinesMark(XYPlot):
         )
 
     def _say(self, painter: QPainter, text: str, first: float, last: float, around: Around) -> None:
-        """A label beside what reaches from `first` to `last`; in two lines, or with a line leading to it, if it is clear so."""
+        """A label beside what reaches from `first` to `last`; on two lines, or with a leader, where that is clearer."""
         if not text:
             return
         metrics = QFontMetricsF(painter.font())

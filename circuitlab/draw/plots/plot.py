@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""What the marks with two axes share: a pyqtgraph plot in our face, zoom, pan and reset, our own gestures."""
+"""The base of marks with two axes: a pyqtgraph plot in our theme, zoom, pan and reset, our own gestures."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 
     @property
     def plot_item(self) -> Any:
-        """pyqtgraph's own, whose stubs say that it may be None."""
+        """pyqtgraph's PlotItem, which its stubs declare optional."""
         return self.getPlotItem()
 
     # what a subclass says --------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Any) -> None:
-        """Draw what differs from the mark that is shown."""
+        """Draw what differs from the current mark."""
         raise NotImplementedError
 
     def full_range(self) -> Range:
@@ -88,23 +88,23 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """The zoom or the size has changed."""
 
     def natural_height(self, width: int) -> int:
-        """The height that a picture of this width asks for."""
+        """The preferred height of a picture of this width."""
         return min(320, round(width * 0.6))
 
     def least_height(self, width: int) -> int:
-        """px below which what stands round a picture of this width has no room."""
+        """Height in px below which there is no room for what surrounds a picture of this width."""
         return 0
 
     def least_width(self) -> float:
-        """px on paper below which nothing of the picture can be read."""
+        """Width in px on paper below which nothing of the picture can be read."""
         return self.left_axis.width() + LEAST_PICTURE
 
     def notes(self) -> tuple[str, ...]:
-        """What the caption must add about how this was drawn."""
+        """Parts of the caption about how it was drawn."""
         return ()
 
     def prepare_export(self, paper: Paper) -> None:
-        """Called once before the widget is painted on paper: nobody can point at what is cut short."""
+        """Called once before the widget is painted on paper, where nobody can point at elided text."""
         for axis in (self.left_axis, self.bottom_axis):
             axis.longest = LONGEST_ON_PAPER
 
@@ -113,7 +113,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         return width >= LEAST_BESIDE
 
     def set_stroke(self, scale: float) -> None:
-        """How many device pixels a pixel of line width is: pyqtgraph's pens do not grow with the painter."""
+        """Device pixels per px of line width: pyqtgraph's pens do not scale with the painter."""
         if scale != self.stroke:
             self.stroke = scale
             for axis in (self.left_axis, self.bottom_axis):
@@ -149,7 +149,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 
     @property
     def part(self) -> Range | None:
-        """The ranges that are seen, where the person has zoomed or moved the picture; None: all of it."""
+        """The visible ranges where the person has zoomed or panned; None: all of it."""
         if not self._zoomed:
             return None
         visible = tuple((float(low), float(high)) for low, high in self.box.viewRange())
@@ -159,20 +159,20 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         return None if same else (visible[0], visible[1])
 
     def show_part(self, part: Range) -> None:
-        """See these ranges, as by hand."""
+        """Zoom to these ranges, as if by hand."""
         self._zoomed = True
         self.box.setRange(xRange=part[0], yRange=part[1], padding=0, disableAutoRange=True)
         self._say_part()
 
     def part_words(self) -> str:
-        """“part: source 3–17 of 40”: what a reader must know of a picture that does not show all; "" where it does."""
+        """“part: source 3–17 of 40” for a picture that does not show everything, else ""."""
         part = self.part
         if part is None:
             return ""
         return f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}"
 
     def _along(self, part: Range) -> tuple[str, str]:
-        """What is seen along x and y, "" where that is all or has no measure."""
+        """The visible part of x and of y in words, "" where that is all or has no unit."""
         return "", ""
 
     def _say_part(self) -> None:
@@ -198,20 +198,20 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         return np.stack([frame.left() + right * frame.width(), frame.top() + down * frame.height()], axis=-1)
 
     def event(self, event: QEvent) -> bool:
-        """Shown, or moved to a screen of another density: lines keep their width."""
+        """Shown, or moved to a screen of another density: keep line widths."""
         if event.type() in (QEvent.Type.Show, QEvent.Type.DevicePixelRatioChange):
             self.set_stroke(self.devicePixelRatioF())
         return super().event(event)
 
     def viewportEvent(self, event: QEvent) -> bool:
-        """What an axis has shortened, in full."""
+        """Tool tips of elided axis text."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             QToolTip.showText(event.globalPos(), plain_tip(self.axis_tip(QPointF(event.pos()))), self.viewport())
             return True
         return super().viewportEvent(event)
 
     def axis_tip(self, at: QPointF) -> str:
-        """All of a title or a label that is cut short at a point of the viewport, "" where none is."""
+        """The whole of a title or label elided at a point of the viewport, else ""."""
         for axis in (self.left_axis, self.bottom_axis):
             inside = axis.mapFromScene(at)
             if axis.rect().adjusted(-2, -2, 2, 2).contains(inside):
@@ -235,7 +235,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self._by_hand()
 
     def pan(self, dx: int, dy: int) -> None:
-        """Move by a tenth of what is seen, along the axes that a drag moves: right and down for 1."""
+        """Move by a tenth of the visible range, along the axes that a drag moves: right and down for 1."""
         across, down = self.box.state["mouseEnabled"]
         (x0, x1), (y0, y1) = self.box.viewRange()
         up = 1 if self.box.yInverted() else -1
@@ -257,7 +257,7 @@ class Overlay(pg.GraphicsObject):
         return self.viewRect() or QRectF()
 
     def viewTransformChanged(self) -> None:
-        """Zoomed: paint again."""
+        """Repaint after a zoom."""
         self.prepareGeometryChange()
         self.update()
 

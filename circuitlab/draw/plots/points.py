@@ -1,4 +1,4 @@
-"""A scatter: shared brushes in buckets, a density image above 20 000 points, paths, the nearest point under the pointer."""
+"""A scatter plot: brushes shared in buckets, a density image above 20 000 points, paths, a readout of the nearest point."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PointsMark(XYPlot):
         self._index: int | None = None
 
     def show_mark(self, mark: Points) -> None:
-        """New positions or colours are drawn; rings alone repaint only themselves."""
+        """Redraw new positions or colours; a selection repaints the overlay alone."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
         axes = mark.x_axis is old.x_axis and mark.y_axis is old.y_axis
         moved = mark.x is not old.x or mark.y is not old.y or not axes
@@ -73,11 +73,11 @@ class PointsMark(XYPlot):
         return len(self._x) > MOST
 
     def notes(self) -> tuple[str, ...]:
-        """A density in place of points is announced."""
+        """That a density stands in place of points."""
         return (f"drawn as the density of {number_of(len(self._x), 'point')}",) if self._dense() else ()
 
     def _rgb(self) -> np.ndarray:
-        """[n, 3] uint8, of at most 64 shades of a map."""
+        """[n, 3] uint8, in at most 64 shades of a map."""
         mark = self.mark
         if mark.hues is not None:
             hues, back = np.unique(np.asarray(mark.hues), return_inverse=True)
@@ -101,7 +101,7 @@ class PointsMark(XYPlot):
         self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(finite))
 
     def _symbols(self, finite: np.ndarray) -> str | list[str]:
-        """A shape for each point whose hue the legend names; circles without a legend."""
+        """A shape for each point whose hue is in the legend; circles without a legend."""
         mark = self.mark
         if mark.hues is None or len(mark.legend) < 2:
             return SHAPES[0]
@@ -129,7 +129,7 @@ class PointsMark(XYPlot):
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:
-        """All points with their controls, what must be in sight, and a margin."""
+        """All points with their controls, what must be visible, and a margin."""
         x, y = [self._x], [self._y]
         if self.mark.controls is not None:
             x.append(self.mark.controls[:, 0])
@@ -140,17 +140,17 @@ class PointsMark(XYPlot):
         return span(np.concatenate(x)), span(np.concatenate(y))
 
     def natural_height(self, width: int) -> int:
-        """Square where the units are."""
+        """Square where x and y have equal units."""
         return min(width, 420) if self.mark.equal else min(round(width * 0.6), 360)
 
     def restyle(self) -> None:
-        """Maps rise from the background."""
+        """Colour maps start at the background."""
         if self._ready:
             self._fill()
             self._name_hues()
 
     def prepare_export(self, paper: Paper) -> None:
-        """Circles, not pictures of circles."""
+        """Vector circles instead of pixmaps."""
         super().prepare_export(paper)
         self.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         self.scatter.setExportMode(True)
@@ -203,7 +203,7 @@ class PointsMark(XYPlot):
         self._over.update()
 
     def _draw_under(self, painter: QPainter) -> None:
-        """Paths, behind the points; what has no place is passed over."""
+        """Paths behind the points; points without coordinates are skipped."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if self.mark.origin:
             self._draw_origin(painter)
@@ -276,7 +276,7 @@ class PointsMark(XYPlot):
         self._draw_labels(painter, order, at, radius)
 
     def _draw_labels(self, painter: QPainter, order: list[int], at: dict[int, list[float]], radius: float) -> None:
-        """The most wanted first; a label that has no place left is left out."""
+        """The most important first; a label without a free place is omitted."""
         painter.setFont(self.theme.font(self.theme.small))
         metrics = QFontMetricsF(painter.font())
         frame = self.frame()

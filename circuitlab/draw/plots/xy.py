@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false, reportRedeclaration=false
 # pyqtgraph and PySide6 describe themselves wrongly here: pyqtgraph forwards methods at run time and names layouts as methods.
-"""What plots of numbers share (points, curves): axes, padding, a faint grid, and a zoom that survives new data."""
+"""The base of plots of numbers (points, curves): axes, padding, a faint grid, and a zoom that survives new data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARGIN = 0.04
 
 
 def logged(values: np.ndarray, axis: Axis) -> np.ndarray:
-    """As drawn: log10 on a logarithmic axis, NaN where there is none. Qt must never be given infinity."""
+    """Values as drawn: log10 on a logarithmic axis, NaN where undefined. Qt must never be given infinity."""
     values = np.asarray(values, dtype=np.float64)
     if not axis.log:
         return np.where(np.isfinite(values), values, np.nan)
@@ -41,7 +41,7 @@ def span(values: np.ndarray, margin: float = MARGIN) -> tuple[float, float]:
 
 
 def _range_words(axis: Axis, visible: tuple[float, float], whole: tuple[float, float]) -> str:
-    """What of one axis is seen; on a logarithmic one in the values themselves."""
+    """The visible range of an axis in words, in values also on a logarithmic axis; "" where all of it is visible."""
     if visible[0] <= whole[0] and visible[1] >= whole[1]:
         return ""
     low, high = (f"{10**v if axis.log else v:.3g}".replace("-", "−") for v in visible)
@@ -64,13 +64,13 @@ class XYPlot(PlotMark):
         self.bottom_axis.setGrid(90)
 
     def describe(self, x: Axis, y: Axis) -> None:
-        """Both axes."""
+        """Set both axes."""
         self.bottom_axis.describe(x)
         self.left_axis.describe(y)
         self._ready = True
 
     def settle(self, same_shape: bool) -> None:
-        """After new data: what was zoomed by hand stays, where the data have the same shape."""
+        """After new data: keep a zoom made by hand where the shape of the data is the same."""
         if not (self._zoomed and same_shape):
             self.reset_view()
         self._fit_axes()
@@ -81,7 +81,7 @@ class XYPlot(PlotMark):
         return tuple(_range_words(axis, *ends) for axis, *ends in zip(axes, part, self.full_range(), strict=True))  # type: ignore[return-value]
 
     def _fit_axes(self) -> None:
-        """Axes with a label at each whole number need to know how far apart these are."""
+        """Axes with a label at each whole number need their distance in px."""
         (x0, x1), (y0, y1) = self.box.viewRange()
         self.left_axis.measure()
         if self.bottom_axis.count:
@@ -93,16 +93,16 @@ class XYPlot(PlotMark):
         self.plot_item.layout.activate()  # now, not an event later: nothing jumps
 
     def least_width(self) -> float:
-        """With the longest name of the legend and the title below on one line."""
+        """Width with the longest legend name, and the title below on one line."""
         title = advance(self.theme, self.theme.small, False, self.bottom_axis.spec.label)
         return max(super().least_width() + 2 * GRID, self.left_axis.width() + max(self.legend.least_width(), title))
 
     def around(self) -> int:
-        """px of height that the legend and the numbers below take."""
+        """Height in px of the legend and of the numbers below."""
         return ceil(self.legend.size().height() + self.bottom_axis.height() + GRID)
 
     def least_height(self, width: int) -> int:
-        """px for the legend, the numbers below, and the title beside."""
+        """Height in px of the legend, the numbers below, and the title beside."""
         title = self.left_axis.spec.label
         beside = advance(self.theme, self.theme.small, False, title) if title and self.left_axis.isVisible() else 0.0
         return ceil(self.legend.height_for(max(width - 80, 80)) + self.bottom_axis.height() + beside + 3 * GRID)

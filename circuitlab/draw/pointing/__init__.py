@@ -1,1 +1,1 @@
-"""The hand: gestures on marks, the order of Tab, the value beside the pointer."""
+"""Pointer and keyboard: gestures on marks, the order of Tab, the readout beside the pointer."""

@@ -1,4 +1,4 @@
-"""The order in which Tab goes through what can be used: as the eye reads, whatever was made first."""
+"""Tab order: as the eye reads, whatever the order of creation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stops(inside: QWidget) -> list[QWidget]:
 
 
 def chain(widgets: Sequence[QWidget]) -> None:
-    """Tab goes from each to the next."""
+    """Tab goes from each widget to the next."""
     for one, other in pairwise(widgets):
         if one is not other:
             QWidget.setTabOrder(one, other)

@@ -39,7 +39,7 @@ _KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Q
 
 
 def number(value: float, unit: str = "", blank: str = "empty") -> str:
-    """A value in a readout: four decimals where they say something, otherwise four figures; `blank` where there is none."""
+    """A value for a readout: four decimals for ordinary sizes, otherwise four significant figures; `blank` for NaN."""
     if np.isnan(value):
         return blank
     size = abs(value)
@@ -48,7 +48,7 @@ def number(value: float, unit: str = "", blank: str = "empty") -> str:
 
 
 def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
-    """What Enter stands for: a click, with Shift a shift-click, with Alt a double-click."""
+    """What Enter stands for: a click; with Shift a shift-click, with Alt a double-click."""
     if keys & Qt.KeyboardModifier.AltModifier:
         return "double-click"
     return "shift-click" if keys & Qt.KeyboardModifier.ShiftModifier else "click"
@@ -85,15 +85,15 @@ class Gestures(_Base):
         return Hit(self.mark_name, self.mark_id(item) if item else (), gesture)
 
     def readout(self, item: Id) -> str:
-        """What the status bar says of an item."""
+        """The text for an item in the status bar."""
         raise NotImplementedError
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:
-        """The neighbour of an item, or the first one to go to."""
+        """The neighbour of an item, or the first item."""
         raise NotImplementedError
 
     def show_cursor(self, item: Id | None) -> None:
-        """Draw what is hovered over."""
+        """Outline the hovered item."""
 
     def emit_hit(self, item: Id, gesture: Gesture) -> None:
         """Emit a Hit with its readout; a screen reader hears the readout of the focused mark."""
@@ -126,7 +126,7 @@ class Gestures(_Base):
         return self._hovered if still and self._hovered is not None else self.id_at(event.position())
 
     def point_again(self) -> None:
-        """The person has moved the picture under the pointer: what is there now is hovered."""
+        """The picture has moved under the pointer: hover what is there now."""
         if self.pointer is not None and self._at is not None:
             self.pointer = self.viewport().mapFromGlobal(self._at)
             self.hover(self.id_at(QPointF(self.pointer)))
@@ -137,7 +137,7 @@ class Gestures(_Base):
         self.show_cursor(None)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Hover, unless dragging: what is dragged is not pointed at."""
+        """Hover, except while dragging."""
         super().mouseMoveEvent(event)
         self.pointer, self._at = event.position().toPoint(), event.globalPosition().toPoint()
         if not event.buttons():
@@ -146,7 +146,7 @@ class Gestures(_Base):
             self.hover(None)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Remember where, so that a drag is not a click."""
+        """Remember the position, to tell a click from a drag."""
         super().mousePressEvent(event)
         self._pressed = event.position().toPoint() if event.button() == Qt.MouseButton.LeftButton else None
 
@@ -192,7 +192,7 @@ class Gestures(_Base):
         self.hover(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows, Enter, Esc; everything else goes up to the window."""
+        """Arrows, Enter, Esc; other keys go up to the window."""
         key, self.pointer = Qt.Key(event.key()), None
         if key in ARROWS:
             item = self.walk(self._hovered, *ARROWS[key])
@@ -208,13 +208,13 @@ class Gestures(_Base):
             event.ignore()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The ring shows when the keyboard brought the focus."""
+        """Show the ring where the keyboard brought the focus."""
         super().focusInEvent(event)
         self._ring = event.reason() in _KEYBOARD
         self.viewport().update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """No ring."""
+        """Hide the ring."""
         super().focusOutEvent(event)
         self._ring = False
         self.viewport().update()
@@ -225,7 +225,7 @@ class Gestures(_Base):
         self.paint_ring()
 
     def paint_ring(self) -> None:
-        """The focus ring, last of all."""
+        """The focus ring, on top."""
         if self._ring:
             painter = QPainter(self.viewport())
             painter.setPen(QPen(self.theme.colour("accent"), 1))

@@ -1,4 +1,4 @@
-"""The value under the pointer, beside the pointer."""
+"""The readout beside the pointer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 420  # px of width at text size 1; a longer one wraps
 
 
 class PointerNote(QLabel):
-    """Plain text over a figure; the mouse goes through it."""
+    """Plain text over a figure, transparent to the mouse."""
 
     def __init__(self, parent: QWidget, theme: Theme) -> None:
         super().__init__(parent)
@@ -30,7 +30,7 @@ class PointerNote(QLabel):
         self.hide()
 
     def set_theme(self, theme: Theme) -> None:
-        """Small text on the colour of tool tips."""
+        """Small text in the colours of tool tips."""
         self._theme = theme
         self.setFont(theme.font(theme.small))
         ink = self.palette()
@@ -61,7 +61,7 @@ class PointerNote(QLabel):
             mark.forget_readout()
 
     def _show_text(self, words: str, at: QPoint) -> None:
-        """Above and right of a point of the parent, inside the parent; a tool tip has its place below."""
+        """Above and to the right of a point of the parent, inside the parent; tool tips appear below."""
         parent = self.parentWidget()
         assert parent is not None
         room, pad = parent.rect(), 2 * (self.margin() + self.frameWidth())

@@ -114,7 +114,7 @@ class RowsDelegate(QStyledItemDelegate):
 
 
 def paint_gap(painter: QPainter, room: QRectF, theme: Theme) -> None:
-    """Dots on the ground: here rows are left out."""
+    """A dotted line: rows are left out here."""
     painter.fillRect(room, theme.colour("background"))
     painter.setPen(QPen(theme.colour("muted"), 1, Qt.PenStyle.DotLine))
     painter.drawLine(QPointF(room.left(), room.center().y()), QPointF(room.right(), room.center().y()))

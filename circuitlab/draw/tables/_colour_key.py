@@ -1,4 +1,4 @@
-"""The key to the colours of a table's cells: unit, lowest value, the map from low to high, highest value, in one line."""
+"""The colour key of a table on one line: column, lowest level, colour map, highest level."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ MARGIN = 4  # px on the screen, before and after
 
 
 def key_column(mark: Rows) -> RowColumn | None:
-    """The column that a table's key is of: the first one in colours; None where it shows none."""
+    """The column of the colour key: the first coloured one; None without a key."""
     return next((c for c in mark.columns if c.map is not None and is_number(c)), None) if mark.key else None
 
 
 def key_words(column: RowColumn) -> str:
-    """The same in words."""
+    """The colour key in words."""
     return f"colours of {column.name} from {short(column.levels[0])} to {short(column.levels[1])}"
 
 
 def key_height(theme: Theme) -> float:
-    """px of a key."""
+    """Height of a key in px."""
     return QFontMetricsF(theme.font(theme.small)).height() + 4
 
 
 def key_width(column: RowColumn, theme: Theme) -> float:
-    """px that a key asks for at least."""
+    """Least width of a key in px."""
     return _texts_width(column, theme) + LEAST
 
 
@@ -49,7 +49,7 @@ def _texts_width(column: RowColumn, theme: Theme) -> float:
 
 
 def paint_key(painter: QPainter, room: QRectF, column: RowColumn, theme: Theme) -> None:
-    """In `room`, from its left. The strip is rectangles: on paper too."""
+    """Paint the key from the left of `room`; the strip is rectangles, on paper too."""
     assert column.map is not None
     metrics = QFontMetricsF(theme.font(theme.small))
     before, after = _texts(column)
@@ -68,7 +68,7 @@ def paint_key(painter: QPainter, room: QRectF, column: RowColumn, theme: Theme) 
 
 
 class ColourKey(QWidget):
-    """The key below a table on the screen; of no column it is hidden."""
+    """The key below a table on the screen, hidden without a column."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -79,7 +79,7 @@ class ColourKey(QWidget):
     column: RowColumn | None
 
     def show_column(self, column: RowColumn | None, theme: Theme) -> None:
-        """Another scale or theme."""
+        """Set column and theme."""
         self.column, self.theme = column, theme
         self.setVisible(column is not None)
         self.updateGeometry()
@@ -90,7 +90,7 @@ class ColourKey(QWidget):
         return QSize(80, round(key_height(self.theme)))
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """All of it."""
+        """The key, guarded."""
         column = self.column
         if column is not None:
             room, painter = QRectF(self.rect()).adjusted(MARGIN, 0, -MARGIN, 0), QPainter(self)

@@ -1,4 +1,4 @@
-"""How wide the columns of a table are: as their texts ask, stretched where there is room, shortened where there is none."""
+"""Column widths of a table: as the texts need, stretched where there is room, shortened where there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
 
 
 class ColumnWidths:
-    """Of a table's header. `fit` when the columns are others, `stretch` when the room is; both get it in px."""
+    """Widths of a table's header. `fit` after other columns, `stretch` after another size; both take it in px."""
 
     def __init__(self, table: QTableView, model: RowsModel, theme: Theme) -> None:
         self.theme = theme
@@ -42,7 +42,7 @@ class ColumnWidths:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Titles of columns for which there is no room; the last ones go first."""
+        """Titles of the columns without room; the last ones are left out first."""
         return tuple(str(self._model.headerData(i, Qt.Orientation.Horizontal)) for i in self._left_out)
 
     def fit(self, width: int, height: int) -> None:
@@ -72,14 +72,14 @@ class ColumnWidths:
         self.stretch(width, height)
 
     def outgrown(self) -> bool:
-        """Whether other values have numbers too long for the columns; words may be shortened, and nothing jumps for less."""
+        """Whether new numbers are too long for their columns; words may be shortened instead of moving columns."""
         plain = QFontMetricsF(self.theme.font(self.theme.normal))
         beside, widths = (2 * TIGHT_PAD, self._tightest) if self._squeezed else (self.theme.px(16), self._widths)
         pairs = zip(self._model.mark.columns, widths, strict=True)
         return any(is_number(c) and _widest(c, plain) + beside > width for c, width in pairs)
 
     def stretch(self, width: int, height: int) -> None:
-        """Give what is left to the columns that stretch; where nothing is, words are shortened before numbers are pushed out."""
+        """Stretch columns over spare width; without any, shorten words before pushing out numbers."""
         header, bar = self._table.horizontalHeader(), self._table.verticalScrollBar()
         long = bar.maximum() > 0 or self._model.rowCount() * self.theme.px(ROW) + self.theme.px(32) > height
         scrolls = long and self._table.verticalScrollBarPolicy() != Qt.ScrollBarPolicy.ScrollBarAlwaysOff
@@ -107,7 +107,7 @@ class ColumnWidths:
             header.resizeSection(i, int(wide - share * (wide - smallest)))
 
     def _spread(self) -> None:
-        """There is room again for what had been shortened."""
+        """Restore widths once there is room again."""
         self._squeezed = False
         self._pad(PAD)
         for i, width in enumerate(self._widths):
@@ -115,7 +115,7 @@ class ColumnWidths:
                 self._table.horizontalHeader().resizeSection(i, width)
 
     def _leave_out(self, room: int) -> None:
-        """A column is seen whole or not at all, and two of them in any case."""
+        """Columns are shown whole or not at all, two at least."""
         header = self._table.horizontalHeader()
         first = int(bool(self._widths) and header.isSectionHidden(0) and 0 not in self._left_out)
         visible = list(range(first, len(self._widths)))
@@ -129,7 +129,7 @@ class ColumnWidths:
             header.sectionPosition(0)
 
     def _pad(self, px: int) -> None:
-        """Beside the texts of cells; a column may be as narrow as its number and that."""
+        """Set the padding of cells: it shrinks where room is tight."""
         delegate = self._table.itemDelegate()
         if isinstance(delegate, RowsDelegate) and delegate.pad != px:
             delegate.pad = px
@@ -137,7 +137,7 @@ class ColumnWidths:
         self._table.horizontalHeader().setMinimumSectionSize(LEAST_SECTION if px == PAD else 16)
 
     def _hide_rank(self, room: int) -> None:
-        """The rank is the first column to go: rows stand in its order."""
+        """The rank is the first column to be left out: the rows are in its order anyway."""
         header = self._table.horizontalHeader()
         ranked = len(self._widths) > 2 and self._model.mark.columns[0].name == "#"
         hidden = ranked and sum(self._least) > room

@@ -17,12 +17,12 @@ _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 
 
 def is_number(column: RowColumn) -> bool:
-    """Whether a column sorts as numbers and stands to the right."""
+    """Whether a column sorts numerically and is right-aligned."""
     return np.asarray(column.values).dtype.kind in "iufb"
 
 
 def cell_text(column: RowColumn, row: int) -> str:
-    """What a cell shows; NaN is empty."""
+    """The text of a cell; empty for NaN."""
     value = column.values[row]
     if not is_number(column):
         return str(value)
@@ -44,7 +44,7 @@ class RowsModel(QAbstractTableModel):
         self._texts: dict[int, np.ndarray] = {}
 
     def show_rows(self, mark: Rows) -> None:
-        """Another table; the person's own order and filter stay where the columns are the same."""
+        """Another table; sort order and filter stay where the columns are the same."""
         self.beginResetModel()
         same = [c.name for c in mark.columns] == [c.name for c in self.mark.columns]
         if not same or mark.sort != self.mark.sort:
@@ -56,13 +56,13 @@ class RowsModel(QAbstractTableModel):
         self.endResetModel()
 
     def _text(self, column: int) -> np.ndarray:
-        """[n] str of a column, lower case, made once."""
+        """[n] str of a column in lower case, cached."""
         if column not in self._texts:
             self._texts[column] = np.char.lower(np.asarray(self.mark.columns[column].values).astype(str))
         return self._texts[column]
 
     def _arrange(self) -> None:
-        """Work out `order`: filter, then a stable sort with NaN last either way."""
+        """Set `order`: filter, then sort stably with NaN last in either direction."""
         keep = np.arange(len(self.mark.ids))
         if self.filter_text:
             keep = keep[self._matches(self.filter_text.lower())]
@@ -88,7 +88,7 @@ class RowsModel(QAbstractTableModel):
         return matches
 
     def gap_before(self, place: int) -> bool:
-        """Whether between this row and the one above it others of the same order are left out."""
+        """Whether rows are left out between this row and the one above it."""
         gap = self.mark.gap
         return gap is not None and place == gap[0] and place > 0 and self.sorted_by is None and not self.filter_text
 
@@ -101,7 +101,7 @@ class RowsModel(QAbstractTableModel):
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
-        """By a column; -1: the order the rows came in."""
+        """Sort by a column; -1: the original order."""
         self.layoutAboutToBeChanged.emit()
         before, indices = self.order, self.persistentIndexList()
         self.sorted_by = (column, order) if column >= 0 else None
@@ -134,7 +134,7 @@ class RowsModel(QAbstractTableModel):
         return None
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Names with units; what a column means in the tool tip."""
+        """Names with units; the meaning of a column in its tool tip."""
         if orientation == Qt.Orientation.Vertical or section >= len(self.mark.columns):
             return None
         column = self.mark.columns[section]
@@ -147,7 +147,7 @@ class RowsModel(QAbstractTableModel):
         return None
 
     def tsv(self, rows: list[int]) -> str:
-        """Shown rows as tab-separated text with a header, numbers in full."""
+        """The rows shown, as tab-separated text with a header and full-precision numbers."""
         lines = ["\t".join(c.name for c in self.mark.columns)]
         for row in self.order[rows].tolist():
             cells = [f"{c.values[row]:.9g}" if is_number(c) else str(c.values[row]) for c in self.mark.columns]

@@ -1,4 +1,4 @@
-"""A table on paper: nothing scrolls and nothing is cut short. Words wrap, columns without room are left out and named."""
+"""A table on paper: nothing scrolls or is cut short. Words wrap; columns without room are left out and named."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOME_TOKEN = 44.0  # px into which a token may be wrapped
 
 @dataclass(frozen=True)
 class _Column:
-    """How wide a column would be and may become, px; whether its texts wrap."""
+    """Natural and least width of a column in px; whether its texts wrap."""
 
     at: int
     wide: float
@@ -46,13 +46,13 @@ class RowsOnPaper(PaintedMark):
         self._fitted: tuple[int, list[tuple[int, float]], list[str], list[float], float] | None = None
 
     def show_mark(self, mark: Rows) -> None:
-        """Lay out from the beginning: it is drawn once."""
+        """Lay out from scratch: it is drawn once."""
         self.mark, self.mark_name, self._fitted = mark, mark.name, None
         self._model.show_rows(mark)
         self.relayout()
 
     def restyle(self) -> None:
-        """Other sizes of text."""
+        """Text sizes have changed."""
         self._fitted = None
 
     def show_at_most(self, tables: int) -> None:
@@ -86,18 +86,18 @@ class RowsOnPaper(PaintedMark):
         return _Column(at, ceil(whole) + 2 * PAD, ceil(max(least, words)) + 2 * PAD)
 
     def fits_on_paper(self, width: float) -> bool:
-        """Whether all columns stand side by side, and words in them do not wrap much."""
+        """Whether all columns fit side by side without much wrapping."""
         columns = [self._column(i) for i in range(len(self.mark.columns))]
         return sum((c.wide + c.least) / 2 for c in columns) <= width
 
     def least_width(self) -> float:
-        """The first column that is no rank, and one beside it: alone it would say nothing."""
+        """The first column that is no rank, and one more: alone it would mean nothing."""
         columns = [self._column(i) for i in range(len(self.mark.columns))]
         ranked = len(columns) > 2 and self._title(0) == "#"
         return sum(c.least for c in columns[ranked : ranked + 2])
 
     def _fit(self, width: int) -> tuple[list[tuple[int, float]], list[str], list[float], float]:
-        """Columns and their widths, titles of those left out, heights of rows, height of the header; worked out once a width."""
+        """Columns and widths, titles of those left out, row heights, header height; computed once per width."""
         if self._fitted is None or self._fitted[0] != width:
             columns = [self._column(i) for i in range(len(self.mark.columns))]
             out: list[str] = []
@@ -112,7 +112,7 @@ class RowsOnPaper(PaintedMark):
         return self._fitted[1:]
 
     def _shared(self, columns: list[_Column], width: float) -> list[tuple[int, float]]:
-        """What is left goes to bars; what is missing is taken from words and tokens, each by what it can give."""
+        """Spare width goes to bars; missing width is taken from words and tokens, from each as far as it can shrink."""
         wide, least = sum(c.wide for c in columns), sum(c.least for c in columns)
         if wide > width:
             share = min(1.0, (wide - width) / max(wide - least, 1e-9))
@@ -148,11 +148,11 @@ class RowsOnPaper(PaintedMark):
         return ceil(self._top(max(width, 40)) + head + sum(heights) + 2 + self._below())
 
     def _gap(self) -> float:
-        """Height of what says that rows are left out."""
+        """Height of the line that says rows are left out."""
         return QFontMetricsF(self.theme.font(self.theme.small)).height() + GAP
 
     def _below(self) -> float:
-        """Height of the key to the colours."""
+        """Height of the colour key."""
         return key_height(self.theme) + GAP if self._key() is not None else 0.0
 
     def _key(self) -> RowColumn | None:
@@ -160,14 +160,14 @@ class RowsOnPaper(PaintedMark):
         return column if column is not None and self.viewport().width() - 2 * PAD >= key_width(column, self.theme) else None
 
     def _shown(self) -> int:
-        """Rows for which there is height."""
+        """The rows for which there is height."""
         width = max(self.viewport().width(), 40)
         _, _, heights, head = self._fit(width)
         ends = self._top(width) + head + np.cumsum(heights)
         return int((ends <= self.viewport().height() - self._below() + 1).sum())
 
     def notes(self) -> tuple[str, ...]:
-        """What of the table is not here."""
+        """Which rows and columns are left out."""
         n, shown = len(self.mark.ids), self._shown()
         words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
@@ -211,7 +211,7 @@ class RowsOnPaper(PaintedMark):
             paint_key(painter, QRectF(PAD, y + GAP, x - 2 * PAD, key_height(self.theme)), key, self.theme)
 
     def _draw_gap(self, painter: QPainter, room: QRectF) -> None:
-        """Where rows are left out: how many are listed of how many."""
+        """Says how many rows are listed of how many."""
         assert self.mark.gap is not None
         painter.setFont(self.theme.font(self.theme.small))
         painter.setPen(self.theme.colour("muted"))
@@ -268,7 +268,7 @@ class RowsOnPaper(PaintedMark):
         return None
 
     def readout(self, item: Id) -> str:
-        """Nothing to say."""
+        """Nothing."""
         return ""
 
     def walk(self, item: Id | None, dx: int, dy: int) -> Id | None:

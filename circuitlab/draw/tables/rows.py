@@ -29,7 +29,7 @@ LEAST_WITH_KEY = 150  # px of height from which on a key to its colours stands b
 
 
 def listed(mark: Rows) -> str:
-    """How many of how many rows a table lists, where others are left out between them."""
+    """How many rows a table lists of how many, where others are left out in between."""
     return "" if mark.gap is None else f"each table {len(mark.ids):,} of {mark.gap[1]:,}, others left out where the dots are"
 
 
@@ -119,11 +119,11 @@ class RowsMark(QWidget):
 
     @property
     def mark(self) -> Rows:
-        """The mark that is shown."""
+        """The current mark."""
         return self.model.mark
 
     def show_mark(self, mark: Rows) -> None:
-        """Read the arrays again only when they are others; the person's order, filter and place stay."""
+        """Read the arrays only where they are new; sort order, filter and scroll position stay."""
         old, self.mark_name = self.model.mark, mark.name
         names = [c.name for c in mark.columns] == [c.name for c in old.columns]
         same = names and mark.ids is old.ids and all(a.values is b.values for a, b in zip(mark.columns, old.columns, strict=True))
@@ -150,7 +150,7 @@ class RowsMark(QWidget):
             self.table.viewport().update()
 
     def _place_key(self) -> None:
-        """Below the table, where it leaves the table its rows; else the caption says it."""
+        """Show the key below the table where there is room; otherwise the caption has it."""
         column = key_column(self.mark)
         room = self.width() - 2 * MARGIN
         if column is not None and (self.height() < self.theme.px(LEAST_WITH_KEY) or room < key_width(column, self.theme)):
@@ -165,7 +165,7 @@ class RowsMark(QWidget):
         header.blockSignals(False)
 
     def _select(self, chosen: tuple[int, ...], follow: bool = True) -> None:
-        """Show the chosen rows; says nothing. `follow` the keyboard to the leading one, wherever it stands."""
+        """Select the chosen rows without a signal. `follow`: scroll the leading one into view."""
         selection = QItemSelection()
         last = self.model.columnCount() - 1
         rows = np.flatnonzero(np.isin(self.model.order, chosen)).tolist() if chosen else []
@@ -189,12 +189,12 @@ class RowsMark(QWidget):
         self.table.scrollTo(self.model.index(row, column))
 
     def _place(self, row: int, otherwise: int) -> int:
-        """Where a row of the mark stands now; `otherwise` where the filter has taken it out."""
+        """Current position of a row of the mark; `otherwise` where it is filtered out."""
         places = np.flatnonzero(self.model.order == row)
         return int(places[0]) if places.size else otherwise
 
     def _by_size(self) -> bool:
-        """Whether the rows stand in the order of a measure: its largest are then what is looked for first, and stay in view."""
+        """Whether the rows are in the order of a measure: then the largest stay in view."""
         if self.mark.ranked and self.model.sorted_by is None:
             return True
         for column in self.mark.columns:
@@ -205,7 +205,7 @@ class RowsMark(QWidget):
         return False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width, another room to share."""
+        """Share the new width."""
         super().resizeEvent(event)
         before = self.key.column
         self._place_key()
@@ -214,7 +214,7 @@ class RowsMark(QWidget):
         self._share()
 
     def let_scroll(self, policy: Qt.ScrollBarPolicy) -> None:
-        """With a bar of its own, or with that of a table beside it."""
+        """With a scroll bar of its own, or with that of a table beside it."""
         if policy != self.table.verticalScrollBarPolicy():
             self.table.setVerticalScrollBarPolicy(policy)
             self._widths.stretch(self.width(), self.height())
@@ -234,7 +234,7 @@ class RowsMark(QWidget):
         self.table.viewport().update()
 
     def natural_height(self, width: int) -> int:
-        """The rows that are shown, and the header."""
+        """Height of the rows and the header."""
         px = self.theme.px
         rows = min(self.model.rowCount(), MOST)
         key = key_height(self.theme) + 4 if self.mark.key else 0
@@ -243,31 +243,31 @@ class RowsMark(QWidget):
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What of the table is not here."""
+        """Which rows and columns are left out."""
         left_out = f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
         column = key_column(self.mark)
         key = key_words(column) if column is not None and self.key.column is None else ""
         return tuple(filter(None, (left_out, listed(self.mark), key)))
 
     def _share(self, anew: bool = False) -> None:
-        """The width among the columns; the caption names those that have no room."""
+        """Share the width among the columns; the caption names those without room."""
         before = self._widths.left_out
         (self._widths.fit if anew else self._widths.stretch)(self.width(), self.height())
         if self._widths.left_out != before:
             self.noted.emit()
 
     def tab_stops(self) -> list[QWidget]:
-        """What Tab stops at, from the top."""
+        """Where Tab stops, from the top."""
         return [self.filter_box, self.table]
 
     def reset_view(self) -> None:
-        """Back to the top, in the order the rows came."""
+        """To the top, in the original order."""
         self.filter_box.clear()
         self.table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
         self.table.scrollToTop()
 
     def copy(self) -> None:
-        """The selected rows, else all that are shown, as tab-separated text."""
+        """Copy the selected rows, or all that are shown, as tab-separated text."""
         rows = sorted({i.row() for i in self.table.selectionModel().selectedRows()})
         QGuiApplication.clipboard().setText(self.model.tsv(rows or list(range(self.model.rowCount()))))
 
@@ -278,7 +278,7 @@ class RowsMark(QWidget):
         return tuple(int(v) for v in self.mark.ids[self.model.order[row]])
 
     def readout(self, row: int) -> str:
-        """A row in one line."""
+        """A row on one line."""
         cells = [(c.name, cell_text(c, int(self.model.order[row]))) for c in self.mark.columns]
         return " · ".join(f"{name} {text}" for name, text in cells if text)
 
@@ -293,7 +293,7 @@ class RowsMark(QWidget):
 
     @Slot(int, int)
     def _ranged(self, low: int, high: int) -> None:
-        """A scroll bar has come or gone beside the columns."""
+        """A scroll bar has appeared or gone beside the columns."""
         if (high > low) != self._scrolls:
             self._scrolls = high > low
             self._share()

@@ -1,4 +1,4 @@
-"""Tables that stand side by side scroll as one: one scroll bar for the row of them, and ranks stay beside each other."""
+"""Tables side by side scroll together, with one scroll bar, so that equal ranks stay level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEVER, NEEDED = Qt.ScrollBarPolicy.ScrollBarAlwaysOff, Qt.ScrollBarPolicy.Scroll
 
 
 class ScrolledTogether(QObject):
-    """Of `tables` from left to right; the bar is that of the longest, the last of these."""
+    """Scrolls `tables` (left to right) by the scroll bar of the longest."""
 
     def __init__(self, tables: Sequence[RowsMark], parent: QObject) -> None:
         super().__init__(parent)
@@ -35,7 +35,7 @@ class ScrolledTogether(QObject):
             one.let_scroll(NEEDED if one is longest else NEVER)
 
     def part(self) -> None:
-        """Each has its own bar again."""
+        """Give each its own scroll bar again."""
         for one in self.tables:
             one.table.verticalScrollBar().disconnect(self)
             one.let_scroll(NEEDED)

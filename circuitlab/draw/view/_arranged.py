@@ -1,4 +1,4 @@
-"""A figure with its tables as the person has sorted and filtered them."""
+"""A figure with its tables sorted and filtered as they are on the screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from circuitlab.figures.marks import Figure, Mark, Rows
 
 
 def as_arranged(figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> Figure:
-    """`widgets` draw its marks, by type and name; what a filter has left out is said in the caption."""
+    """`widgets` draw its marks, by type and name; the caption says what a filter leaves out."""
     words: list[str] = []
     grid = tuple(tuple(_arranged(mark, widgets, words) for mark in row) for row in figure.grid)
     return replace(figure, grid=grid).with_caption(*words)

@@ -1,4 +1,4 @@
-"""The veil over a picture that is being computed again: nothing for 150 ms, then slightly dimmed, with a thin progress line."""
+"""The veil over a picture that is being recomputed: nothing for 150 ms, then a light dimming and a thin progress line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUNNER = 0.22  # share of the width of the line that runs when the progress is n
 
 
 class Busy(QWidget):
-    """Lets every event through."""
+    """Transparent to all events."""
 
     def __init__(self, parent: QWidget, theme: Theme) -> None:
         super().__init__(parent)
@@ -31,12 +31,12 @@ class Busy(QWidget):
         self.hide()
 
     def set_theme(self, theme: Theme) -> None:
-        """Another background to dim towards."""
+        """Dim towards another background."""
         self._theme = theme
         self.update()
 
     def set_busy(self, busy: bool, fraction: float | None) -> None:
-        """Start waiting, tell how far it is, or end."""
+        """Start waiting, set the progress, or end."""
         self._fraction = fraction
         if not busy:
             if self._delay.isActive() or not self.isHidden():

@@ -1,4 +1,4 @@
-"""The button beside a caption that does not fit into its few lines: all of it, or the few lines again."""
+"""The button beside a caption that is too long for its few lines: show all of it, or the few lines again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MORE, LESS = "more", "less"
 
 
 class Fold(QToolButton):
-    """Checked while all of `caption` is shown. It is there while the few lines do not hold all of it, and never on paper."""
+    """Checked while all of `caption` is shown. Hidden where the few lines are enough, and on paper."""
 
     def __init__(self, caption: Caption, parent: QWidget, on_paper: bool) -> None:
         super().__init__(parent)
@@ -42,11 +42,11 @@ class Fold(QToolButton):
 
     def _say(self) -> None:
         self.setText(LESS if self.isChecked() else MORE)
-        self.setToolTip("A few lines of it" if self.isChecked() else "All that is said of this figure")
+        self.setToolTip("Show the first lines only" if self.isChecked() else "Show the whole caption")
 
     @Slot()
     def refresh(self) -> None:
-        """The caption has other words, or other room."""
+        """The caption or its room has changed."""
         needed = self.caption.folds and bool(self.caption.words) and not self._on_paper
         if self.isHidden() == needed and not self.caption.still:  # nothing comes or goes under a pointer
             self.caption.beside = self.sizeHint().width() + self.row.spacing() if needed else 0

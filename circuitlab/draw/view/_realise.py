@@ -1,4 +1,4 @@
-"""Which widget draws which mark: the one place that knows them all."""
+"""Which widget draws which mark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDGETS: dict[type, Any] = {
 
 
 def realise(mark: Mark, theme: Theme, on_paper: bool = False) -> Any:
-    """A new widget for a mark, empty. Every one has `show_mark`, `set_theme`, `reset_view`, `natural_height` and `note`."""
+    """A new, empty widget for a mark. Each has `show_mark`, `set_theme`, `reset_view`, `natural_height` and `notes`."""
     if on_paper and isinstance(mark, Rows):
         return RowsOnPaper(theme)
     return _WIDGETS[type(mark)](theme)

@@ -1,4 +1,4 @@
-"""What a screen reader calls a figure and its marks: what kind of picture, of what, under which title."""
+"""Accessible names of a figure and its marks: kind of picture, name, title."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {
 
 
 def name_for_readers(view: QWidget, figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> None:
-    """Name the view and the widgets of its marks, by type and name."""
+    """Name the view and the widgets of its marks (by type and name) for screen readers."""
     about = figure.title or view.windowTitle()
     view.setAccessibleName(about or "Figure")
     for mark in figure.marks():

@@ -1,4 +1,4 @@
-"""Title and caption of a picture: a few lines at most, the rest in the tool tip and behind a button; on paper all of it.
+"""Title and caption of a figure: a few lines at most, the rest in the tool tip and behind a button; on paper all of it.
 
 On the screen their height never moves the picture under a pointer: see `Wrapped`.
 """
@@ -50,38 +50,38 @@ class Wrapped(QLabel):
         return joined(*self.parts)
 
     def say(self, parts: tuple[str, ...], lines: int = 0, first: int = 0) -> None:
-        """Other parts, or another number of lines; the `first` parts stay."""
+        """Set the parts and the number of lines; the `first` parts stay."""
         if (parts, lines, first) != (self.parts, self.lines, self.first):
             self.parts, self.lines, self.first = parts, lines, first
             self._fit()
 
     def hold(self, still: bool) -> None:
-        """Keep the height there is, or take the one that the words ask for."""
+        """Keep the present height, or take the height of the text."""
         if still != self.still:
             self.still = still
             self._fit()
 
     def unfold(self, whole: bool) -> None:
-        """All words, or as many as the lines hold."""
+        """Show all words, or as many as the lines hold."""
         if whole != self.whole:
             self.whole = whole
             self.forget()
 
     def forget(self) -> None:
-        """The room is another: no more height than the words ask for now."""
+        """The room has changed: take no more height than the text needs now."""
         self._held_height, still, self.still = 0, self.still, False
         self._fit()
         self.still = still
 
     def heightForWidth(self, width: int) -> int:
-        """That of the words, and no less than it has been."""
+        """The height of the text, and no less than before."""
         natural = super().heightForWidth(width)
         if not self.steady or width != self.width():
             return natural
         return self._held_height if self.still else max(natural, self._held_height)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width, other words fit."""
+        """Fit the words to the new width."""
         super().resizeEvent(event)
         across = self.width() + self.beside
         if across != self._held_width and not self.still:

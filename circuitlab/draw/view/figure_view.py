@@ -1,4 +1,4 @@
-"""`FigureView`: a Figure on the screen. Title above, marks in rows, caption below; it draws again only what has changed."""
+"""`FigureView`: a Figure on the screen. Title above, marks in rows, caption below; only what has changed is redrawn."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FigureView(QWidget):
             self.take_keyboard()  # there is something to walk now, or what was walked has gone
 
     def _keep_widgets(self, figure: Figure) -> None:
-        """Widgets by type and name are kept; others are made or thrown away."""
+        """Keep the widgets whose type and name stay; create and delete the others."""
         keys = {(type(mark), mark.name) for mark in figure.marks()}
         for key in [k for k in self._widgets if k not in keys]:
             gone = self._widgets.pop(key)
@@ -164,26 +164,26 @@ class FigureView(QWidget):
         return tuple(filter(None, (*about, *self._figure.caption_parts, *parts, *notes)))
 
     def parts(self) -> dict[str, Range]:
-        """What is seen of the marks that the person has zoomed or moved, by name."""
+        """The visible ranges of zoomed or panned marks, by name."""
         return {n: w.part for (_, n), w in self._widgets.items() if isinstance(w, PlotMark) and w.part is not None}
 
     def part_words(self) -> str:
-        """The same in words, "" where every mark is seen whole."""
+        """The same in words, "" where every mark is shown whole."""
         return joined(*(w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark) and w.part is not None))
 
     def show_parts(self, parts: Mapping[str, Range]) -> None:
-        """See these parts of the marks."""
+        """Zoom marks to these ranges."""
         for name, part in parts.items():
             self.widget(name).show_part(part)
 
     def say_once(self, parts: Collection[str]) -> None:
-        """Parts of captions that the window says for all its figures: here they are in the tool tip, and in a copied image."""
+        """Caption parts that the window shows once for all its figures: here they are in the tool tip, and in a copied image."""
         if (repeated := frozenset(parts)) != self._once:
             self._once = repeated
             self._label()
 
     def room_for_marks(self) -> int:
-        """px of height between the title and the caption."""
+        """Height in px between title and caption."""
         width = self.width() - 2 * GRID
         title = self._title.heightForWidth(width) if self._title.isVisibleTo(self) else 0
         caption = self._caption.heightForWidth(width) if self._caption.isVisibleTo(self) else 0
@@ -200,7 +200,7 @@ class FigureView(QWidget):
             self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
 
     def _place_why(self, above: bool) -> None:
-        """In the middle of an empty figure; where there is something to click, in front of it."""
+        """The reason stands in the middle of an empty figure, or above marks that can be clicked."""
         layout = self.layout()
         if above == self._why_above or not isinstance(layout, QVBoxLayout):
             return
@@ -230,7 +230,7 @@ class FigureView(QWidget):
             self._hold(False)
 
     def _hold(self, still: bool) -> None:
-        """Keep title, caption and shares of the height as they are while a pointer is on an item, or give them what they need."""
+        """Hold title, caption and heights still while the pointer is on an item, or let them take what they need."""
         if still == self._still or self._paper is not None:
             return
         self._still = still
@@ -251,13 +251,13 @@ class FigureView(QWidget):
         self.note.leave(self._widgets.values())
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Behind another tab, closed: nothing is pointed at."""
+        """Behind another tab, or closed: nothing is hovered."""
         super().hideEvent(event)
         self.note.leave(self._widgets.values())
         self._hold(False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """R resets; Esc in any mark releases."""
+        """R resets the view; Esc in any mark releases."""
         if event.key() == Qt.Key.Key_R and not event.modifiers():
             self.reset_view()
             return
@@ -273,7 +273,7 @@ class FigureView(QWidget):
 
     @property
     def walked(self) -> QWidget | None:
-        """The mark that has the keyboard, or the first one; None in an empty figure."""
+        """The mark with the keyboard focus, or the first one; None in an empty figure."""
         marks = [self._widgets[type(mark), mark.name] for mark in self._figure.marks()]
         return next((w for w in marks if w.hasFocus()), marks[0] if marks else None)
 
@@ -287,7 +287,7 @@ class FigureView(QWidget):
         return focus is not None and (focus is self or self.isAncestorOf(focus))
 
     def take_keyboard(self) -> None:
-        """To the first mark: arrows walk its items from now on. An empty figure hands it on when it has something to walk."""
+        """Focus the first mark, whose items the arrows then walk. An empty figure passes the focus on once it has a mark."""
         place = self._figure.grid[0][0] if self._figure.grid else None
         widget = self if place is None else self._widgets[type(place), place.name]
         widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
@@ -321,7 +321,7 @@ class FigureView(QWidget):
         self._places.align()
 
     def set_busy(self, busy: bool, fraction: float | None = None) -> None:
-        """A new answer is being computed: the old picture dims after 150 ms under a thin progress line."""
+        """Recomputing: the old picture dims after 150 ms under a thin progress line."""
         self._busy.set_busy(busy, fraction)
 
     def reset_view(self) -> None:
@@ -330,11 +330,11 @@ class FigureView(QWidget):
             widget.reset_view()
 
     def as_shown(self) -> Figure:
-        """The figure with its tables as the person has sorted and filtered them."""
+        """The figure with its tables sorted and filtered as on the screen."""
         return as_arranged(self._figure, self._widgets)
 
     def copy_image(self) -> None:
-        """The picture as it is on the screen, to the clipboard."""
+        """Copy the picture to the clipboard as it is on the screen."""
         self._busy.hide()
         once = self._once
         self.say_once(())
@@ -360,13 +360,13 @@ class FigureView(QWidget):
             label.forget()
 
     def set_stroke(self, scale: float) -> None:
-        """Line widths for a painter that is scaled by `scale`."""
+        """Device pixels per px of line width, for a scaled painter."""
         for widget in self._widgets.values():
             if hasattr(widget, "set_stroke"):
                 widget.set_stroke(scale)
 
     def natural_height(self) -> int:
-        """px that the marks ask for at the present width, with what is written round them."""
+        """Height in px of the marks at the present width, with all text around them."""
         layout = self.layout()
         assert layout is not None
         width, margins = max(self.width() - 2 * GRID, 80), layout.contentsMargins()
@@ -377,7 +377,7 @@ class FigureView(QWidget):
         return margins.top() + sum(parts) + layout.spacing() * max(0, len(parts) - 1) + margins.bottom()
 
     def least_width(self) -> float:
-        """px below which a part of the figure cannot be read, each part having the whole width."""
+        """Width in px below which part of the figure cannot be read, each part having the whole width."""
         words = self._figure.title.split()
         title = max(map(QFontMetricsF(self._title.font()).horizontalAdvance, words), default=0.0)
         return max([title, *(w.least_width() for w in self._widgets.values())]) + 2 * GRID

@@ -1,4 +1,4 @@
-"""Where the marks of a figure stand: rows of them, turned where there is little room, each with its share of the height."""
+"""Where the marks of a figure stand: in rows, turned where there is little room, each with its share of the height."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _shapes_of_maps(figure: Figure) -> tuple[tuple[int, ...], ...]:
 
 
 def _share_of_table(narrow: bool, stacked: bool, roomy: bool) -> int:
-    """What a table gets where its map gets 2."""
+    """The share of a table where its map has 2."""
     if not narrow:
         return 2
     if stacked:
@@ -72,7 +72,7 @@ class Places:
         self.body.setSpacing(GRID)
 
     def same(self, figure: Figure) -> bool:
-        """Whether its marks stand where those of the last figure do."""
+        """Whether the marks stand where those of the last figure did."""
         return _layout_of(figure) == self._shape and figure.weights == self._figure.weights
 
     def lay_out(self, figure: Figure) -> None:
@@ -165,7 +165,7 @@ class Places:
             holder.setMaximumHeight(UNLIMITED if gives else sum(heights) + between if stacked else max(heights))
 
     def _index_on_paper(self, row: tuple[Mark, ...], widgets: list[Any], width: int) -> None:
-        """Texts whose tokens are indices on the axes of a map above them have these indices too."""
+        """Where the axes of the map above show indices, its text shows them too."""
         for text, words in zip(row, widgets, strict=True):
             if isinstance(text, Tokens):
                 maps = [m for m in self._figure.marks() if isinstance(m, Heatmap) and text.texts in (m.x.ticks, m.y.ticks)]
@@ -173,7 +173,7 @@ class Places:
                 words.show_indices(min(max(steps, default=0), INDEXED))
 
     def _turn(self) -> None:
-        """A map and its table stand side by side; one above the other where that is too narrow and there is the height."""
+        """A map and its table stand side by side; stacked where that is too narrow and there is height."""
         self._turn_text()
         if self._on_paper:
             return  # see `give_heights`
@@ -200,7 +200,7 @@ class Places:
                 map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
 
     def _turn_text(self) -> None:
-        """A map over its text: the text gets the lines it has, the map the rest; side by side where the map is larger so."""
+        """A map over its text: the text gets its lines, the map the rest; side by side where that makes the map larger."""
         if self._on_paper or len(self._rows) != 2 or not _map_over_text(self._figure):
             if not self._on_paper:
                 self._turn_plot()
@@ -235,7 +235,7 @@ class Places:
             self.body.setStretch(i, stretch)
 
     def _centre(self, picture: HeatmapMark, words: Any, width: int, height: int) -> None:
-        """A square map that leaves much of the width stands in the middle, and its text below it."""
+        """Centre a square map that leaves much of the width empty, with its text below."""
         used = picture.natural_width(height)
         spare = used < width * (1 - MUCH)
         for holder, wide in zip(self._rows, (used, max(used, words.natural_width())), strict=True):
@@ -245,7 +245,7 @@ class Places:
                 side.setContentsMargins(beside, 0, beside, 0)
 
     def _turn_plot(self) -> None:
-        """A map over a plot: side by side where the room is low and wide, else it is a strip over a strip."""
+        """A map over a plot: side by side in a low and wide room, where each would be a strip."""
         grid, view = self._figure.grid, self._view
         over = [len(row) for row in grid] == [1, 1] and isinstance(grid[0][0], Heatmap) and isinstance(grid[1][0], Lines | Points)
         room = view.room_for_marks()
@@ -261,7 +261,7 @@ class Places:
         return self._view.theme.px(length)
 
     def align(self) -> None:
-        """Maps above each other over the same columns are equally wide, whatever the numbers beside them."""
+        """Stacked maps over the same columns get equal widths, whatever stands beside them."""
         alone = [row[0] for row in self._figure.grid if len(row) == 1]
         maps = [m for m in alone if isinstance(m, Heatmap) and not m.square and m.colour_bar]
         if len(maps) < 2 or len({m.values.shape[1] for m in maps}) > 1:
@@ -292,7 +292,7 @@ class Places:
                 self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < self._px(LOW) else most)))
 
     def leave_frames(self) -> None:
-        """Plots above each other keep a picture between their legend and their numbers, whatever their share is."""
+        """Stacked plots keep a picture between legend and numbers, whatever their share."""
         if self._on_paper or len(self._rows) < 2 or self.body.direction() != QBoxLayout.Direction.TopToBottom:
             return
         plots = [[w for m in row if isinstance(w := self._widgets[type(m), m.name], XYPlot)] for row in self._figure.grid]
@@ -305,7 +305,7 @@ class Places:
                 holder.setMinimumHeight(max(beside + frame, LEAST_FRAME))
 
     def _room_for_prose(self, room: int) -> int:
-        """It scrolls, pictures do not; where a panel is high and narrow pictures cannot use the height."""
+        """The most height of prose, which scrolls as pictures do not; half in a narrow panel, where pictures cannot use it."""
         if self._view.height() < self._px(LOW):
             return room // 4
         return room // 2 if self._view.width() < self._px(NARROW) else room * 2 // 5

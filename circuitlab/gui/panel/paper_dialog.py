@@ -1,4 +1,4 @@
-"""How a figure is to be on paper, asked before its file: size, type, caption, ink. What was chosen last is remembered."""
+"""How an exported figure is set on paper: size, type, caption, ink. The last choice is remembered."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _TITLES = {
     "dpi": "Dots an inch",
 }
 _TIPS = {
-    "height_mm": "0: what the content asks for",
+    "height_mm": "0: as high as the content needs",
     "font_pt": "Axes, legends, captions and tables; titles are larger",
-    "caption": "The file says all of it in its description in any case",
-    "ink": "Series are told apart by dashes and shapes in either",
+    "caption": "The description inside the file always has the whole caption",
+    "ink": "In either, series differ in dashes and shapes",
     "text": "Text of SVG and PDF",
     "dpi": "Of a PNG",
 }
@@ -53,25 +53,25 @@ def _field(name: str) -> Field:
     field = Field(name, _TITLES[name], float, _TIPS.get(name, ""), _CHOICES.get(name, {}), low, high, decimals=1, live=True)
     if name == "dpi":
         return replace(field, kind=int)
-    return replace(field, unit=f" {unit}", **({"low": 0.0, "lowest": "as the content asks"} if name == "height_mm" else {}))
+    return replace(field, unit=f" {unit}", **({"low": 0.0, "lowest": "fits the content"} if name == "height_mm" else {}))
 
 
 def remembered(remember: bool) -> Paper:
-    """As it was chosen last, where that still is a paper."""
+    """The paper of the last export, where it is still a valid one."""
     if not remember:
         return Paper()
     file = stored()
     held = {name: str(value) for name in _TITLES if (value := file.value(f"paper/{name}")) not in (None, "")}
     try:
-        kept: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in held.items()}
-        return Paper(**kept)
+        values: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in held.items()}
+        return Paper(**values)
     except (UsageError, ValueError) as error:
-        log.warning("the kept sizes of pictures are not used: %s", error)
+        log.warning("the remembered paper is not used: %s", error)
         return Paper()
 
 
 def keep(paper: Paper) -> None:
-    """For the next figure, and the next start."""
+    """Remember a paper for the next export, and the next start."""
     file = stored()
     for name in _TITLES:
         value = getattr(paper, name)
@@ -79,9 +79,9 @@ def keep(paper: Paper) -> None:
 
 
 class PaperDialog(Dialog):
-    """Asks for a `paper`; accepted only with one that can be. `part`: what of the picture is seen, "" where all of it is.
+    """Asks for a `paper`; accepts only a valid one. `part`: which part of the picture is visible, "" where all of it is.
 
-    `subject`: what is written, in a few words. `check` raises the `UsageError` of a paper on which that cannot be read.
+    `subject`: what is exported, in a few words. `check` raises the `UsageError` of a paper on which it cannot be read.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PaperDialog(Dialog):
         form.addRow("Size", self.preset)
         for name, title in _TITLES.items():
             form.addRow(title, self.fields[name])
-        self.part = QCheckBox("Only what is seen", self)
+        self.part = QCheckBox("Only the visible part", self)
         self.part.setToolTip(tip_of(part))
         self.part.setChecked(bool(part))
         self.part.setVisible(bool(part))
@@ -151,7 +151,7 @@ class PaperDialog(Dialog):
 
     @Slot()
     def _name_width(self, *_: object) -> None:
-        """The name of a width that has one."""
+        """Select the preset of this width, if it has one."""
         at = self.preset.findData(self.fields["width_mm"].value())
         self.preset.setCurrentIndex(at if at >= 0 else self.preset.count() - 1)
 
@@ -162,12 +162,12 @@ class PaperDialog(Dialog):
 
     @Slot()
     def restore(self) -> None:
-        """As at the first start."""
+        """The defaults."""
         self._show(Paper())
 
     @Slot()
     def accept(self) -> None:
-        """Only with a paper that can be; else the reason stands here."""
+        """Accept a valid paper; otherwise show the reason."""
         values = self.form.values()
         try:
             paper = replace(Paper(), **{**values, "height_mm": values["height_mm"] or None})

@@ -1,7 +1,7 @@
-"""“What was assumed…”: what no file of the model says, why the reader chose what it chose, and how to correct it.
+"""“What was assumed…”: what no file of the model states, why the loader chose its value, and how to correct it.
 
-A row is one assumption: a choice or a text, and the reason. “Open again with these” reads the files once more; an error is said
-in place, and the model that is open stays. A model that cannot be opened before something is said is asked about here too.
+A row is one assumption: a choice or a text, and the reason. “Open again with these” reads the files once more; an error is shown
+in place, and the open model stays. A model that cannot be opened without such a choice is asked about here too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from circuitlab.model.subject import ModelRef
 def _field(row: Assumption) -> Field:
     choices = {choice: choice for choice in (*row.choices, row.value)} if row.choices else {}
     style = "free" if row.free else ""
-    return Field(row.name, row.name.replace("_", " "), choices=choices, placeholder="not said yet", style=style)
+    return Field(row.name, row.name.replace("_", " "), choices=choices, placeholder="not given yet", style=style)
 
 
 class AssumptionsDialog(Dialog):
@@ -45,15 +45,15 @@ class AssumptionsDialog(Dialog):
 
     def _lay_out(self) -> None:
         self.intro = words(self, selectable=False)
-        self.said = words(self)
+        self.message = words(self)
         self.area = QScrollArea(self)
         self.area.setWidgetResizable(True)
         self.area.setAccessibleName("What was assumed")
         self.area.setFrameShape(QScrollArea.Shape.NoFrame)
         self.again = QPushButton("Open again with these", self)
         self.again.clicked.connect(self.open_again)
-        self.reset = QPushButton("Forget what was said", self)
-        self.reset.setToolTip("Open again as the files are read without a word from you")
+        self.reset = QPushButton("Discard my choices", self)
+        self.reset.setToolTip("Open again without any of your choices")
         self.reset.clicked.connect(self.open_plain)
         self.shut = QPushButton("Close", self)
         self.shut.clicked.connect(self.close)
@@ -68,11 +68,11 @@ class AssumptionsDialog(Dialog):
         box.setSpacing(12)
         box.addWidget(self.intro)
         box.addWidget(self.area, 1)
-        box.addWidget(self.said)
+        box.addWidget(self.message)
         box.addLayout(buttons)
 
     def show_rows(self, rows: tuple[Assumption, ...]) -> None:
-        """One row an assumption; the fields hold what is assumed now."""
+        """One row per assumption; the fields show the present values."""
         self._shown = {row.name: row.value for row in rows}
         inside = QWidget(self.area)
         self.form = Form(map(_field, rows), inside)
@@ -91,34 +91,34 @@ class AssumptionsDialog(Dialog):
             why.setContentsMargins(0, 0, 0, 8)
             layout.addRow("", why)
         self.area.setWidget(inside)
-        self.intro.setText(f"No file of {self.ref.name} says the following. It decides what every number means.")
+        self.intro.setText(f"No file of {self.ref.name} states the following, on which every number depends.")
         self.reset.setEnabled(bool(self.ref.assume))
         if self.isVisible():
             chain_as_read(self)
 
     def values(self) -> dict[str, str]:
-        """What stands in the fields."""
+        """The values in the fields."""
         return {name: value.strip() for name, value in self.form.values().items()}
 
     @Slot()
     def open_again(self) -> None:
-        """With what was said before and what is another value now."""
+        """With the earlier choices and those that differ now."""
         values = self.values()
         changed = {name: value for name, value in values.items() if value != self._shown[name] and value}
         if not changed:
-            self.said.setText("Nothing is changed: these are in force.")
+            self.message.setText("Nothing has changed: these values are in use.")
             return
         before = {name: value for name, value in self.ref.assume if name in values}
         self._open(replace(self.ref, assume=tuple(sorted((before | changed).items()))))
 
     @Slot()
     def open_plain(self) -> None:
-        """Without anything said."""
+        """Without any of the person's choices."""
         self._open(replace(self.ref, assume=()))
 
     def _open(self, ref: ModelRef) -> None:
         self._trying = ref
-        self.said.setText(f"Opening {ref.name}…")
+        self.message.setText(f"Opening {ref.name}…")
         self.again.setEnabled(False)
         self.runner.do(self._slot, f"open {ref.name}", self.opening.reader(ref))
 
@@ -127,8 +127,8 @@ class AssumptionsDialog(Dialog):
         self.ref = value.ref
         self.opening.adopt(value, None)
         self.show_rows(value.opened.assumptions)
-        said = ", ".join(f"{name} {text}" for name, text in value.ref.assume)
-        self.said.setText(f"Open, with {said} as you said." if said else "Open, with nothing said.")
+        choices = ", ".join(f"{name} {text}" for name, text in value.ref.assume)
+        self.message.setText(f"Open, with {choices} as you said." if choices else "Open, without choices of yours.")
         self.again.setEnabled(True)
 
     @Slot(object)
@@ -137,11 +137,11 @@ class AssumptionsDialog(Dialog):
         if isinstance(error, CircuitLabError) and (rows := questions(self._trying, error))[len(self._trying.assume) :]:
             self.ref = self._trying  # one thing has been settled, and the next is asked for
             self.show_rows(rows)
-        self.said.setText("Cancelled." if isinstance(error, Cancelled) else plain(error))
+        self.message.setText("Cancelled." if isinstance(error, Cancelled) else plain(error))
 
 
 def plain(error: object) -> str:
-    """An error in the words of a window: what a command line would be told to do is a field here."""
+    """An error as a window shows it: what the command line is advised to pass is a field here."""
     if not isinstance(error, CircuitLabError):
         return reason(error)
     parts = [error.what, f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
@@ -149,8 +149,8 @@ def plain(error: object) -> str:
 
 
 def questions(ref: ModelRef, error: CircuitLabError) -> tuple[Assumption, ...]:
-    """What has been said of a model that could not be opened, and what its error asks for, as rows."""
-    said = tuple(Assumption(name, value, (), "as you said") for name, value in ref.assume)
+    """The choices so far for a model that could not be opened, and what its error asks for, as rows."""
+    choices = tuple(Assumption(name, value, (), "as you said") for name, value in ref.assume)
     known = {name for name, _ in ref.assume}
     asked = tuple(Assumption(name, "", choices, error.expected) for name, choices in asked_of(error).items() if name not in known)
-    return (*said, *asked)
+    return (*choices, *asked)

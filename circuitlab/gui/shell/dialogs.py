@@ -102,7 +102,7 @@ class Dialogs(QObject):
     def ask_assumptions(self, ref: ModelRef, error: CircuitLabError) -> None:
         """What must be said before a model can be opened; the open one stays meanwhile."""
         dialog = AssumptionsDialog(self.opening, ref, questions(ref, error), self._window)
-        dialog.said.setText(plain(error))
+        dialog.message.setText(plain(error))
         dialog.show()
 
     # -- the window ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""What to train on what: a recipe, texts with their shares, a folder, and what else can be chosen; checked while it is filled in.
+"""What to train: a recipe, texts with their shares, a folder and further choices; checked while they are entered.
 
-The check reads the recipe and the text on the file thread; its words, or the error's, stand under the fields.
+The check reads the recipe and the text on the file thread; its summary, or its error, stands below the fields.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TrainingForm(QWidget):
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._suggest()
 
-    # -- what it is made of -------------------------------------------------------------------------------------------
+    # -- fields -------------------------------------------------------------------------------------------------
 
     def _fields(self) -> tuple[Field, ...]:
         tokenizers = {str(file): f"that of {name}" for name in shipped_models() if (file := _tokenizer(name)).is_file()}
@@ -73,9 +73,9 @@ class TrainingForm(QWidget):
         self.seed: QSpinBox = self.fields.widgets["seed"]
         self.texts = TrainingTexts(self)
         self.texts.changed.connect(self._moved)
-        self.said = words(self)
-        self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.said.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
+        self.message = words(self)
+        self.message.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.message.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
 
     def _lay_out(self) -> None:
         form = QFormLayout(self)
@@ -93,29 +93,29 @@ class TrainingForm(QWidget):
             more.addWidget(self.fields.widgets[name])
         more.addStretch(1)
         form.addRow("Seed", more)
-        form.addRow("", self.said)
+        form.addRow("", self.message)
 
-    # -- what it says -------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------------------------
 
     def job(self) -> TrainingJob:
-        """What the fields say."""
+        """The job that the fields describe."""
         values = self.fields.values()
         seed = None if values["seed"] == SEED else values["seed"]
         return TrainingJob(text=self.texts.texts(), **(values | {"out": values["out"].strip(), "seed": seed}))
 
     def choose_recipe(self, path: str) -> None:
-        """A recipe of one's own, or a shipped one by its name."""
+        """A recipe file, or a shipped recipe by its name."""
         at = self.recipe.findData(path)
         if at < 0:
             self.recipe.addItem(f"{Path(path).name}: a file of {Path(path).parent}", path)
             at = self.recipe.count() - 1
         self.recipe.setCurrentIndex(at)
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- checking ----------------------------------------------------------------------------------------------------
 
     @Slot()
     def check(self) -> None:
-        """On the file thread; the newest wish wins."""
+        """On the file thread; only the newest check counts."""
         job = self.job()
 
         def work(_: Job) -> Checked | CircuitLabError:
@@ -141,36 +141,36 @@ class TrainingForm(QWidget):
             self._moved()
 
     def _suggest(self) -> None:
-        """A folder of the recipe's name, where the person has not chosen one."""
+        """A folder named after the recipe, unless the person has chosen one."""
         if self.out.text() == self._filled_out:
             self._filled_out = str(Path.home() / "circuitlab-runs" / Path(str(self.recipe.currentData() or "run")).stem)
             self.out.setText(self._filled_out)
         self._moved()
 
     def leave(self) -> None:
-        """Nobody looks any more."""
+        """The dialog is closed."""
         self._pause.stop()
 
     @Slot(object)
     def _finished(self, value: object) -> None:
         if isinstance(value, CircuitLabError):
-            begun = bool(self.texts.texts())  # nobody is told off before there was anything to do
-            self._say(in_words(str(value)) if begun else FIRST, begun)
+            begun = bool(self.texts.texts())  # no warning before anything has been entered
+            self._show_message(in_words(str(value)) if begun else FIRST, begun)
         elif isinstance(value, Checked) and value.job == self.job():
             self.checked = value
-            self._say(value.words(), False)
+            self._show_message(value.words(), False)
             self.checked_changed.emit()
 
     @Slot(object)
     def _failed(self, error: object) -> None:
         if not isinstance(error, Cancelled):
-            self._say(reason(error), True)
+            self._show_message(reason(error), True)
 
-    def _say(self, said: str, wrong: bool) -> None:
-        self.said.setText(said)
-        self.said.setProperty("role", "warning" if wrong else "")
-        self.said.style().unpolish(self.said)
-        self.said.style().polish(self.said)
+    def _show_message(self, text: str, wrong: bool) -> None:
+        self.message.setText(text)
+        self.message.setProperty("role", "warning" if wrong else "")
+        self.message.style().unpolish(self.message)
+        self.message.style().polish(self.message)
 
     @Slot()
     def _browse_recipe(self) -> None:
@@ -191,8 +191,8 @@ def _tokenizer(model: str) -> Path:
 
 def _row(*widgets: QWidget, stretch: int = -1) -> QHBoxLayout:
     """Widgets side by side; the one at `stretch` takes what is left."""
-    made = QHBoxLayout()
-    made.setSpacing(8)
+    row = QHBoxLayout()
+    row.setSpacing(8)
     for i, widget in enumerate(widgets):
-        made.addWidget(widget, 1 if i == stretch else 0)
-    return made
+        row.addWidget(widget, 1 if i == stretch else 0)
+    return row

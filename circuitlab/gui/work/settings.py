@@ -32,21 +32,22 @@ class Setting:
 
 # Hues of heads and signs stay; `draw/look/colours.py` has the scales.
 THEME = (
-    "Colours of window and pictures. In dark, scales are turned: zero is the background, the largest is light. Exports are light"
+    "Colours of the window and its figures. In dark, scales are reversed: zero is the background, the largest value light. "
+    "Exports are light"
 )
 SETTINGS: tuple[Setting, ...] = (
     Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
     Setting("text_scale", "Text size", 1.0, "All text of window and figures", low=0.8, high=1.6, unit=" ×"),
-    Setting("debounce", "Typing pause", 60, "How long after a keystroke the text is read", low=0, high=1000, unit=" ms"),
+    Setting("debounce", "Typing pause", 60, "How long after a keystroke the prompt is read", low=0, high=1000, unit=" ms"),
     Setting(
-        "memory", "Memory budget", 4.0, "An analysis that needs more is refused with its number", low=0.25, high=1024,
+        "memory", "Memory budget", 4.0, "An analysis that needs more is refused, and says how much it needs", low=0.25, high=1024,
         unit=" GiB",
     ),
-    Setting("device", "Device", "cpu", "Where it is computed; one that is not there leaves the CPU", NAMES),
+    Setting("device", "Device", "cpu", "Where analyses are computed; the CPU where the device is missing", NAMES),
     Setting(
         "threads", "Threads", 0, "Threads of the numerical work", low=0, high=256, zero="all cores but one", later=True
     ),
-    Setting("log_level", "Log file", "INFO", "The least level that is written", ("DEBUG", "INFO", "WARNING", "ERROR")),
+    Setting("log_level", "Log file", "INFO", "The lowest level that is written", ("DEBUG", "INFO", "WARNING", "ERROR")),
 )  # fmt: skip
 
 
