@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
-from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import ModelRef
 from tests.gui.driving import settle

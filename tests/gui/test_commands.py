@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from circuitlab.gui.shell.commands import COMMANDS, CommandAction
+from circuitlab.gui.shell.command import CommandAction
+from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import settle

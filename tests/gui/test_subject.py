@@ -16,7 +16,7 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.contracts.hues import composition_rgb, hue_rgb
 from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.gui.panel.panel_dock import PanelDock
-from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import SETTINGS

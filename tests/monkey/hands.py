@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.gui.shell.commands import CommandAction
+from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.window import Window
 from tests.monkey.events import Event
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QSpinBox, QToolButton, 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.docks.continuation import Continuation
-from circuitlab.gui.widgets.icons import icon
+from circuitlab.gui.widgets.buttons import icon
 from circuitlab.gui.work.app_context import AppContext
 
 

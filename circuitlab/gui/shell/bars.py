@@ -21,8 +21,7 @@ from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.target_button import TargetButton
 from circuitlab.gui.shell.opening import Opening
-from circuitlab.gui.widgets.buttons import flat, tint
-from circuitlab.gui.widgets.icons import icon
+from circuitlab.gui.widgets.buttons import flat, icon, tint
 from circuitlab.gui.widgets.labels import ShortLabel, label
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip

@@ -1,26 +1,16 @@
-"""Commands, declared once: menus, shortcuts, palette and shortcut sheet all read this table."""
+"""Every command of the window, declared once: menus, shortcuts, palette and shortcut sheet all read this table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from PySide6.QtGui import QAction, QKeySequence
-
+from circuitlab.gui.checkpoints.bar import CheckpointBar
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.shell.command import Command
+from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.state_commands import CONVENTIONS
 
-if TYPE_CHECKING:
-    from circuitlab.gui.checkpoints.bar import CheckpointBar
-    from circuitlab.gui.shell.window import Window
-
 CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
-MENUS = ("File", "Edit", "Go", "View", "Help")
-
-
-def _always(window: Window) -> bool:
-    return True
 
 
 def _has_pin(window: Window) -> bool:
@@ -47,39 +37,21 @@ def _in_lesson(window: Window) -> bool:
     return window.lessons.tour.lesson is not None
 
 
-@dataclass(frozen=True)
-class Command:
-    """`run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, several separated by ", ".
-
-    `enabled(window)` is asked when a menu or the palette opens. `checked(window)` makes it one of a group of choices.
-    """
-
-    name: str
-    title: str
-    menu: str
-    run: Callable[[Window], object]
-    shortcut: str = ""
-    separator: bool = False
-    enabled: Callable[[Window], bool] = _always
-    checked: Callable[[Window], bool] | None = None
-    submenu: str = ""
-
-
 def _walk(layer: int, head: int) -> Callable[[Window], object]:
     return lambda w: w.state_commands.walk_heads(layer, head)
 
 
-def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command:
+def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command[Window]:
     go = lambda w: run(w.checkpoints)
     return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=_has_series, submenu="Training")
 
 
-def _panel(name: str, title: str) -> Command:
+def _panel(name: str, title: str) -> Command[Window]:
     """What the menu of the panel that was last used does."""
     return Command(f"panel-{name.replace('_', '-')}", title, "View", lambda w: w.panel_action(name), submenu="Picture")
 
 
-def _theme(name: str) -> Command:
+def _theme(name: str) -> Command[Window]:
     return Command(
         f"theme-{name}",
         f"Theme: {name}",
@@ -90,7 +62,7 @@ def _theme(name: str) -> Command:
     )
 
 
-def _arrange(name: str, shortcut: str) -> Command:
+def _arrange(name: str, shortcut: str) -> Command[Window]:
     return Command(
         f"arrange-{name.lower().replace(' ', '-')}",
         f"Arrange: {name}",
@@ -102,13 +74,13 @@ def _arrange(name: str, shortcut: str) -> Command:
     )
 
 
-def _convention(name: str, text: str, on: object, off: object) -> Command:
+def _convention(name: str, text: str, on: object, off: object) -> Command[Window]:
     now = lambda w: getattr(w.context.document.recorded.conventions, name) == on
     switch = lambda w: w.state_commands.convention(name, off if now(w) else on)
     return Command(f"convention-{name}", text, "View", switch, CONVENTION_KEYS.get(name, ""), checked=now, submenu="Conventions")
 
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[Command[Window], ...] = (
     Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O"),
     Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
@@ -182,28 +154,3 @@ COMMANDS: tuple[Command, ...] = (
     Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.dialogs.show_shortcuts(), "F1"),
     Command("about", "About CircuitLab", "Help", lambda w: w.dialogs.show_about(), separator=True),
 )  # fmt: skip
-
-
-class CommandAction(QAction):
-    """A command as a Qt action of a window."""
-
-    def __init__(self, command: Command, window: Window) -> None:
-        super().__init__(command.title, window)
-        self.command, self._window = command, window
-        self.setObjectName(f"command.{command.name}")
-        self.setCheckable(command.checked is not None)
-        if command.shortcut:
-            self.setShortcuts([QKeySequence(s.strip()) for s in command.shortcut.split(", ")])
-        self.triggered.connect(self.go)
-
-    def refresh(self) -> None:
-        """Before it is shown: whether it can be run now, whether it is the one that holds."""
-        self.setEnabled(self.command.enabled(self._window))
-        if self.command.checked is not None:
-            self.setChecked(self.command.checked(self._window))
-
-    def go(self) -> None:
-        """Run it; a shortcut may come where a menu would have said no."""
-        if self.command.enabled(self._window):
-            self.command.run(self._window)
-        self.setEnabled(True)

@@ -19,10 +19,11 @@ from circuitlab.engine.store import ModelStore, OpenModel, reference
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.files import write_whole
 from circuitlab.gui.docks.prompt import samples
+from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.errors import ErrorHook
 from circuitlab.gui.shell.opening import asked_of
 from circuitlab.gui.shell.window import Window
-from circuitlab.gui.widgets.screen import room_for
+from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.settings import Settings
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
@@ -58,7 +59,7 @@ def make_window(
     ref = replace(reference(source or DEFAULT), assume=assume)
     model = engine.store.open(ref)
     state = looking_at_induction(model, state_on(model, first_state(ref, text), None))
-    window = Window(engine, state, remember, settings)
+    window = Window(engine, state, COMMANDS, remember, settings)
     settings.setParent(window)
     window.opening.announce(model)
     return window

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QDockWidget, QMenu
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QMenu
 
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.shell.commands import COMMANDS, MENUS, Command, CommandAction
-
-if TYPE_CHECKING:
-    from circuitlab.gui.shell.window import Window
+from circuitlab.gui.lessons.dock import LessonsDock
+from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.shell.command import MENUS, Command, CommandAction
+from circuitlab.gui.shell.opening import Opening
 
 
 class Menus(QObject):
@@ -21,24 +22,32 @@ class Menus(QObject):
     An action is enabled for as long as no menu is open, whatever its command says: see `enable`.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(
+        self,
+        window: QMainWindow,
+        commands: Sequence[Command[Any]],
+        docks: Mapping[str, QDockWidget],
+        lessons: LessonsDock,
+        layout_of_docks: Layout,
+        opening: Opening,
+    ) -> None:
         super().__init__(window)
-        self._window = window
+        self._window, self._docks, self._layout_of_docks, self._opening = window, docks, layout_of_docks, opening
         self._menus: dict[str, QMenu] = {name: window.menuBar().addMenu(f"&{name}") for name in MENUS}
         self.actions: list[QAction] = []
         for menu in list(self._menus.values()):
             menu.aboutToShow.connect(self.refresh)
             menu.aboutToHide.connect(self.enable)
-        for command in COMMANDS:
+        for command in commands:
             self._add(self._menu(command), command)
-        self.lessons = window.lessons.fill_menu(self._menus["Help"].addMenu("Lesson"))
+        self.lessons = lessons.fill_menu(self._menus["Help"].addMenu("Lesson"))
         shown = self._menus["View"].addMenu("Panels")
-        for name, dock in window.docks.items():
+        for name, dock in docks.items():
             shown.addAction(dock.toggleViewAction())
             dock.toggleViewAction().triggered.connect(self._shown)
             self._add_way(name, dock)
 
-    def _menu(self, command: Command) -> QMenu:
+    def _menu(self, command: Command[Any]) -> QMenu:
         """Where it stands; a submenu comes with its first command."""
         menu = self._menus[command.menu]
         if not command.submenu:
@@ -47,7 +56,7 @@ class Menus(QObject):
             self._menus[command.submenu] = menu.addMenu(command.submenu)
         return self._menus[command.submenu]
 
-    def _add(self, menu: QMenu, command: Command) -> None:
+    def _add(self, menu: QMenu, command: Command[Any]) -> None:
         action = CommandAction(command, self._window)
         if command.separator:
             menu.addSeparator()
@@ -74,7 +83,7 @@ class Menus(QObject):
     @Slot()
     def refresh(self) -> None:
         """Before menu or palette: what can be run, and what undo would take back."""
-        document = self._window.context.document
+        document = self._opening.context.document
         labels = {"undo": document.undo_label, "redo": document.redo_label}
         for action in self.actions:
             if isinstance(action, CommandAction):
@@ -89,17 +98,17 @@ class Menus(QObject):
 
     @Slot()
     def _fill_recent(self) -> None:
-        self._window.opening.fill(self._recent)
+        self._opening.fill(self._recent)
 
     @Slot(bool)
     def _shown(self, on: bool) -> None:
         """A panel that is brought up is the one in use."""
-        name = next((n for n, d in self._window.docks.items() if d.toggleViewAction() is self.sender()), "")
+        name = next((n for n, d in self._docks.items() if d.toggleViewAction() is self.sender()), "")
         if on and name:
-            self._window.layout_of_docks.go_to(name)
+            self._layout_of_docks.go_to(name)
 
     @Slot()
     def _go_to(self) -> None:
         action = self.sender()
         if isinstance(action, QAction):
-            self._window.layout_of_docks.go_to(str(action.data()))
+            self._layout_of_docks.go_to(str(action.data()))

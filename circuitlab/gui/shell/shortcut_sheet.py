@@ -9,9 +9,8 @@ from PySide6.QtGui import QAction, QKeySequence, QPalette
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel
-from circuitlab.gui.shell.commands import CommandAction
-from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.widgets.screen import room_for
+from circuitlab.gui.shell.command import CommandAction
+from circuitlab.gui.widgets.dialog import Dialog, room_for
 
 COLUMNS = 3  # at most
 APART, BETWEEN, LINE = 24, 16, 4  # px between columns, between keys and what they do, between lines

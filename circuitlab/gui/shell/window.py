@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from PySide6.QtCore import QChildEvent, QEvent, Qt, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
@@ -19,6 +21,7 @@ from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.shell.bars import Status, TopBar
+from circuitlab.gui.shell.command import Command
 from circuitlab.gui.shell.dialogs import Dialogs
 from circuitlab.gui.shell.looking_ahead import LookingAhead
 from circuitlab.gui.shell.menus import Menus
@@ -34,9 +37,16 @@ log = logging.getLogger("circuitlab.window")
 
 
 class Window(QMainWindow):
-    """See the module. `remember` False leaves the person's layout and settings alone (pictures, tests)."""
+    """See the module. `commands` are those of its menus; `remember` False leaves the person's layout and settings alone."""
 
-    def __init__(self, engine: Engine, state: State, remember: bool = True, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        state: State,
+        commands: Sequence[Command[Any]],
+        remember: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
         super().__init__()
         self.setObjectName("window")
         self.setAcceptDrops(True)
@@ -50,7 +60,7 @@ class Window(QMainWindow):
         self.theme_controller.apply()
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
-        self.menus = Menus(self)
+        self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()
         self.layout_of_docks.arrange()

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QPushButton
+from PySide6.QtWidgets import QDialog, QPushButton, QWidget
 
 from circuitlab.draw.look.theme import NORMAL
 from circuitlab.draw.pointing.focus_order import chain_as_read
-from circuitlab.gui.widgets.screen import room_for
+
+FRAME = QSize(16, 48)  # px that desktops put around a window, at most
+
+
+def room_for(window: QWidget) -> QSize:
+    """px for what is inside the frame of a window, on the screen that it stands on."""
+    return window.screen().availableGeometry().size() - FRAME
 
 
 class Dialog(QDialog):

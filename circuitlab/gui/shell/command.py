@@ -1,0 +1,60 @@
+"""What a command of a window is, and its action in menus. The table of all commands is `commands.py`, above the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QMainWindow
+
+MENUS = ("File", "Edit", "Go", "View", "Help")
+W = TypeVar("W", bound=QMainWindow)
+
+
+def _always(window: QMainWindow) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Command(Generic[W]):
+    """One command of a window: `run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, separated by ", ".
+
+    `enabled(window)` is asked when a menu or the palette opens. `checked(window)` makes it one of a group of choices.
+    """
+
+    name: str
+    title: str
+    menu: str
+    run: Callable[[W], object]
+    shortcut: str = ""
+    separator: bool = False
+    enabled: Callable[[W], bool] = _always
+    checked: Callable[[W], bool] | None = None
+    submenu: str = ""
+
+
+class CommandAction(QAction):
+    """A command as a Qt action of a window."""
+
+    def __init__(self, command: Command[Any], window: QMainWindow) -> None:
+        super().__init__(command.title, window)
+        self.command, self._window = command, window
+        self.setObjectName(f"command.{command.name}")
+        self.setCheckable(command.checked is not None)
+        if command.shortcut:
+            self.setShortcuts([QKeySequence(s.strip()) for s in command.shortcut.split(", ")])
+        self.triggered.connect(self.go)
+
+    def refresh(self) -> None:
+        """Before it is shown: whether it can be run now, whether it is the one that holds."""
+        self.setEnabled(self.command.enabled(self._window))
+        if self.command.checked is not None:
+            self.setChecked(self.command.checked(self._window))
+
+    def go(self) -> None:
+        """Run it; a shortcut may come where a menu would have said no."""
+        if self.command.enabled(self._window):
+            self.command.run(self._window)
+        self.setEnabled(True)
