@@ -44,7 +44,7 @@ class Why:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a panel may know of the open model without asking: handed to `requests` and `figure` by whoever runs them.
+    """What a panel may know of the open model without asking: handed to `requests` and `draw` by whoever runs them.
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
