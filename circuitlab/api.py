@@ -71,10 +71,10 @@ def open(model: str, step: int | None = None, use: Engine | None = None, assume:
     `step`: as it was after so many steps of training, None: its final weights (`Model.at_step`). `assume` says what the files
     leave open, by the names that `Model.assumptions` lists.
     """
-    chosen = use or engine()
+    host = use or engine()
     ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
-    chosen.store.open(ref)
-    return Model(ref, chosen).at_step(step)
+    host.store.open(ref)
+    return Model(ref, host).at_step(step)
 
 
 def Transformer(
@@ -90,11 +90,12 @@ def Transformer(
     to `folder` as a CircuitLab directory, without one to a temporary folder that goes when Python ends. Raises `BadModel` that
     names every tensor that is missing, has no place or has another shape.
     """
-    made = config if isinstance(config, ModelConfig) else ModelConfig.from_json(config)
+    model_config = config if isinstance(config, ModelConfig) else ModelConfig.from_json(config)
     as_given = {name: torch.as_tensor(value) for name, value in tensors.items()}
-    given = {name: x.detach().cpu() if x.is_floating_point() else x.float().cpu() for name, x in as_given.items()}
-    found, parts = survey(ImportMap(made, canonical(made, given)), ResidentTensors(given))
-    refuse_problems(replace(found, problems=(*found.problems, *(f"{n} has no place in this model" for n in found.unused))))
+    float_tensors = {name: x.detach().cpu() if x.is_floating_point() else x.float().cpu() for name, x in as_given.items()}
+    import_survey, parts = survey(ImportMap(model_config, canonical(model_config, float_tensors)), ResidentTensors(float_tensors))
+    homeless = (f"{name} has no place in this model" for name in import_survey.unused)
+    refuse_problems(replace(import_survey, problems=(*import_survey.problems, *homeless)))
     if isinstance(tokenizer, str | Path):
         tokenizer = tokenizer_at(str(tokenizer))
     where = Path(folder) if folder is not None else Path(_temporary()) / f"{len(list(Path(_temporary()).iterdir()))}-model"
@@ -105,9 +106,9 @@ def Transformer(
 @functools.cache
 def _temporary() -> str:
     """A folder for models made from tensors, removed when Python ends."""
-    made = tempfile.mkdtemp(prefix="circuitlab-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    folder = tempfile.mkdtemp(prefix="circuitlab-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 class Model:
@@ -185,7 +186,7 @@ class Model:
         `more`: parameters whose names mean nothing else here. `fresh` computes without anything kept from before: bit-equal at
         one thread.
         """
-        params = params_of(find_analysis(analysis).params, _once(set, more))
+        params = params_of(find_analysis(analysis).params, _merged(set, more))
         return self.engine.answer(
             Request.named(analysis, params, self.subject(text, tokens, bos, edits, conventions)), fresh=fresh
         )
@@ -205,19 +206,19 @@ class Model:
         Raises `BadInput` for a head, a position or a token that is not there.
         """
         ids = self.subject(text, tokens, bos).tokens
-        made = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
-        chosen = parse(tuple[Head, ...], heads, "heads") if isinstance(heads, str) else tuple(heads)
-        made = made.select(heads=chosen_heads(self.config, chosen)) if chosen else made
+        state = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
+        head_tuple = parse(tuple[Head, ...], heads, "heads") if isinstance(heads, str) else tuple(heads)
+        state = state.select(heads=chosen_heads(self.config, head_tuple)) if head_tuple else state
         for position in (destination, source):
             if position is not None and not 0 <= position < len(ids):
-                there = f"0..{len(ids) - 1}" if ids else "a prompt, which has positions"
-                raise BadInput("There is no such position.", expected=there, got=str(position))
-        made = made if destination is None else made.select(destination=destination, locked=True)
-        made = made if source is None else made.select(source=source)
+                positions = f"0..{len(ids) - 1}" if ids else "a prompt, which has positions"
+                raise BadInput("There is no such position.", expected=positions, got=str(position))
+        state = state if destination is None else state.select(destination=destination, locked=True)
+        state = state if source is None else state.select(source=source)
         n = self.config.d_vocab_out
         if target is not None and (bad := [i for i in target.tokens if not 0 <= i < n]):
             raise BadInput("A target is not in the vocabulary.", expected=f"ids 0..{n - 1}", got=str(bad))
-        return made if target is None else made.select(target=target)
+        return state if target is None else state.select(target=target)
 
     def figure(
         self,
@@ -241,14 +242,14 @@ class Model:
         from circuitlab.figures.contracts.unasked import without_choice
         from circuitlab.report.render import figure_of, write
 
-        found = find_panel(panel)
+        declared = find_panel(panel)
         if out is not None:
             format_of(Path(out))
-        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(found.view, _once(set, more)))
-        made = without_choice(figure_of(self.engine, found, state), not heads, destination is None)
+        state = self.state(text, tokens, bos, heads, destination).with_view(panel, params_of(declared.view, _merged(set, more)))
+        drawing = without_choice(figure_of(self.engine, declared, state), not heads, destination is None)
         if out is not None:
-            write(made, Path(out), paper or Paper())
-        return made
+            write(drawing, Path(out), paper or Paper())
+        return drawing
 
 
 def _engine_of(answer: Answer) -> Engine:
@@ -270,11 +271,11 @@ def difference(now: Answer, reference: Answer) -> Difference:
     side alone lists has no difference. Raises `UsageError` for tables of other columns, or whose rows nothing tells apart.
     """
     sides = (export_of(_engine_of(answer), answer, identified=False) for answer in (now, reference))
-    found = differences(*({"": side} for side in sides))
-    if not found:
-        asked = " and ".join(answer.request.analysis.name for answer in (now, reference))
-        raise UsageError("These answers have no difference.", expected="rows of the same columns, named apart", got=asked)
-    return found[""]
+    by_role = differences(*({"": side} for side in sides))
+    if not by_role:
+        names = " and ".join(answer.request.analysis.name for answer in (now, reference))
+        raise UsageError("These answers have no difference.", expected="rows of the same columns, named apart", got=names)
+    return by_role[""]
 
 
 def save(answer: Answer | Difference, path: str | Path) -> None:
@@ -309,20 +310,22 @@ def snippet_of(requests: Mapping[str, Request], compared: Mapping[tuple[str, str
     lines += ["", *(f"{name} = {_opened(ref)}" for ref, name in names.items())]
     if list(requests) == [""]:
         return "\n".join([*lines, f"answer = {_computed(requests[''], 'model')}", "print(lab.table(answer))"])
-    asked = (f"answers[{role!r}] = {_computed(r, names[r.subject.model])}" for role, r in requests.items())
-    shown = ("for role, answer in answers.items():", '    print(f"\\n{role}\\n{lab.table(answer)}")')
-    return "\n".join([*lines, "answers = {}", *asked, *shown, *_changes(compared or {})])
+    computed = (f"answers[{role!r}] = {_computed(r, names[r.subject.model])}" for role, r in requests.items())
+    printed = ("for role, answer in answers.items():", '    print(f"\\n{role}\\n{lab.table(answer)}")')
+    return "\n".join([*lines, "answers = {}", *computed, *printed, *_changes(compared or {})])
 
 
 def _changes(compared: Mapping[tuple[str, str], bool]) -> list[str]:
     """Now minus the reference, and where there is none why."""
-    lines = [f"# {now!r}: nothing names its rows, so there is no difference" for (now, _), known in compared.items() if not known]
-    pairs = [pair for pair, known in compared.items() if known]
+    lines = [
+        f"# {now!r}: nothing names its rows, so there is no difference" for (now, _), matched in compared.items() if not matched
+    ]
+    pairs = [pair for pair, matched in compared.items() if matched]
     if not pairs:
         return lines
-    made = (f"changes[{now!r}] = lab.difference(answers[{now!r}], answers[{before!r}])" for now, before in pairs)
-    shown = ("for role, change in changes.items():", '    print(f"\\nnow − reference: {role}\\n{lab.table(change)}")')
-    return [*lines, "changes = {}", *made, *shown]
+    subtracted = (f"changes[{now!r}] = lab.difference(answers[{now!r}], answers[{before!r}])" for now, before in pairs)
+    printed = ("for role, change in changes.items():", '    print(f"\\nnow − reference: {role}\\n{lab.table(change)}")')
+    return [*lines, "changes = {}", *subtracted, *printed]
 
 
 def _opened(ref: ModelRef) -> str:
@@ -357,13 +360,15 @@ def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
         raise BadInput(error.what, expected=error.expected, got=error.got) from error
 
 
-def _once(given: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(set_params: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """What is set and what is said as arguments, together. Raises `UsageError` for what is said twice or is no mapping."""
-    if given is not None and not isinstance(given, Mapping):
-        raise UsageError("The argument set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(given)[:80])
-    if twice := sorted(more.keys() & (given or {}).keys()):
+    if set_params is not None and not isinstance(set_params, Mapping):
+        raise UsageError(
+            "The argument set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(set_params)[:80]
+        )
+    if twice := sorted(more.keys() & (set_params or {}).keys()):
         raise UsageError("A parameter is given twice.", expected="once", got=" ".join(twice))
-    return {**(given or {}), **more}
+    return {**(set_params or {}), **more}
 
 
 __all__ = ["Model", "Paper", "Transformer", "analyses", "difference", "engine", "open", "save", "snippet", "snippet_of", "table"]

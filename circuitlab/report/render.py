@@ -21,8 +21,8 @@ def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
     pin = state.reference
     ref = {}
     if pin is not None and state.compare != "now":
-        there = pinned(state, facts)
-        ref = {} if isinstance(there, str) else _answered(engine, panel, there, facts_of(engine, there.model))
+        ref_state = pinned(state, facts)
+        ref = {} if isinstance(ref_state, str) else _answered(engine, panel, ref_state, facts_of(engine, ref_state.model))
     return panel.figure(state, facts, now, ref)
 
 
@@ -32,10 +32,10 @@ def _answered(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[
 
 
 def _answers(engine: Engine, panel: Panel, state: State, facts: Facts) -> dict[str, Answer]:
-    wanted = panel.requests(state, facts)
-    if isinstance(wanted, Why):
-        raise BadInput(wanted.text)
-    return {role: engine.answer(request) for role, request in wanted.items()}
+    requests = panel.requests(state, facts)
+    if isinstance(requests, Why):
+        raise BadInput(requests.text)
+    return {role: engine.answer(request) for role, request in requests.items()}
 
 
 def write(figure: Figure, path: Path, paper: Paper) -> None:

@@ -60,14 +60,14 @@ def read(now: Mapping[str, Answer]) -> set[str]:
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
     """Model, step, prompt, interventions; of weights alone no prompt is named."""
     of_weights = facts.steps and state.model.checkpoint is None
-    said = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
+    parts = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
     of = read(now)
     if "tokens" in of:
-        said.append(prompt(state, facts))
+        parts.append(prompt(state, facts))
     if of & {"tokens", "edits"}:
         edits = state.subject.edits
-        said += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
-    return tuple(part.replace(BETWEEN, " ") for part in said if part)
+        parts += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
+    return tuple(part.replace(BETWEEN, " ") for part in parts if part)
 
 
 def prompt(state: State, facts: Facts) -> str:

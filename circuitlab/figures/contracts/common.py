@@ -11,15 +11,15 @@ import numpy as np
 from circuitlab.analysis.ordering import head_names
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
-from circuitlab.figures.marks import Axis, Hit, RowColumn
+from circuitlab.figures.marks import Axis, Hit, RowColumn, joined
 from circuitlab.session.cuts import CUT, heads_of, words
 from circuitlab.session.state import State
 
 
 def number(value: float, spec: str = ".2f") -> str:
     """A number in running text, with a minus sign that is one; what is rounded to nothing has none."""
-    said = f"{value:{spec}}"
-    return (said.removeprefix("-") if set(said) <= set("-0.,%") else said).replace("-", "−")
+    text = f"{value:{spec}}"
+    return (text.removeprefix("-") if set(text) <= set("-0.,%") else text).replace("-", "−")
 
 
 def destination(state: State) -> int:
@@ -63,19 +63,19 @@ def captions(answers: tuple[Answer, ...], *more: str) -> tuple[str, ...]:
 
 def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
     """By layer and head, of the heads in which something is cut: what is done there."""
-    found: dict[tuple[int, int], list[str]] = {}
+    by_head: dict[tuple[int, int], list[str]] = {}
     for edit in state.subject.edits:
         for head in heads_of(edit, facts.config):
             if head.layer < facts.config.n_layers and head.head < facts.config.n_heads:
-                found.setdefault((head.layer, head.head), []).append(words(edit))
-    return {head: f"{CUT} {', '.join(said)}" for head, said in found.items()}
+                by_head.setdefault((head.layer, head.head), []).append(words(edit))
+    return {head: f"{CUT} {', '.join(edits)}" for head, edits in by_head.items()}
 
 
-def and_struck(said: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
+def and_struck(notes: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
     """What else is said of heads, and what is cut in them; the same object where nothing is."""
     if not crossed:
-        return said
-    return {head: " · ".join(filter(None, (crossed.get(head, ""), said.get(head, "")))) for head in {**said, **crossed}}
+        return notes
+    return {head: joined(crossed.get(head, ""), notes.get(head, "")) for head in {**notes, **crossed}}
 
 
 def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
@@ -86,14 +86,14 @@ def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
 
 def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
     """By layer and head: what papers have called it, with the source; {} for a model that none is about."""
-    known = facts.known_heads()
-    return {} if known is None else known.hints
+    named = facts.known_heads()
+    return {} if named is None else named.hints
 
 
 def published(facts: Facts) -> str:
     """For a caption: whose heads are named, by whom, and how this model was recognised; "" where none is."""
-    known = facts.known_heads()
-    return "" if known is None else known.caption
+    named = facts.known_heads()
+    return "" if named is None else named.caption
 
 
 def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
@@ -103,9 +103,9 @@ def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
     return top or fallback
 
 
-def texts(found: np.ndarray, facts: Facts) -> np.ndarray:
+def texts(token_ids: np.ndarray, facts: Facts) -> np.ndarray:
     """[n] display forms of token ids [n]; a small vocabulary fills a table with −1, which is no token."""
-    return np.array([facts.token_text(int(i)) if i >= 0 else "" for i in found], dtype=object)
+    return np.array([facts.token_text(int(i)) if i >= 0 else "" for i in token_ids], dtype=object)
 
 
 def digits(top: float) -> int:

@@ -27,29 +27,29 @@ def difference(here: Mark, there: Mark | None, pin: Pinned) -> tuple[Mark, str]:
         return here, f"not compared: {pin.label} has no such part"
     if isinstance(here, Dials | Prose):  # angles have no signed difference that reads as one; words are of what is shown
         return here, f"{here.name}: {OF_NOW}"
-    made = _DIFFERENCES[type(here)](here, there, pin)
-    if made is None:
+    compared = _DIFFERENCES[type(here)](here, there, pin)
+    if compared is None:
         other = "size" if pin.same_ids else "size, or other tokens"
         return here, f"not compared: {pin.label} has another {other}"
-    if _unmoved(here, there, made[0]):
+    if _unmoved(here, there, compared[0]):
         return here, f"{here.name}: {SAME} {pin.label}"
-    if _rounding(here, made[0], pin):
+    if _rounding(here, compared[0], pin):
         return here, f"{here.name}: {SAME} {pin.label} but for rounding"
-    return made
+    return compared
 
 
-def _rounding(here: Mark, made: Mark, pin: Pinned) -> bool:
+def _rounding(here: Mark, compared: Mark, pin: Pinned) -> bool:
     """Whether what differs is no more than float32 leaves of another way to compute the same."""
-    if not (pin.rounding and isinstance(here, Heatmap | Tokens | Bars) and isinstance(made, Heatmap | Tokens | Bars)):
+    if not (pin.rounding and isinstance(here, Heatmap | Tokens | Bars) and isinstance(compared, Heatmap | Tokens | Bars)):
         return False
-    change = np.abs(made.values[np.isfinite(made.values)])
+    change = np.abs(compared.values[np.isfinite(compared.values)])
     return bool(change.size) and float(change.max()) <= pin.rounding * top_of(here.values)
 
 
-def _unmoved(here: Mark, there: Mark, made: Mark) -> bool:
+def _unmoved(here: Mark, there: Mark, compared: Mark) -> bool:
     """Whether nothing that is drawn differs."""
-    if isinstance(made, Heatmap | Tokens | Bars):
-        return not np.nan_to_num(made.values).any() and bool(np.isfinite(made.values).any())
+    if isinstance(compared, Heatmap | Tokens | Bars):
+        return not np.nan_to_num(compared.values).any() and bool(np.isfinite(compared.values).any())
     if isinstance(here, Lines) and isinstance(there, Lines):
         return np.array_equal(here.ys, there.ys, equal_nan=True)
     if isinstance(here, Points) and isinstance(there, Points):
@@ -70,9 +70,9 @@ def _partners(here: Axis, there: Axis, n: int, m: int, pin: Pinned) -> np.ndarra
 
 
 def _taken(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    found = values[np.ix_(np.maximum(rows, 0), np.maximum(cols, 0))].astype(np.float32)
-    found[rows < 0], found[:, cols < 0] = np.nan, np.nan
-    return found
+    taken = values[np.ix_(np.maximum(rows, 0), np.maximum(cols, 0))].astype(np.float32)
+    taken[rows < 0], taken[:, cols < 0] = np.nan, np.nan
+    return taken
 
 
 def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | None:
@@ -137,26 +137,26 @@ def _lines(here: Lines, there: Lines, pin: Pinned) -> tuple[Mark, str] | None:
     return made, f"dashed: {pin.label}" + (f"; not drawn beside it: {', '.join(gone)}" if gone else "")
 
 
-def _curves(mark: Lines, kept: list[int]) -> Lines:
+def _curves(mark: Lines, indices_kept: list[int]) -> Lines:
     """Some of its curves, solid, in the colours that they had."""
-    place = {old: new for new, old in enumerate(kept)}
+    place = {old: new for new, old in enumerate(indices_kept)}
     hues = mark.hues or tuple(-1 - i for i in range(len(mark.ys)))
     indices = lambda of: tuple(place[i] for i in of if i in place)
     return replace(
         mark,
-        ys=memo((mark.ys,), ("curves", tuple(kept)), lambda: mark.ys[kept]),
-        names=tuple(mark.names[i] for i in kept),
-        hues=tuple(hues[i] for i in kept),
+        ys=memo((mark.ys,), ("curves", tuple(indices_kept)), lambda: mark.ys[indices_kept]),
+        names=tuple(mark.names[i] for i in indices_kept),
+        hues=tuple(hues[i] for i in indices_kept),
         dashed=(),
         chosen=indices(mark.chosen),
         named=None if mark.named is None else indices(mark.named),
-        curve_ids=None if mark.curve_ids is None else mark.curve_ids[kept],
+        curve_ids=None if mark.curve_ids is None else mark.curve_ids[indices_kept],
     )
 
 
 def _bars(here: Bars, there: Bars, pin: Pinned) -> tuple[Mark, str] | None:
-    known = dict(zip(there.labels, there.values.tolist(), strict=True))
-    make = lambda: np.array([value - known.get(name, 0.0) for name, value in zip(here.labels, here.values, strict=True)])
+    ref_values = dict(zip(there.labels, there.values.tolist(), strict=True))
+    make = lambda: np.array([value - ref_values.get(name, 0.0) for name, value in zip(here.labels, here.values, strict=True)])
     change = memo((here.values, there.values), "bars", make)
     return replace(here, values=change, unit=f"Δ {here.unit}".strip()), f"bars: now minus {pin.label}"
 
@@ -177,8 +177,8 @@ def _points(here: Points, there: Points, pin: Pinned) -> tuple[Mark, str] | None
     x, y = memo((here.x, here.y, there.x, there.y), "moved", lambda: (moved(here.x, there.x), moved(here.y, there.y)))
     axes = {f"{side}_axis": Axis(f"Δ {getattr(here, f'{side}_axis').label}") for side in "xy"}
     alone = int((rows < 0).sum())
-    said = f", {alone} not listed there" if alone else ""
-    return replace(here, x=x, y=y, **axes), f"points: how far each moved since {pin.label}{said}"
+    unmatched = f", {alone} not listed there" if alone else ""
+    return replace(here, x=x, y=y, **axes), f"points: how far each moved since {pin.label}{unmatched}"
 
 
 def _both(here: Points, there: Points, pin: Pinned) -> Points:
@@ -199,8 +199,8 @@ def _edges(here: Edges, there: Edges, pin: Pinned) -> tuple[Mark, str] | None:
 
     def make() -> tuple[np.ndarray, np.ndarray]:
         value = lambda mark: mark.weights if mark.values is None else mark.values
-        known = dict(zip(keys(there), value(there).tolist(), strict=True))
-        change = np.array([v - known.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
+        ref_values = dict(zip(keys(there), value(there).tolist(), strict=True))
+        change = np.array([v - ref_values.get(key, np.nan) for key, v in zip(keys(here), value(here).tolist(), strict=True)])
         return change, np.nan_to_num(np.abs(change) / top_of(change, FLOOR * size_of(value(here), value(there))))
 
     change, weights = memo((here.ends, here.weights, there.ends, there.weights), "edges", make)

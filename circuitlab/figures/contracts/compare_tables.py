@@ -58,8 +58,8 @@ def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.nda
     """Its ids as the other side has them; those of tokens only where one is written so."""
     if pin.same_ids or not any(c.tokens for c in rows.columns):
         return rows.ids
-    found = [i for i in map(to, rows.ids[:, 0].tolist()) if i is not None]
-    return np.array(found, dtype=np.int64)[:, None]
+    tokens = [i for i in map(to, rows.ids[:, 0].tolist()) if i is not None]
+    return np.array(tokens, dtype=np.int64)[:, None]
 
 
 def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...], str, np.ndarray | None]:
@@ -67,37 +67,37 @@ def _columns(here: Rows, there: Rows, pin: Pinned) -> tuple[tuple[RowColumn, ...
     rows = _same_rows(here, there, pin)
     if (rows < 0).all() and np.isnan(here.absent):
         return here.columns, f"not compared: {pin.label} lists none of these rows", None
-    known = {c.name: c for c in there.columns}
-    ours = [c for c in here.columns if c.name in known]
-    said = lambda c: np.where(rows >= 0, known[c.name].values[np.maximum(rows, 0)] if len(there.ids) else "", "")
+    ref_columns = {c.name: c for c in there.columns}
+    ours = [c for c in here.columns if c.name in ref_columns]
+    ref_text = lambda c: np.where(rows >= 0, ref_columns[c.name].values[np.maximum(rows, 0)] if len(there.ids) else "", "")
     words = [c for c in ours if c.values.dtype == object and c.name]
     named = next(iter(words), None)
-    same = rows >= 0 if named is None else (rows >= 0) & (said(named) == named.values)
+    same = rows >= 0 if named is None else (rows >= 0) & (ref_text(named) == named.values)
     numbers = [c for c in ours if c.values.dtype.kind == "f"]
     measured = [c for c in numbers if c.bar or c.map is not None] or numbers
     sums = here.ids[:, 0] == ALONE
-    before = {c.name: _where(rows, known[c.name].values, np.where(sums, np.nan, here.absent)) for c in measured}
+    before = {c.name: _where(rows, ref_columns[c.name].values, np.where(sums, np.nan, here.absent)) for c in measured}
     same = same | ((rows < 0) & np.isfinite(here.absent))
     change = {c.name: np.where(same, c.values - before[c.name], np.nan) for c in measured}
     moved = [c for c in measured if np.nan_to_num(change[c.name]).any() or not same.any()]
     moved = moved if any(c.bar or c.map is not None for c in moved) else moved[:PLAIN]
-    other = [c for c in words if (np.where(rows >= 0, said(c), c.values) != c.values).any()]
-    made = list[RowColumn]()
+    other = [c for c in words if (np.where(rows >= 0, ref_text(c), c.values) != c.values).any()]
+    columns = list[RowColumn]()
     for column in here.columns:
         if column in moved:  # the change first: it is what the table is about, and in sight where there is little room
-            made += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
+            columns += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
             continue
-        made.append(column)
+        columns.append(column)
         if column in other:
-            made.append(RowColumn(f"{column.name} in {pin.label}", said(column).astype(object), tokens=column.tokens))
+            columns.append(RowColumn(f"{column.name} in {pin.label}", ref_text(column).astype(object), tokens=column.tokens))
     if not moved and not other:
         return here.columns, f"columns: {SAME} {pin.label}", None
     order = descending(change[moved[0].name], by_size=True) if here.ranked and moved else None
-    made = made if order is None else [replace(c, values=c.values[order]) for c in made]
+    columns = columns if order is None else [replace(c, values=c.values[order]) for c in columns]
     alone = bool(((rows < 0) & ~sums & np.isnan(here.absent)).any())
     words_of = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
     words_of += ", empty where it does not list the row" if alone else ""
-    return tuple(made), words_of, order
+    return tuple(columns), words_of, order
 
 
 def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarray:

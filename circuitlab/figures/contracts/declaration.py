@@ -115,6 +115,6 @@ def control(
     `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: for which models there is
     anything to choose. `step`: between the numbers of a slider; `typed`: the limits of what may be typed beside it.
     """
-    said = {"label": label, "tip": tip, "low": low, "high": high, "hidden": hidden, "when": when, "values": values, "kind": kind}
-    said |= {"only": only, "also": also, "step": step, "typed": typed}
-    return field(default=default, metadata=said)
+    metadata = {"label": label, "tip": tip, "low": low, "high": high, "step": step, "typed": typed, "kind": kind}
+    metadata |= {"hidden": hidden, "when": when, "values": values, "only": only, "also": also}
+    return field(default=default, metadata=metadata)

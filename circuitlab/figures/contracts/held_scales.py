@@ -31,8 +31,8 @@ class HeldScales:
             self._subject = subject
         if not figure.grid:
             return figure
-        made = {mark: self._wide(mark) for mark in figure.marks()}
-        wider = [(mark, one) for mark, one in made.items() if one is not mark]
+        widened = {mark: self._wide(mark) for mark in figure.marks()}
+        wider = [(mark, one) for mark, one in widened.items() if one is not mark]
         if not wider:
             return figure
         caption, own = figure.caption_parts, dict[str, None]()
@@ -41,7 +41,7 @@ class HeldScales:
                 caption = tuple(part.replace(ends(mark), ends(one)) for part in caption)
                 own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
         held = f"scale held (this step: {', '.join(own)})" if own else ""
-        grid = tuple(tuple(made[mark] for mark in row) for row in figure.grid)
+        grid = tuple(tuple(widened[mark] for mark in row) for row in figure.grid)
         return replace(figure, grid=grid, caption_parts=caption).with_caption(held)
 
     def _wide(self, mark: Mark) -> Mark:
@@ -61,8 +61,8 @@ class HeldScales:
 
     def _union(self, key: tuple[object, ...], levels: Levels) -> Levels:
         low, high = self._widest.get(key, levels)
-        self._widest[key] = found = min(low, levels[0]), max(high, levels[1])
-        return found
+        self._widest[key] = widest = min(low, levels[0]), max(high, levels[1])
+        return widest
 
 
 def _own(levels: Levels) -> str:

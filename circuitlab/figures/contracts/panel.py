@@ -29,14 +29,14 @@ def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
     """What the panel asks for, or why the open model has no answer to it: an analysis' reason, told before it is asked."""
     if panel.of_heads and not facts.config.n_layers:
         return Why(panel.without_layers)
-    wanted = panel.requests(state, facts)
-    for request in () if isinstance(wanted, Why) else wanted.values():
+    requests = panel.requests(state, facts)
+    for request in () if isinstance(requests, Why) else requests.values():
         if request.subject.model != state.model:
             continue  # of another model, whose configuration is not this one
         reason = request.analysis.refuse(facts.config, request.params)
         if reason is not None:
             return Why(Refused(reason).what)
-    return wanted
+    return requests
 
 
 def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
@@ -94,7 +94,7 @@ def find_panel(name: str) -> Panel:
     """One panel by name. Raises `UsageError` with the names there are."""
     if name in _REGISTRY:
         return _REGISTRY[name]
-    known = panels()
-    if name not in known:
-        raise UsageError("There is no such panel.", expected=" ".join(known), got=repr(name))
-    return known[name]
+    every = panels()
+    if name not in every:
+        raise UsageError("There is no such panel.", expected=" ".join(every), got=repr(name))
+    return every[name]

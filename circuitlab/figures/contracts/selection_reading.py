@@ -58,15 +58,15 @@ def pair_name(head: Head, behind: Head | None, *ways: Kind) -> str:
 
 def token_read(state: State, facts: Facts) -> int | None:
     """The token that tables are read at: the one asked for, else the prompt's at the selected position. None without any."""
-    asked = state.selection.token
-    if asked is not None and 0 <= asked < facts.config.d_vocab:
-        return asked
+    token = state.selection.token
+    if token is not None and 0 <= token < facts.config.d_vocab:
+        return token
     return state.tokens[destination(state)] if state.tokens else None
 
 
-def distance_read(asked: int, facts: Facts) -> int:
+def distance_read(distance: int, facts: Facts) -> int:
     """The distance between positions that a rotary model can be read at; 0 for any other."""
-    return min(asked, facts.config.n_ctx - 1) if rotates(facts) else 0
+    return min(distance, facts.config.n_ctx - 1) if rotates(facts) else 0
 
 
 def pick_token(state: State, hit: Hit, *tables: str) -> State:

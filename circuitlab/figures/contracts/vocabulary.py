@@ -39,10 +39,10 @@ def _by_text(here: tuple[str, ...], there: tuple[str, ...]) -> Alignment:
     align = _of_one_text(here, there)
     if align is None:
         number = {text: i for i, text in enumerate(dict.fromkeys((*here, *there)))}
-        found = alignment_of(tuple(number[t] for t in here), tuple(number[t] for t in there))
-        align = np.where(found.differs, -1, found.align)
-    known = int((align >= 0).sum())
-    words = f"another vocabulary: {known} of {number_of(len(here), 'token')} here stand for the same text there"
+        alignment = alignment_of(tuple(number[t] for t in here), tuple(number[t] for t in there))
+        align = np.where(alignment.differs, -1, alignment.align)
+    matched = int((align >= 0).sum())
+    words = f"another vocabulary: {matched} of {number_of(len(here), 'token')} here stand for the same text there"
     return Alignment(read_only(align), np.zeros(len(here), dtype=bool), words)
 
 
@@ -51,8 +51,8 @@ def _of_one_text(here: tuple[str, ...], there: tuple[str, ...]) -> np.ndarray | 
     for a, b in ((0, 0), (1, 1), (1, 0), (0, 1)):
         if "".join(here[a:]) == "".join(there[b:]):
             place = {span: i + b for i, span in enumerate(_spans(there[b:]))}
-            found = [place.get(span, -1) for span in _spans(here[a:])]
-            return np.array([*([0] if a and b else [-1] * a), *found], dtype=np.int64)
+            places = [place.get(span, -1) for span in _spans(here[a:])]
+            return np.array([*([0] if a and b else [-1] * a), *places], dtype=np.int64)
     return None
 
 
@@ -70,25 +70,25 @@ def aligned_with_reference(state: State, here: Facts) -> Alignment:
 
 def pinned_state(state: State, pin: Pin, here: Facts, there: Facts) -> State | str:
     """`state.at(pin)`, its tokens and positions carried over; or why one of them has no counterpart there."""
-    chosen, alike = state.selection, one_vocabulary(state, pin, here, there)
+    selection, alike = state.selection, one_vocabulary(state, pin, here, there)
     if alike and pin.subject.tokens == state.tokens:
         return state.at(pin)
     align = aligned(state, pin, here, there).align
     for name in ("destination", "source"):
-        at = getattr(chosen, name)
+        at = getattr(selection, name)
         if at is not None and at < len(align) and align[at] < 0:
             return f"no token there stands for ‘{here.token_text(state.tokens[at])}’ at {at}"
     place = lambda at: None if at is None or at >= len(align) else int(align[at])
-    made = state.at(pin).select(destination=place(chosen.destination), source=place(chosen.source))
+    ref_state = state.at(pin).select(destination=place(selection.destination), source=place(selection.source))
     if alike:
-        return made
-    texts = {i: here.token_text(i) for i in (*chosen.target.tokens, *(() if chosen.token is None else (chosen.token,)))}
-    found = {i: there.token_of(text) for i, text in texts.items()}
-    if missing := [texts[i] for i, other in found.items() if other is None]:
+        return ref_state
+    texts = {i: here.token_text(i) for i in (*selection.target.tokens, *(() if selection.token is None else (selection.token,)))}
+    counterparts = {i: there.token_of(text) for i, text in texts.items()}
+    if missing := [texts[i] for i, other in counterparts.items() if other is None]:
         return f"no token of its vocabulary is ‘{missing[0]}’"
-    return made.select(
-        token=None if chosen.token is None else found[chosen.token],
-        target=Target(tuple(found[i] for i in chosen.target.tokens), chosen.target.direction),  # type: ignore[misc]
+    return ref_state.select(
+        token=None if selection.token is None else counterparts[selection.token],
+        target=Target(tuple(counterparts[i] for i in selection.target.tokens), selection.target.direction),  # type: ignore[misc]
     )
 
 

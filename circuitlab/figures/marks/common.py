@@ -68,8 +68,8 @@ class Frozen:
             raise self.refuse(part, expected, value.dtype if isinstance(value, np.ndarray) else type(value).__name__)
         got = value.shape
         if len(got) != len(shape) or any(want is not None and want != n for want, n in zip(shape, got, strict=True)):
-            wanted = " × ".join("k" if n is None else str(n) for n in shape)
-            raise self.refuse(part, wanted, " × ".join(map(str, got)) or "one number")
+            expected = " × ".join("k" if n is None else str(n) for n in shape)
+            raise self.refuse(part, expected, " × ".join(map(str, got)) or "one number")
 
     def counted(self, part: str, n: int, values: Sized | None = None) -> None:
         """`n` of them, or none: labels, tips, names."""
@@ -102,6 +102,6 @@ class Frozen:
 
 def ids(*columns: np.ndarray) -> np.ndarray:
     """Columns of whole numbers as an `ids` array [n, k]."""
-    made = np.stack([np.asarray(c, dtype=np.int64) for c in columns], axis=1)
-    made.setflags(write=False)
-    return made
+    table = np.stack([np.asarray(c, dtype=np.int64) for c in columns], axis=1)
+    table.setflags(write=False)
+    return table

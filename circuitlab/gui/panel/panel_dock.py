@@ -17,7 +17,7 @@ from circuitlab.errors import LONGEST, Cancelled, CircuitLabError, bounded, reas
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, Why
 from circuitlab.figures.contracts.vocabulary import pinned
-from circuitlab.figures.marks import Figure, Hit, empty
+from circuitlab.figures.marks import Figure, Hit, empty, joined
 from circuitlab.gui.panel.controls import Controls
 from circuitlab.gui.panel.panel_actions import PanelActions
 from circuitlab.gui.panel.title_bar import TitleBar
@@ -255,7 +255,7 @@ class PanelDock(QDockWidget):
         about_text = any(needs(r.analysis, r.params) == "tokens" for r in asked)
         if not (self.context.document.state.draft and about_text and figure.grid):
             return figure
-        return replace(figure, title=f"{figure.title} · earlier prompt".removeprefix(" · "))
+        return replace(figure, title=joined(figure.title, "earlier prompt"))
 
     def _drawable(self) -> tuple[State, dict[str, Answer], dict[str, Answer]] | None:
         """What is asked for, with its answers, once all that is quick has come; until then what was asked before it.
