@@ -31,7 +31,7 @@ Tick = Callable[[int, int], None]
 
 
 def check_tokens(config: ModelConfig, tokens: tuple[int, ...], what: str = "The prompt") -> None:
-    """Raise `BadInput` for a prompt that this model cannot take; `what` it is called."""
+    """Raise `BadInput` for a prompt that this model cannot take; `what`: its name in the error."""
     if not tokens:
         raise BadInput(f"{what} is empty.", expected="at least one token", got="none", remedy="Type some text.")
     if len(tokens) > config.n_ctx:
@@ -82,7 +82,7 @@ def forward(
 
 
 def _common(w: Weights, tokens: tuple[int, ...], edits: tuple[Intervention, ...], prefix: Run | None) -> int:
-    """How many positions of `prefix` can be taken over; at least the last position is always computed."""
+    """How many positions of `prefix` can be reused; at least the last position is always computed."""
     if prefix is None or prefix.weights is not w or prefix.edits != edits or prefix.final is None:
         return 0
     if any(e.op not in ("zero", "scale", "set") or e.path_from is not None for e in edits):
@@ -110,7 +110,7 @@ def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> T
 
 
 def _read(config: ModelConfig, layer: Layer, x: Tensor) -> Tensor:
-    """What attention reads of the stream."""
+    """The input of attention: the stream, normalised where the norm comes first."""
     if config.norm_placement in ("pre", "both"):
         return block.normalise(x, layer.attn_norm, config.norm, config.norm_eps)
     return x
@@ -163,7 +163,7 @@ def _edited_projections(run: Run, layer: Layer, i: int, x: Tensor, start: int, b
 
 
 def _attention(run: Run, layer: Layer, i: int, qkv: QKV, start: int) -> Tensor:
-    """What attention adds at the new positions; by the fused kernel unless something must see the pattern."""
+    """Attention's output at the new positions, by the fused kernel unless something needs the pattern."""
     config, editor = run.weights.config, run.editor
     if config.score_soft_cap or editor.touches(i, "scores", "pattern", "z", "result"):
         return run.get("attn_out", i, (), slice(start, None))

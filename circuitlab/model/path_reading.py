@@ -3,9 +3,9 @@
     q', k' or v' of head h at position p = projection of (x + Σ_s Δ_s),     Δ_s = what s writes after the operations − before
 
 The sum runs over all senders s (heads, MLPs) with an intervention along a path that chooses (h, p); several operations on one
-sender act on what it writes one after the other, in the order in which they are given. The projection is made once from the sum,
-through the norm of the sum: cutting two senders is not the two cuts added. Every cell (head, position) is in one `Reading` at
-most. Senders are recorded with the interventions of earlier layers, other paths included.
+sender act on its output one after the other, in the given order. The sum is projected once, through its own norm: ablating two
+senders is not the sum of ablating each. Every cell (head, position) is in at most one `Reading`. Senders are recorded with the
+interventions of earlier layers, other paths included.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _per_head(x: Tensor | None, heads: Tensor) -> Tensor | None:
 
 
 def readings_of(editor: Editor, run: Run, layer: int) -> list[Reading]:
-    """What reads another stream in `layer`. Each sender's writing is made once, for all that read it."""
+    """The readings of changed streams in `layer`. Each sender's output is computed once, for all its readers."""
     cells = [one for name in READS for one in _cells(editor, run, layer, name)]
     senders = sorted({(e.path_from.layer, e.path_from.name) for _, _, edits in cells for e in edits if e.path_from})
     changes = [torch.zeros_like(run.captured[0].resid_pre) for _ in cells]

@@ -19,7 +19,7 @@ from circuitlab.model.subject import Head
 
 
 def type_name(kind: Any) -> str:
-    """How a field's type is called in help and errors."""
+    """The name of a field's type in help and errors."""
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
@@ -43,7 +43,7 @@ def fields(cls: type[Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
-    """(name, expected, got) of the first number that lies outside what its field declares: `low` and `high`, or `typed`."""
+    """(name, expected, got) of the first number outside the bounds its field declares: `low` and `high`, or `typed`."""
     for f in dataclasses.fields(value):
         number, (low, high) = getattr(value, f.name), f.metadata.get("typed") or (f.metadata.get("low"), f.metadata.get("high"))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
@@ -70,7 +70,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, data: Any, where: str = "") -> Any:
-    """The reverse of `to_json` for a known type. Raises `UsageError` naming the place of what does not fit."""
+    """The reverse of `to_json` for a given type. Raises `UsageError` naming the field that does not fit."""
     where = where or type_name(kind)
     bad = UsageError(f"The value of {where} cannot be read.", expected=type_name(kind), got=repr(data)[:80])
     origin = get_origin(kind)

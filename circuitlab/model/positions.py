@@ -29,7 +29,7 @@ def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtyp
 
 
 def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
-    """Turn x [..., pos, d_head], whose first position is `start`, by each position's angles.
+    """Rotate x [..., pos, d_head], whose first position is `start`, by each position's angles.
 
     As a row vector, a pair (a, b) at angle φ becomes (a cos φ − b sin φ, a sin φ + b cos φ), so that
     `rotate(q)_m · rotate(k)_n` depends on m − n alone (Su et al. 2021, section 3.4).

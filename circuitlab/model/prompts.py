@@ -24,7 +24,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 @dataclass(frozen=True)
 class Prompt:
-    """One line: its text, its tokens (with BOS where the model has one) and what is asked of it.
+    """One line: its text, its tokens (with BOS where the model has one) and its target.
 
     `longer`: an answer has more tokens than the first, which alone is measured. `other`: the other prompt's tokens, () for none.
     """
@@ -37,7 +37,7 @@ class Prompt:
 
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """(line number from 1, prompt and answers) of every line that counts. Raises `BadInput` for more than four fields."""
+    """(line number from 1, prompt and answers) of every line that is not skipped. Raises `BadInput` for more than four fields."""
     lines = []
     # not splitlines(): a form feed or a line separator inside a prompt is part of it
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):

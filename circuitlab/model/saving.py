@@ -24,7 +24,7 @@ def save_directory(
     path: Path, config: ModelConfig, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None = None, card: str = ""
 ) -> None:
     """Write a model directory; files are replaced whole. Raises `BadModel` where tensors do not fit `config`,
-    `BadMachine` where the disk does not take them."""
+    `BadMachine` where they cannot be written."""
     check_shapes(config, ResidentTensors(tensors))
     made_folder(path)
     plain = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}

@@ -1,4 +1,4 @@
-"""Weights that are being trained: the same face over leaf tensors that require gradients."""
+"""Weights in training: the `Weights` interface over leaf tensors that require gradients."""
 
 from __future__ import annotations
 

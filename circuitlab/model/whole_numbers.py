@@ -1,4 +1,4 @@
-"""Sequences of whole numbers as people give them from Python: lists, ranges, numpy's and torch's arrays."""
+"""Sequences of whole numbers passed from Python: lists, ranges, NumPy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from circuitlab.errors import UsageError
 
 
 def elements(value: Any) -> list[Any] | None:
-    """The elements in their order, those of arrays as Python's own; None for what is no sequence: a text, a set, one number."""
+    """The elements in order, those of arrays as Python numbers; None for anything but a sequence: text, a set, one number."""
     if isinstance(value, (str, bytes, Mapping, set, frozenset)):
         return None
     plain = value.tolist() if hasattr(value, "tolist") else value
@@ -21,9 +21,9 @@ def elements(value: Any) -> list[Any] | None:
 
 
 def whole_numbers(value: Any, name: str) -> tuple[int, ...]:
-    """A tuple of int. Raises `UsageError` that names the first element that is none.
+    """A tuple of int. Raises `UsageError` that names the first element that is not an integer.
 
-    In an array of floats no element is an int: the first that cannot be meant as one is named, if there is one.
+    In an array of floats no element is an int: the first that is not integral is named, if there is one.
     """
     several = elements(value)
     if several is None:

@@ -1,4 +1,4 @@
-"""What `rope-induction` is made from: its parameters, their limits, and the text that stands for them in a reference."""
+"""The parameters of `rope-induction`, their limits, and their text in a reference."""
 
 from __future__ import annotations
 

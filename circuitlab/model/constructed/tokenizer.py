@@ -1,4 +1,4 @@
-"""The alphabet as a tokenizer: BOS and one token a letter; what is no letter of it is left out of a text."""
+"""The alphabet as a tokenizer: BOS and one token per letter; other characters of a text are dropped."""
 
 from __future__ import annotations
 

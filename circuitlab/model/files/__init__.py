@@ -1,1 +1,1 @@
-"""Bytes on a disk to named tensors, without trusting a byte: whole files, strict JSON, safetensors, archives and pickles."""
+"""From bytes on disk to named tensors, trusting no byte: whole files, strict JSON, safetensors, archives and pickles."""

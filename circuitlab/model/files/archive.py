@@ -1,4 +1,4 @@
-"""Torch's archives: a zip whose entries are stored as they are, so that every storage can be read where it lies.
+"""Torch's archives: a zip with uncompressed entries, so that every storage can be memory-mapped.
 
 Refused: entries that are compressed (a small file could grow without end), that lie over each other or outside the file, two of
 one name, more than torch would ever write.
@@ -23,12 +23,12 @@ _LOCAL = b"PK\x03\x04"
 
 
 def is_archive(file: WholeFile) -> bool:
-    """Whether this is, or began its life as, a zip archive."""
+    """Whether this is a zip archive, possibly damaged."""
     return file.read(0, min(4, file.size)) == _LOCAL or _end(file) is not None
 
 
 def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
-    """First byte and the one behind the last of each entry, by its name without the archive's own. Raises `BadModel`."""
+    """(start, stop) in bytes of each entry, by its name below the archive's top folder. Raises `BadModel`."""
     check_directory(file)
     try:
         with file.again() as again, zipfile.ZipFile(again) as archive:
@@ -45,7 +45,7 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
 
 
 def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
-    """The pickle of an archive. Raises `BadModel` where there is none, or the bytes are of another kind of machine."""
+    """The pickle of an archive. Raises `BadModel` where there is none, or the byte order is another machine's."""
     if "constants.pkl" in listed or any(name.startswith("code/") for name in listed):
         raise BadModel(
             f"{file.name} is a TorchScript program.",
@@ -98,7 +98,7 @@ def _end(file: WholeFile) -> int | None:
 
 
 def check_directory(file: WholeFile) -> None:
-    """Raise `BadModel` where the directory is not there, or would take more memory than any that torch writes."""
+    """Raise `BadModel` where the directory is missing, or would take more memory than any that torch writes."""
     at = _end(file)
     if at is None:
         raise damaged(file, "a zip directory at the end", "none: the file was cut short, or changed as if it were text")
@@ -110,7 +110,7 @@ def check_directory(file: WholeFile) -> None:
 
 
 def damaged(file: WholeFile, expected: str, got: str) -> BadModel:
-    """The error of an archive or pickle that is not as it should be."""
+    """The error for a damaged archive or pickle."""
     return BadModel(
         f"{file.name} is damaged or not a checkpoint of torch.",
         expected=expected,

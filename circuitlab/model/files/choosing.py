@@ -1,7 +1,7 @@
-"""Which dictionary of a checkpoint holds the weights, and what lies beside it.
+"""Choosing the dictionary of a checkpoint that holds the weights, and listing what is beside it.
 
-Trainers keep the weights under a key of their own beside an optimiser, counters and arguments. The usual keys are taken as they
-are; else the one dictionary of tensors that there is; of several the person says which (`under`).
+Trainers save the weights under a key of their own beside an optimiser, counters and arguments. The usual keys are accepted;
+otherwise the only dictionary of tensors is taken, and of several the person chooses one (`under`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Option:
 
 
 def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
-    """The weights in what the file `name` holds. Raises `BadModel` where there are none, or several and nobody said which."""
+    """The weights in what the file `name` holds. Raises `BadModel` where there are none, or several and `under` is None."""
     options = _options(contents)
     if not options:
         raise _no_tensors(name, contents)
@@ -126,7 +126,7 @@ def _no_tensors(name: str, contents: Any) -> BadModel:
 
 
 def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Plain values around and among the weights, and what else there is, in words."""
+    """(plain values around and among the weights, lines that name everything else)."""
     rest = _Beside()
     for parts, leads_on in chosen.around:
         rest.look((k, v) for k, v in parts.items() if k != leads_on)
@@ -143,7 +143,7 @@ class _Beside:
         self._left, self._room = _MOST_BESIDE, _LARGEST
 
     def look(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """At the entries of one dictionary; some are thereby only named."""
+        """Collect from the entries of one dictionary; those that are not plain values are only named."""
         for key, value in entries:
             if self._left < 0:
                 return
@@ -162,7 +162,7 @@ class _Beside:
             self.skipped += self._named(key, value, parts, plain_attributes)
 
     def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], plain_attributes: Mapping[Any, Any]) -> list[str]:
-        """What of one entry is passed over, in words."""
+        """The parts of one entry that are skipped, in words."""
         if _is_optimiser(parts):
             return [f"{_shown(key)} (the state of an optimiser)"]
         lost = {k: v for k, v in parts.items() if k not in plain_attributes and not (isinstance(v, Mark) and v.value is not None)}

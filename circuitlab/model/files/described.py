@@ -1,4 +1,4 @@
-"""What a pickle holds, as descriptions: tensors that were not made, and objects that never are.
+"""Descriptions of a pickle's contents: its tensors before any is created, and its objects, which never are.
 
 People save their arguments, paths, sets, arrays and configuration objects beside the weights. Pickle stores an object as its
 class and its attributes, which can be read without either: `Inert`.
@@ -46,7 +46,7 @@ class Other:
 
 @dataclass(frozen=True, eq=False)
 class OddKey:
-    """A key of a dictionary that is neither text nor a number: what it is, in words. Like no other key, itself but once."""
+    """A dictionary key that is neither text nor a number, described in words. Equal to no other key."""
 
     text: str
 
@@ -75,7 +75,7 @@ def _told(key: Any, depth: int = 2) -> str:
 class Mark:
     """What a `name` in the pickle stands for here: `make` is what calling it does, `value` what it is.
 
-    Without either it is something that nobody here knows. It may stand there, and objects of it may; it is not called.
+    Without either it is an unknown name. It and its instances may occur in the pickle; it is never called.
     """
 
     make: Callable[..., Any] | None = None
@@ -85,7 +85,7 @@ class Mark:
 
 @dataclass(eq=False)
 class Inert:
-    """An object that was not made: the name of its class, and its attributes or entries by name."""
+    """An object that was not created: the name of its class, and its attributes or entries by name."""
 
     kind: str
     entries: dict[str, Any] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def state_dict(module: Inert) -> dict[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """What a value that is not plain is, in a word or two."""
+    """The kind of a value that is not plain, in a word or two."""
     if isinstance(value, Inert):
         return value.kind
     if isinstance(value, Mark):
@@ -135,7 +135,7 @@ def kind_of(value: Any) -> str:
 
 
 def named_parts(value: Any) -> dict[Any, Any] | None:
-    """The entries of a dictionary, or the attributes of an object that was not made; None for anything else."""
+    """The entries of a dictionary, or the attributes of an `Inert` object; None for anything else."""
     return value if isinstance(value, dict) else value.entries if isinstance(value, Inert) else None
 
 

@@ -1,4 +1,4 @@
-"""The calls in a pickle that are let pass: what they would make is named and never made.
+"""Calls in a pickle that are accepted: what they would create is named and never created.
 
 Pickle stores most objects as class and attributes. Of some, and of every function that it is to run, it stores a call; those of
 other functions than these are refused.

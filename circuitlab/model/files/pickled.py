@@ -1,8 +1,8 @@
 """State dicts in torch's pickle formats (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
 
 What they hold is read as descriptions (`unpickling`), checked against the bytes that are there, and mapped like safetensors:
-opening one reads no weights. Gives the same tensors as `torch.load(weights_only=True)` for what both take. What else was saved is
-either plain (`metadata`) or named and left where it is (`skipped`).
+opening one reads no weights. Gives the same tensors as `torch.load(weights_only=True)` for files that both accept. Everything
+else in the file is either a plain value (`metadata`) or named and not read (`skipped`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _SHARED = 256 * 2**20  # bytes by which tensors that lie over each other may be 
 
 @dataclass(frozen=True)
 class Pickled:
-    """What a file holds: tensors by name, plain values beside them, and in words what else there was and was not read.
+    """The contents of a file: tensors by name, plain values beside them, and lines that name what was not read.
 
     `under` is the key of the dictionary that the weights were taken from, "" where the whole file is one; `others` those keys
-    under which there are tensors too. `usual`: nobody has to be told of that choice.
+    that also hold tensors. `usual`: the key is a usual one, so the choice needs no note.
     """
 
     tensors: MappedTensors
@@ -70,14 +70,14 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
 
 
 def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
-    """What an archive holds, and where its storages lie."""
+    """An archive's contents, and (start, stop) of each storage."""
     listed = entries(file)
     contents, _ = unpickled(BytesIO(structure(file, listed)))
     return contents, {name.removeprefix("data/"): span for name, span in listed.items() if name.startswith("data/")}
 
 
 def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
-    """The format before torch 1.6: five pickles, then each storage behind its length."""
+    """The format before torch 1.6: five pickles, then each storage preceded by its length."""
     stream = BytesIO(file.read(0, min(file.size, LARGEST_PICKLE)))
     magic, _ = unpickled(stream)
     if magic != _MAGIC:
@@ -99,7 +99,7 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
 
 
 def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
-    """The tensors, and the rest."""
+    """The tensors, and everything else as metadata or lines."""
     places: dict[str, Place] = {}
     tensors = {k: v for k, v in chosen.weights.items() if isinstance(v, Strided | Other)}
     odd = dict.fromkeys(k for k in tensors if isinstance(k, OddKey) or (not isinstance(k, str) and str(k) in tensors))
@@ -129,7 +129,7 @@ def _odd(value: Other) -> Place:
 
 
 def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tuple[int, int]]) -> Place:
-    """Where one tensor lies. Raises `BadModel` where that is not within its storage, or it repeats what it has."""
+    """The place of one tensor. Raises `BadModel` where it exceeds its storage, or its elements overlap."""
     if value.storage.key not in storages:
         raise damaged(file, f"the numbers of {name}", f"no storage {ascii(value.storage.key)[:40]}")
     start, stop = storages[value.storage.key]

@@ -1,4 +1,4 @@
-"""Where a tensor lies in a file: its first byte, dtype, shape and strides; read from the headers of files and checked there."""
+"""The place of a tensor in a file: first byte, dtype, shape and strides, read from the file's header and validated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WEIGHTS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "B
 class Place:
     """A tensor in a file: `start` is the byte of its first element, `stride` counts elements as torch does.
 
-    `dtype` None: of a kind that is no weight; `kind` is what it is called.
+    `dtype` None: a type that weights do not have; `kind` is its name.
     """
 
     start: int
@@ -39,14 +39,14 @@ class Place:
 
     @cached_property
     def span(self) -> int:
-        """Elements from the first to the last, both counted; 0 for a tensor without any."""
+        """Elements from the first to the last inclusive; 0 for an empty tensor."""
         if 0 in self.shape:
             return 0
         return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
 
     @cached_property
     def stop(self) -> int:
-        """The byte behind the last element."""
+        """The byte after the last element."""
         return self.start + self.span * self.itemsize
 
     @cached_property
@@ -55,7 +55,7 @@ class Place:
         return self.dtype.itemsize if self.dtype is not None else 1
 
     def view(self, file: WholeFile) -> Tensor:
-        """The tensor over the file's map; a copy where it does not lie on a multiple of its element's size."""
+        """The tensor as a view of the file's map; a copy where it is not aligned to its element size."""
         if self.span == 0 or self.start % self.itemsize:
             return self.copy(file)
         with warnings.catch_warnings():  # torch warns that the buffer is read-only, which is the point
@@ -74,7 +74,7 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_name(file: str, name: object) -> str:
-    """A tensor's name that can be printed. Raises `BadModel`."""
+    """A tensor's name, checked to be printable. Raises `BadModel`."""
     if not isinstance(name, str) or not name.isprintable() or len(name) > 500:
         got = number_of(len(name), "character") if isinstance(name, str) and len(name) > 500 else ascii(name)[:100]
         raise BadModel(f"{file} has a tensor without a usable name.", expected="at most 500 printable characters", got=got)
@@ -82,7 +82,7 @@ def check_name(file: str, name: object) -> str:
 
 
 def check_shape(file: str, name: str, shape: object) -> tuple[int, ...]:
-    """A shape that can be. Raises `BadModel`."""
+    """A shape, checked to be possible. Raises `BadModel`."""
     sizes = tuple(shape) if isinstance(shape, list | tuple) else (-1,)
     if len(sizes) > _MOST_AXES or not all(type(n) is int and 0 <= n < _LARGEST_SIZE for n in sizes):
         raise BadModel(
@@ -94,7 +94,7 @@ def check_shape(file: str, name: str, shape: object) -> tuple[int, ...]:
 
 
 def safetensors_places(file: WholeFile) -> dict[str, Place]:
-    """Where each tensor of a safetensors file lies. Raises `BadModel` unless tensors fill the file without gap or overlap."""
+    """The place of each tensor of a safetensors file. Raises `BadModel` unless tensors fill the file without gap or overlap."""
     if file.size < 10:
         raise _damaged(file, "8 bytes of length and a header", number_of(file.size, "byte"))
     length = int.from_bytes(file.read(0, 8), "little")

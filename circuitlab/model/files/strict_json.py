@@ -1,6 +1,6 @@
-"""JSON as files of models may have it: no name twice in one object, no number beyond 64 bits, no nesting without end.
+"""Strict JSON for model files: no name twice in one object, no integer beyond 64 bits, bounded nesting.
 
-Python's reader takes the last of two equal names and whole numbers of any length; either would be a silent surprise here.
+Python's parser keeps the last of two equal names and accepts integers of any length; either could go unnoticed here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """The JSON object in `data`, which `name` is said to hold. Raises `BadModel`."""
+    """The JSON object in `data`, the contents of the file `name`. Raises `BadModel`."""
     try:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole)
     except (ValueError, RecursionError) as error:

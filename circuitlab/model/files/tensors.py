@@ -1,4 +1,4 @@
-"""Tensors by name: what a loader reads from. Resident in memory, or in a file read where it lies.
+"""Named tensors that loaders read from: resident in memory, or in a memory-mapped file.
 
 Maps are shared and read-only: a private writable map of a large file would count against a memory limit. Copies are not made
 through a map (`whole_file` says why).
@@ -23,9 +23,9 @@ WEIGHT_KINDS = ("float64", "float32", "float16", "bfloat16")
 
 
 class TensorSource(Protocol):
-    """Named tensors of a checkpoint. `resident`: whether they lie in memory rather than in a mapped file.
+    """Named tensors of a checkpoint. `resident`: whether they are in memory rather than in a mapped file.
 
-    What takes a name raises `BadModel` for one that is not there.
+    Methods that take a name raise `BadModel` for a missing one.
     """
 
     @property
@@ -35,7 +35,7 @@ class TensorSource(Protocol):
     def tensor(self, name: str) -> Tensor: ...
 
     def kind(self, name: str) -> str:
-        """What its elements are, in torch's words, or why it is no plain tensor ("sparse")."""
+        """Its dtype by torch's name, or why it is not a plain tensor ("sparse")."""
         ...
 
     def copy(self, name: str) -> Tensor:
@@ -48,7 +48,7 @@ class TensorSource(Protocol):
 
 
 def _entry(by_name: Mapping[str, T], name: str) -> T:
-    """What is held by a name. Raises `BadModel` where nothing is."""
+    """The entry of a name. Raises `BadModel` where there is none."""
     if name not in by_name:
         raise BadModel("The weights lack a tensor.", expected=name, got=f"{len(by_name)} others")
     return by_name[name]
@@ -92,10 +92,10 @@ class ResidentTensors:
 
 
 class MappedTensors:
-    """The tensors of one file, at their places: nothing is read until it is used.
+    """The tensors of one memory-mapped file: nothing is read until it is used.
 
-    `tensor` gives a view of the map and `copy` a copy. Both raise `BadModel` where the file is shorter by now; `tensor` too where
-    the numbers are not finite, the first time that it is asked for them. Every place must be known to lie within the file.
+    `tensor` returns a view of the map and `copy` a copy. Both raise `BadModel` where the file has become shorter; `tensor` also
+    where numbers are not finite, checked on first access. Every place must have been checked to lie within the file.
     """
 
     resident = False
@@ -139,7 +139,7 @@ class MappedTensors:
 
 
 class ShardedTensors:
-    """Several files under one face. Maps of shards are made when the first tensor of each is asked for."""
+    """Several files as one source. A shard is mapped when its first tensor is accessed."""
 
     resident = False
 
@@ -172,10 +172,10 @@ class ShardedTensors:
 
 
 class KeptTensors:
-    """A file's tensors, each copied into memory as float32 when it is first asked for, and kept; one with two names once.
+    """A file's tensors, each copied into memory as float32 on first access, and cached; a tensor with two names once.
 
-    Opening a large model then reads its header alone. `tensor` raises `BadModel` where the file is shorter by now or the numbers
-    are not finite. Safe to use from several threads.
+    Opening a large model then reads its header alone. `tensor` raises `BadModel` where the file has become shorter or numbers are
+    not finite. Safe to use from several threads.
     """
 
     resident = True
@@ -223,8 +223,8 @@ def open_safetensors(path: Path) -> MappedTensors:
 def shard_table(index: Path, data: Mapping[str, Any], endings: tuple[str, ...] = (".safetensors", ".bin")) -> dict[str, str]:
     """Tensor name -> name of its shard, by `*.index.json`. Raises `BadModel`.
 
-    A shard is named, never located: its name must be a bare file name in the index's own folder. A symbolic link of that name is
-    followed wherever it leads, as the hub's cache needs; an index cannot make one.
+    A shard's name must be a bare file name in the index's own folder. A symbolic link of that name is followed, as the hub's
+    cache needs; an index cannot create one.
     """
     table = data.get("weight_map")
     if not isinstance(table, dict) or not table or not all(isinstance(v, str) for v in table.values()):
@@ -272,7 +272,7 @@ def open_shards(
 
 
 def check_kind(source: TensorSource, name: str) -> None:
-    """Raise `BadModel` where a tensor that is needed is of a dtype that weights are not."""
+    """Raise `BadModel` where a needed tensor has a dtype that weights do not have."""
     kind = source.kind(name)
     if kind not in WEIGHT_KINDS:
         raise BadModel(
@@ -296,7 +296,7 @@ _PLAINER = {  # what is no dtype: how to save it so that it is read
 
 
 def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Collection[str] | None = None) -> ResidentTensors:
-    """Tensors of `source` (all, or those of `names`) in memory, in `dtype`; one with two names is there once.
+    """Tensors of `source` (all, or those of `names`) in memory, in `dtype`; one with two names is copied once.
 
     Raises `BadModel` naming the first one that is not finite.
     """

@@ -1,10 +1,10 @@
-"""The structure of a pickled state dict, without running anything that is in it and without making a tensor.
+"""The structure of a pickled state dict, without running anything in it and without creating a tensor.
 
 Little more than a subset of what `torch.load(weights_only=True)` takes: numbers (also numpy's, which libraries leave in their
 configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the things they
 name; tensors become descriptions (`Strided`), checked before a byte of them is read; objects of all other classes become
-descriptions too (`Inert`). A call of a function that is not known here is refused. Against a hostile file that matters twice:
-torch would run none of its code either, but would make an array as large as it says.
+descriptions too (`Inert`). A call of an unknown function is refused. Against a hostile file that matters twice: torch would run
+none of its code either, but would allocate an array as large as the file claims.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ DAMAGE = (
 
 
 class Unwanted(Exception):
-    """The pickle asks for something that is neither a tensor nor a plain container; `what` names it."""
+    """Raised for a pickle that needs something neither a tensor nor a plain container; `what` names it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -112,7 +112,7 @@ def _numpy_kind(name: Any, *_: Any) -> Mark:
 
 
 def _number(kind: Any, data: Any, *_: Any) -> Any:
-    """One of numpy's numbers, such as libraries leave in a configuration."""
+    """A NumPy scalar, as libraries leave them in configurations."""
     if not isinstance(kind, Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
         raise TypeError("a number without a kind or bytes")
     if kind.value not in _NUMBERS.values():
@@ -127,7 +127,7 @@ def _reconstructed(kind: Any, *_: Any) -> Inert:
 
 
 def _name_of(mark: Any) -> str:
-    """What a mark is called in the pickle, where it says so."""
+    """The name of a mark in the pickle, if it has one."""
     return mark.name if isinstance(mark, Mark) and mark.name else "an object"
 
 
@@ -270,7 +270,7 @@ class _Reader(_Python):
 
 
 def unpickled(stream: BytesIO) -> tuple[Any, dict[str, int]]:
-    """The next pickle of `stream`, which then stands behind it, and the bytes of an element of each storage that it names.
+    """The next pickle of `stream`, which is advanced past it, and the element size in bytes of each storage that it names.
 
     Raises `Unwanted`, or one of `DAMAGE`.
     """

@@ -1,10 +1,10 @@
-"""A file on disk that is read as it was when it was opened, and says so where it no longer is.
+"""A file on disk, read as it was when it was opened; later truncation is detected.
 
-Only regular files are opened: a pipe or a device would hang or never end. A file may be cut short by someone else while it is in
-use, and reading past the end of a map then ends the process with a signal (SIGBUS). Copies are therefore read through the file
-handle, which comes back short instead, and a view of the map is handed out only after the size has been looked at again. What
-remains: a file that is cut between that look and the arithmetic on the view. A file replaced by another of its name is no danger,
-since the handle stays with the old one.
+Only regular files are opened: a pipe or a device would hang or never end. Another process may truncate a file while it is in use,
+and reading past the end of a map then kills the process (SIGBUS). Copies are therefore read through the file handle, which
+returns fewer bytes instead, and a view of the map is handed out only after the size has been checked again. One gap remains: a
+file truncated between that check and the arithmetic on the view. A file replaced by another of its name is harmless, since the
+handle still refers to the old one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def shown(path: Path) -> str:
 
 
 class WholeFile:
-    """An open regular file of `size` bytes. Raises `BadModel` where there is none, or it may not be read."""
+    """An open regular file of `size` bytes. Raises `BadModel` where it is missing or unreadable."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, shown(Path(path.name))
