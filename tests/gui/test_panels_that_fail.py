@@ -48,9 +48,9 @@ def test_a_request_without_which_nothing_can_be_drawn_is_the_panels_reason(windo
     assert isinstance(dock, PanelDock)
     window.layout_of_docks.go_to("composition")
     settle(qtbot, window)
-    dock._failed("composition/scores/now", BadInput("no scores"))
+    dock._failed(BadInput("no scores"), ("now", "scores"))
     assert dock.view.figure.grid and "no scores" in dock.view.figure.caption
-    dock._failed("composition/composition/now", BadInput("no composition"))
+    dock._failed(BadInput("no composition"), ("now", "composition"))
     assert not dock.view.figure.grid and "no composition" in dock.view.figure.why_empty
 
 
@@ -72,7 +72,7 @@ def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot
     window.context.failed.disconnect()  # the dialog would wait for somebody
     window.context.failed.connect(heard.append)
     role = next(iter(dock.asked["now"]))
-    dock._failed(f"attention/{role}/now", error)
+    dock._failed(error, ("now", role))
     said = dock.view.figure.why_empty
     assert 10 < len(said) < 700 and ":." not in said and "KeyboardInterrupt" not in said
     assert bool(heard) == (isinstance(error, Exception) and not isinstance(error, BadInput))
