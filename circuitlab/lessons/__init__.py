@@ -1,1 +1,1 @@
-"""Lessons: Markdown files that set the window, step by step, and say what to look at, with numbers that the engine computes."""
+"""Lessons: Markdown files that set up the window step by step and explain it, with numbers that the engine computes."""

@@ -1,4 +1,4 @@
-"""Whether a lesson can be walked, as far as that can be seen without opening a model: every name in it is known."""
+"""Checking a lesson without opening a model: whether every name in it exists."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ from circuitlab.lessons.values import READ, WORDS, Value, live
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.session.state import Selection, State
 
-DOCKS = ("prompt", "interventions", "jobs", "log")  # what is no panel and can be shown all the same
+DOCKS = ("prompt", "interventions", "jobs", "log")  # docks that are no panels but can be shown
 
 
 def check(
     path: Path, views: Mapping[str, type[Any]], arrangements: Collection[str], docks: Collection[str] = DOCKS
 ) -> tuple[str, ...]:
-    """What is wrong with the lesson in a file, one line each, () for nothing. Raises nothing."""
+    """The faults of the lesson in a file, one line each; () for none. Raises nothing."""
     try:
         lesson = read(path)
     except BadInput as error:
         return (f"{error.what} expected: {error.expected}; got: {error.got}",)
-    found: list[str] = []
+    faults: list[str] = []
     for number, step in enumerate(lesson.steps):
-        found += [f"{path.name}, line {step.line}, ‘{step.title}’: {said}" for said in _step(lesson, number, step, views, docks)]
+        faults += [
+            f"{path.name}, line {step.line}, ‘{step.title}’: {fault}" for fault in _step(lesson, number, step, views, docks)
+        ]
         if step.setup is not None and step.setup.arrange not in ("", *arrangements):
-            found.append(
+            faults.append(
                 f"{path.name}, line {step.line}: no arrangement {step.setup.arrange!r}; there are {', '.join(arrangements)}"
             )
     if lesson.setup(len(lesson.steps) - 1).model is None:
-        found.append(f"{path.name}: no step says which model")
-    return tuple(found)
+        faults.append(f"{path.name}: no step says which model")
+    return tuple(faults)
 
 
 def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]], docks: Collection[str]) -> Iterable[str]:
@@ -47,9 +49,9 @@ def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]
     for name in setup.show:
         if name not in views and name not in docks:
             yield f"no panel {name!r}; there are {' '.join((*views, *docks))}"
-    for name, said in setup.view.items():
+    for name, controls in setup.view.items():
         yield from (
-            _tried(lambda name=name, said=said: params_of(views[name], _live(said)), f"view.{name}")
+            _tried(lambda name=name, controls=controls: params_of(views[name], _live(controls)), f"view.{name}")
             if name in views
             else (f"no panel {name!r} for [view.{name}]",)
         )
@@ -76,18 +78,18 @@ def _live(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _values(setup: Setup, step: Step) -> Iterable[str]:
     names = {v.name for v in step.values}
     for value in step.values:
-        yield from (f"values.{value.name}: {said}" for said in _value(value, setup))
+        yield from (f"values.{value.name}: {fault}" for fault in _value(value, setup))
         if value.minus and (value.minus not in names or value.minus == value.name):
             yield f"values.{value.name}: minus = {value.minus!r} names no other value of this step"
         if value.pinned and setup.pin in (None, "none") and not setup.cut:
-            yield f"values.{value.name}: on = pin, and nothing is pinned"
+            yield f"values.{value.name}: on = pin, but nothing is pinned"
         if f"{{{value.name}}}" not in step.text and not any(v.minus == value.name for v in step.values):
             yield f"values.{value.name} is not used: no {{{value.name}}} in the text"
 
 
 def _value(value: Value, setup: Setup) -> Iterable[str]:
     try:
-        found = find_analysis(value.analysis)
+        analysis = find_analysis(value.analysis)
     except CircuitLabError as error:
         yield f"{error.what} {value.analysis!r}; there are {error.expected}"
         return
@@ -96,17 +98,17 @@ def _value(value: Value, setup: Setup) -> Iterable[str]:
     yield from _tried(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
     match = READ.match(value.read)
     name = match[2] if match else ""
-    known = {f.name for f in fields(found.result)} | {n for n in dir(found.result) if not n.startswith("_")}
-    known |= {str(n) for f in fields(found.result) if f.name == "names" and isinstance(f.default, tuple) for n in f.default}
-    if name not in known:
-        yield f"{value.analysis} has no {name!r} to read; there are {' '.join(sorted(f.name for f in fields(found.result)))}"
+    readable = {f.name for f in fields(analysis.result)} | {n for n in dir(analysis.result) if not n.startswith("_")}
+    readable |= {str(n) for f in fields(analysis.result) if f.name == "names" and isinstance(f.default, tuple) for n in f.default}
+    if name not in readable:
+        yield f"{value.analysis} has no {name!r} to read; there are {' '.join(sorted(f.name for f in fields(analysis.result)))}"
 
 
 def _text(step: Step) -> Iterable[str]:
-    known = {*WORDS, *(v.name for v in step.values)}
+    names = {*WORDS, *(v.name for v in step.values)}
     for name in PLACE.findall(step.text):
-        if name not in known:
-            yield f"{{{name}}} is no value of this step; there are {' '.join(sorted(known))}"
+        if name not in names:
+            yield f"{{{name}}} is no value of this step; there are {' '.join(sorted(names))}"
     for kind, where in links(step.text):
         if kind not in (*get_args(LINK), "http", "https"):
             yield f"a link to {kind}:{where}; there are panel: head: checkpoint: lesson: https:"

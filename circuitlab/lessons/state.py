@@ -1,6 +1,6 @@
-"""From what a lesson's step says to a State, and to the questions whose answers stand in its text. Blocks: for a worker.
+"""From a lesson step's setup to a State, and to the requests of the numbers in its text. Blocking: for a worker thread.
 
-A Setup is complete (everything that the steps so far have said), so that a step gives the same State however it was reached.
+A Setup is complete (with the settings of all earlier steps), so that a step gives the same State however it is reached.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, NullContext
-from circuitlab.analysis.behaviour.samples import bos_of, fitted, repeated_random
+from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, repeated_random
 from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
@@ -37,31 +37,31 @@ class Ready:
     """
 
     state: State
-    asked: Mapping[str, tuple[Value, Request]]
+    requests: Mapping[str, tuple[Value, Request]]
     failed: Mapping[str, BaseException]
     words: Mapping[str, str]
 
 
 class Resolver:
-    """Makes States of Setups with the engine's models. `views`: the view types by panel; `base`: what notes are kept of."""
+    """Turns Setups into States with the engine's models. `views`: view types by panel; `base`: the State whose notes are kept."""
 
     def __init__(self, engine: Engine, views: Mapping[str, type[Any]], base: State, ctx: Ctx | None = None) -> None:
         self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or NullContext()
 
     def ready(self, setup: Setup, step: Step) -> Ready:
-        """The whole of a step. Raises `BadInput`, `BadModel` …; what fails of a value is the value's."""
+        """Everything a step needs. Raises `BadInput`, `BadModel` …; the error of a value is kept with the value."""
         state = self.state(setup)
-        asked: dict[str, tuple[Value, Request]] = {}
+        requests: dict[str, tuple[Value, Request]] = {}
         failed: dict[str, BaseException] = {}
         for value in step.values:
             try:
-                asked[value.name] = self.question(value, setup, state)
+                requests[value.name] = self.question(value, setup, state)
             except CircuitLabError as error:
                 failed[value.name] = error
-        return Ready(state, asked, failed, self._words(state))
+        return Ready(state, requests, failed, self._words(state))
 
     def question(self, value: Value, setup: Setup, state: State) -> tuple[Value, Request]:
-        """A value with the live choices of its `read` made, and the question behind it."""
+        """(a value with each "best …" in its `read` replaced, its request)."""
         about = state
         if value.other is not None:
             about = self._plain(value.other.of(setup), strict=False)
@@ -71,16 +71,16 @@ class Resolver:
             about = state.at(state.reference)
         model = self.engine.store.open(about.model)
         best = lambda score: self._best(score, model)
-        made = Request.named(value.analysis, value.request_params(about, best), about.subject)
-        return replace(value, read=live(value.read, best)), made
+        request = Request.named(value.analysis, value.request_params(about, best), about.subject)
+        return replace(value, read=live(value.read, best)), request
 
     def state(self, setup: Setup) -> State:
-        """The State of a setup, its pin included."""
+        """The State of a setup, with its pin."""
         state = self._plain(setup)
         pin = setup.pin
         if isinstance(pin, (Other, Setup)):
             other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
-            if other.subject != replace(state.subject, edits=()) or not state.subject.edits:  # which needs no pin
+            if other.subject != replace(state.subject, edits=()) or not state.subject.edits:  # else the reference needs no pin
                 state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
         return replace(state, compare=(setup.compare or "now") if state.reference is not None else "now")
 
@@ -92,13 +92,13 @@ class Resolver:
         return "cut" if other.subject.edits else "pin"
 
     def model_words(self, ref: ModelRef) -> str:
-        """A model's name, with the training step where it is a checkpoint."""
+        """A model's name, with the training step of a checkpoint."""
         if ref.checkpoint is None:
             return ref.name
         return f"{replace(ref, checkpoint=None).name} · step {self.engine.store.open(ref).opened.steps[ref.checkpoint]}"
 
     def _plain(self, setup: Setup, strict: bool = True) -> State:
-        """All but pins. Not `strict`: positions that another prompt does not have are left out."""
+        """The State of a setup without its pin. Not `strict`: positions that the prompt does not have are left out."""
         model = self.engine.store.open(self._reference(setup))
         weights = model.opened.weights
         text, tokens = self._prompt(setup, model)
@@ -134,7 +134,7 @@ class Resolver:
         config, tokenizer = weights.config, weights.tokenizer
         text = ""
         if isinstance(prompt, Random):
-            fit = fitted(config, prompt.block, prompt.repeats)
+            fit = fit_to_context(config, prompt.block, prompt.repeats)
             if fit is None:
                 expected = f"room for {prompt.block} × {prompt.repeats} tokens"
                 raise BadInput(
@@ -154,12 +154,12 @@ class Resolver:
 
     def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
         config = model.opened.weights.config
-        found = [self._best(t.removeprefix(BEST).strip(), model) if t.startswith(BEST) else Head.parse(t) for t in texts]
-        for head in found:
+        heads = [self._best(t.removeprefix(BEST).strip(), model) if t.startswith(BEST) else Head.parse(t) for t in texts]
+        for head in heads:
             if head.layer >= config.n_layers or head.head >= config.n_heads:
                 expected = f"{number_of(config.n_layers, 'layer')} of {number_of(config.n_heads, 'head')}"
                 raise BadInput(f"{model.ref.name} has no head {head}.", expected=expected, got=str(head))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(heads))
 
     def _best(self, score: str, model: OpenModel) -> Head:
         result = self.engine.answer(Request(head_scores, HeadScoresParams(), Subject(model.ref)), self.ctx).result
@@ -179,33 +179,33 @@ class Resolver:
         if unknown:
             raise BadInput("There is no such panel.", expected=" ".join(self.views), got=" ".join(unknown))
         best = lambda score: self._best(score, model)
-        said = {name: {k: live(v, best) for k, v in fields.items()} for name, fields in setup.view.items()}
-        return {name: params_of(self.views[name], fields) for name, fields in said.items()}
+        settings = {name: {k: live(v, best) for k, v in fields.items()} for name, fields in setup.view.items()}
+        return {name: params_of(self.views[name], fields) for name, fields in settings.items()}
 
     def _token(self, text: str, model: OpenModel) -> int:
         tokenizer = model.opened.weights.tokenizer
-        found = None if tokenizer is None else tokenizer.find(text)
-        if found is None:
+        token = None if tokenizer is None else tokenizer.find(text)
+        if token is None:
             raise BadInput(f"‘{text}’ is not one token of {model.ref.name}.", expected="the text of one token", got=text)
-        return found
+        return token
 
     def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
         if where is None:
             return None
         if isinstance(where, Occurrence):
-            found = _occurrences(where.text, model, tokens)
+            occurrences = _occurrences(where.text, model, tokens)
             at = where.occurrence - 1 if where.occurrence > 0 else where.occurrence
-            inside, n = -len(found) <= at < len(found), len(found)
-            said = found[at] if inside else None
+            inside, n = -len(occurrences) <= at < len(occurrences), len(occurrences)
+            position = occurrences[at] if inside else None
         else:
             n = len(tokens)
-            said = where % n if -n <= where < n else None
-        if said is None and strict:
+            position = where % n if -n <= where < n else None
+        if position is None and strict:
             raise BadInput("There is no such place in the prompt.", expected=f"one of {n}", got=str(where))
-        return said
+        return position
 
     def _words(self, state: State) -> dict[str, str]:
-        """What the text may say undeclared."""
+        """The words that the text may use without declaring them."""
         model = self.engine.store.open(state.model)
         tokenizer, chosen = model.opened.weights.tokenizer, state.selection
         show = str if tokenizer is None else tokenizer.display
@@ -225,17 +225,17 @@ class Resolver:
 
 
 def nearest(ref: ModelRef, steps: tuple[int, ...], step: int) -> int:
-    """The index of the checkpoint nearest to a training step, of those of a model. Raises `BadInput` where it has none."""
+    """The index of a model's checkpoint nearest to a training step. Raises `BadInput` if it has no checkpoints."""
     if not steps:
         raise BadInput(f"{ref.name} has no checkpoints.", expected="a model with a checkpoint series", got=f"step {step}")
     return min(range(len(steps)), key=lambda i: abs(steps[i] - step))
 
 
 def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[int]:
-    """Where the tokens of a text stand in the prompt: the position of the last of them, for each time."""
+    """The position of the last token of a text, for each time that its tokens occur in the prompt."""
     tokenizer = model.opened.weights.tokenizer
     if tokenizer is None:
         raise BadInput("The model has no tokenizer.", expected="positions as numbers", got=text)
-    wanted = tokenizer.encode(text)
-    n = len(wanted)
-    return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == wanted]
+    sought = tokenizer.encode(text)
+    n = len(sought)
+    return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]

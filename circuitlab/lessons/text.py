@@ -1,4 +1,4 @@
-"""A step's Markdown with its numbers in it, and the links that point into the window."""
+"""A step's Markdown with its numbers filled in, and its links into the window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PENDING = "…"
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is: a token may hold any sign."""
+    """Text escaped for Markdown: a token may contain any character."""
     return _SPECIAL.sub(r"\\\1", text.replace("\n", "↵"))
 
 
@@ -24,10 +24,10 @@ def links(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((kind, where) for kind, where in _LINK.findall(text))
 
 
-def filled(text: str, words: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Markdown with each `{name}` replaced: `words` as they are, `values` as links `value:name`, which a pointer can ask.
+def fill_text(text: str, words: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """Markdown with each `{name}` replaced: `words` as they are, `values` as links `value:name`, which show tooltips.
 
-    Inside code nothing is escaped, and nothing is a link.
+    Inside code nothing is escaped, and nothing becomes a link.
     """
 
     def prose(match: re.Match[str]) -> str:

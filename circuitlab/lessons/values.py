@@ -1,21 +1,21 @@
-"""Numbers that stand in a lesson's text. They are declared, never written: the engine computes them when the step is shown.
+"""The numbers in a lesson's text. They are declared, never written out: the engine computes them when the step is shown.
 
     [values.loss]
     analysis = "token_loss"
     set = { … }                     # its parameters, as `circuitlab compute --set`; "$head" "$heads" "$destination" "$source"
-                                    #   "$token" "$target" "$model" stand for what the step has chosen
+                                    #   "$token" "$target" "$model" stand for the step's selection
     read = "mean"                   # see below
     format = ".2f"                  # Python's format of a number; "head", "token": a head's or a token's name
     on = "pin"                      # on the reference instead of the step's own subject
     model = "…"                     # or on another subject: model, checkpoint, text, tokens, random, cut, as in `pin`
-    minus = "other"                 # take the value of that name away from it
+    minus = "other"                 # subtract the value of that name
 
 `read` is an attribute of the result, or an array with indices: "mean", "loss[-1]", "loss[26:51]", "mean[prefix_matching, head]",
 "prefix_matching[L1H3]", "values[0, destination, source]". An index is a number or a slice, a head (two indices: layer, head), one
-of head, destination, source, token, or one of the result's own `names`. What is left is one number, or taken together by
-mean(…), sum(…), max(…), min(…); exp(…) and abs(…) are of one number. best(…) is where the largest stands: a head where that is
-over layers and heads, else an index. "best prefix_matching" is a head: as an index the two of it, in `set` its name, and alone
-(then without an analysis) its name in the text.
+of head, destination, source, token, or one of the result's own `names`. The result is one number, or reduced to one by mean(…),
+sum(…), max(…), min(…); exp(…) and abs(…) apply to one number. best(…) is the argmax: a head for an array over layers and heads,
+else an index. "best prefix_matching" is a head: as an index its layer and head, in `set` its name, and alone (then without an
+analysis) its name in the text.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Value:
-    """A declared number: see the module. `other` None: on the step's own subject, or on its pin."""
+    """A declared number, see the module. `other` None: on the step's own subject, or on its pin."""
 
     name: str
     analysis: str
@@ -74,20 +74,20 @@ class Value:
 
     def request_params(self, state: State, best: Callable[[str], Head]) -> Any:
         """The analysis' parameters, `$…` and "best …" replaced. Raises `UsageError`."""
-        given = {name: _chosen(live(value, best), state) for name, value in self.params.items()}
-        return params_of(find_analysis(self.analysis).params, given)
+        params = {name: _substituted(live(value, best), state) for name, value in self.params.items()}
+        return params_of(find_analysis(self.analysis).params, params)
 
 
 def live(value: Any, best: Callable[[str], Head]) -> Any:
-    """A text with each "best …" replaced by the head that `best(score)` names; a list of texts becomes one, as it is typed."""
+    """A text with each "best …" replaced by the head `best(score)`; a list of texts becomes one, joined by commas."""
     if isinstance(value, list):
-        made = [live(v, best) for v in value]
-        return ",".join(made) if made and all(isinstance(v, str) for v in made) else made
+        items = [live(v, best) for v in value]
+        return ",".join(items) if items and all(isinstance(v, str) for v in items) else items
     return BEST_HEAD.sub(lambda match: str(best(match[1])), value) if isinstance(value, str) else value
 
 
 def read_value(name: str, table: Any, refuse: Refuse) -> Value:
-    """A `[values.NAME]` table. Raises what `refuse` gives."""
+    """The value of a `[values.NAME]` table. Raises the error that `refuse` returns."""
     if not _NAME.match(name):
         raise refuse(name, "A value cannot be called that.", "small letters, digits, _", name)
     if not isinstance(table, dict) or not set(table) <= set(_KEYS):
@@ -119,9 +119,9 @@ def read_value(name: str, table: Any, refuse: Refuse) -> Value:
 
 
 def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> None:
-    """Whether a number can be written so."""
+    """Check a number's format. Raises the error that `refuse` returns."""
     wrong = lambda: refuse("format cannot be read.", 'such as ".2f", ".0%", "+.3f", "head", "token"', text)
-    if re.search(r"\d{3}", text):  # a number as wide as a page, or as memory
+    if re.search(r"\d{3}", text):  # a width that could fill a page, or memory
         raise wrong()
     try:
         _ = text in ("head", "token") or format(1 if text.endswith("d") else 1.0, text)
@@ -129,23 +129,23 @@ def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> N
         raise wrong() from error
 
 
-def _chosen(value: Any, state: State) -> Any:
-    """`"$head"` and its like, as text."""
+def _substituted(value: Any, state: State) -> Any:
+    """The selection that `"$head"`, `"$token"` … stand for, as text; other values as they are."""
     if not (isinstance(value, str) and value.startswith("$")):
         return value
-    chosen = state.selection
-    known = {
-        "head": chosen.head,
-        "heads": chosen.heads,
-        "destination": _last(chosen.destination),
-        "source": _last(chosen.source),
-        "token": chosen.token,
-        "target": chosen.target,
+    selection = state.selection
+    choices = {
+        "head": selection.head,
+        "heads": selection.heads,
+        "destination": _last(selection.destination),
+        "source": _last(selection.source),
+        "token": selection.token,
+        "target": selection.target,
         "model": state.model.source,
     }
-    if value[1:] not in known:
-        raise UsageError("There is no such choice.", expected=" ".join(f"${n}" for n in known), got=value)
-    return as_text(known[value[1:]])
+    if value[1:] not in choices:
+        raise UsageError("There is no such choice.", expected=" ".join(f"${n}" for n in choices), got=value)
+    return as_text(choices[value[1:]])
 
 
 def _last(position: int | None) -> int:
@@ -153,24 +153,24 @@ def _last(position: int | None) -> int:
 
 
 def read_out(value: Value, result: Any, state: State) -> float | Head:
-    """What `read` says of a result. Raises `BadInput` where it is not there, not one number, or not computed."""
+    """The number that `read` takes from a result. Raises `BadInput` if it is missing, not one number, or not computed."""
     match = READ.match(value.read)
     assert match, "checked where it was read"
-    together, name, rest = match[1], match[2], match[3]
-    found = _attribute(result, name, value)
+    reduction, name, rest = match[1], match[2], match[3]
+    target = _attribute(result, name, value)
     for part in re.findall(r"\.[A-Za-z_]\w*|\[[^\[\]]+\]", rest):
-        found = _attribute(found, part[1:], value) if part[0] == "." else _indexed(found, part[1:-1], result, state, value)
-    if together == "best":
-        return _best(np.asarray(found, float), value)
-    array = np.asarray(found)
-    if together in _TOGETHER and array.size and np.isfinite(array.astype(float)).any():
-        array = np.asarray(_TOGETHER[together](array.astype(float)))
+        target = _attribute(target, part[1:], value) if part[0] == "." else _indexed(target, part[1:-1], result, state, value)
+    if reduction == "best":
+        return _best(np.asarray(target, float), value)
+    array = np.asarray(target)
+    if reduction in _TOGETHER and array.size and np.isfinite(array.astype(float)).any():
+        array = np.asarray(_TOGETHER[reduction](array.astype(float)))
     if array.size != 1 or array.dtype.kind not in "fiub":
         raise BadInput(
             f"The number {value.read} is not one number.", expected="one number", got=f"shape {array.shape}, {array.dtype}"
         )
     number = array.reshape(()).item()
-    number = _exp(number) if together == "exp" else abs(number) if together == "abs" else number
+    number = _exp(number) if reduction == "exp" else abs(number) if reduction == "abs" else number
     if not math.isfinite(number):
         raise BadInput(f"The number {value.read} has no value here.", expected="a number", got=str(number))
     return number
@@ -184,36 +184,36 @@ def _exp(number: float) -> float:
 
 
 def _attribute(thing: Any, name: str, value: Value) -> Any:
-    found = getattr(thing, name, None)
-    if found is None and name in getattr(thing, "names", ()) and callable(getattr(thing, "of", None)):
-        found = thing.of(name)  # head_scores: one score by its name
-    if found is None or callable(found):
+    attribute = getattr(thing, name, None)
+    if attribute is None and name in getattr(thing, "names", ()) and callable(getattr(thing, "of", None)):
+        attribute = thing.of(name)  # head_scores: one score by its name
+    if attribute is None or callable(attribute):
         raise BadInput(f"The analysis {value.analysis} has no {name}.", expected="an attribute of its result", got=value.read)
-    return found
+    return attribute
 
 
-def _indexed(found: Any, inside: str, result: Any, state: State, value: Value) -> Any:
+def _indexed(array: Any, inside: str, result: Any, state: State, value: Value) -> Any:
     index: list[Any] = []
     for word in (w.strip() for w in inside.split(",")):
         index += _index(word, result, state, value)
     try:
-        return np.asarray(found)[tuple(index)]
+        return np.asarray(array)[tuple(index)]
     except IndexError as error:
-        raise BadInput(f"The number {value.read} reads past the end.", expected=f"shape {np.shape(found)}", got=inside) from error
+        raise BadInput(f"The number {value.read} reads past the end.", expected=f"shape {np.shape(array)}", got=inside) from error
 
 
 def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
-    chosen = state.selection
+    selection = state.selection
     if match := _SLICE.match(word):
         return [slice(*(int(part) if part not in ("", "-") else None for part in match.groups()))]
     if re.fullmatch(r"-?\d{1,9}", word):
         return [int(word)]
     if word in getattr(result, "names", ()):
         return [tuple(result.names).index(word)]
-    known = {"head": list(chosen.head), "destination": [_last(chosen.destination)], "source": [_last(chosen.source)]}
-    known |= {"token": [chosen.token]} if chosen.token is not None else {}
-    if word in known:
-        return known[word]
+    choices = {"head": list(selection.head), "destination": [_last(selection.destination)], "source": [_last(selection.source)]}
+    choices |= {"token": [selection.token]} if selection.token is not None else {}
+    if word in choices:
+        return choices[word]
     try:
         return list(Head.parse(word))
     except UsageError as error:
@@ -227,8 +227,8 @@ def _best(array: np.ndarray, value: Value) -> float | Head:
     return Head(int(at[0]), int(at[1])) if len(at) == 2 else float(at[-1])
 
 
-def written(number: float | Head, form: str, token_text: Callable[[int], str]) -> str:
-    """A number in the text's words; a minus sign that is one."""
+def formatted(number: float | Head, form: str, token_text: Callable[[int], str]) -> str:
+    """A number as text, with a true minus sign."""
     if isinstance(number, Head):
         return str(number)
     if form == "token":

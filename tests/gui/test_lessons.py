@@ -259,8 +259,8 @@ def test_numbers_come_from_the_engine_and_say_when_they_do_not(qtbot: Any, windo
     settle(qtbot, window)
     context, said = window.context, window.lessons.tour.said
     ask = lambda state: context.engine.answer(replace(request, subject=state)).result.mean
-    request, state = window.lessons.tour.ready.asked["loss"][1], context.document.recorded
-    loss, cut = ask(state.subject), ask(replace(state.subject, edits=window.lessons.tour.ready.asked["rise"][1].subject.edits))
+    request, state = window.lessons.tour.ready.requests["loss"][1], context.document.recorded
+    loss, cut = ask(state.subject), ask(replace(state.subject, edits=window.lessons.tour.ready.requests["rise"][1].subject.edits))
     assert said["loss"] == f"{loss:.2f}" and said["rise"] == f"{cut - loss:+.4f}".replace("-", "−") and cut != loss
     assert "not computed" in said["wrong"]
     text = window.lessons.page.text

@@ -14,7 +14,7 @@ from circuitlab.paths import model_dir
 
 
 def test_a_model_with_layers_is_no_control_of_a_series() -> None:
-    with pytest.raises(BadInput, match="more than the token before"):
+    with pytest.raises(BadInput, match="more than the previous token"):
         lab.open("attn-only-1l").compute("training_series", models="attn-only-1l", control="attn-only-2l")
 
 

@@ -16,7 +16,7 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import NullContext
-from circuitlab.analysis.behaviour.samples import different_random, fitted, repeated_random
+from circuitlab.analysis.behaviour.samples import different_random, fit_to_context, repeated_random
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -147,7 +147,7 @@ def test_samples_and_refusals(tmp_path: Path) -> None:
      (7, (25, 4), (3, 2)), (6, (25, 4), None), (8, (2, 3), (2, 3)), (8, (5, 1), (5, 1)), (4, (5, 1), (3, 1))],
 )  # fmt: skip
 def test_a_short_context_takes_fewer_repeats_before_smaller_blocks(n_ctx: int, asked: Any, wanted: Any) -> None:
-    assert fitted(replace(CONFIGS["attention-only"], n_ctx=n_ctx), *asked) == wanted
+    assert fit_to_context(replace(CONFIGS["attention-only"], n_ctx=n_ctx), *asked) == wanted
 
 
 def previous_and_induction(path: Path, n_ctx: int) -> Path:
@@ -182,7 +182,7 @@ def test_no_block_under_three_is_repeated(tmp_path: Path) -> None:
     for name, params in (("head_scores", HeadScoresParams()), ("prefix_stripe", PrefixStripeParams())):
         with pytest.raises(Refused, match="context of 6 has no room"):
             answer(short, name, params)
-        with pytest.raises(Refused, match="no room"):
+        with pytest.raises(Refused, match="too short"):
             answer(long, name, replace(params, block=2))
 
 

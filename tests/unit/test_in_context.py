@@ -258,7 +258,7 @@ def test_what_is_no_control_is_refused(ask: Asker, tmp_path: Path) -> None:
     deep = tmp_path / "deep"
     directory(deep)
     (deep / "series.safetensors").write_bytes((without_layers(tmp_path / "z") / "series.safetensors").read_bytes())
-    with pytest.raises(BadInput, match="more than the token before"):
+    with pytest.raises(BadInput, match="more than the previous token"):
         ask(replace(params, control=SeriesRef(f"file:{deep}")))
     with pytest.raises(Refused, match="no control"):
         ask(InContextParams(control=SeriesRef(f"file:{tmp_path / 'z'}")))

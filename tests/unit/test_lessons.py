@@ -24,8 +24,8 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, titles
 from circuitlab.lessons.state import Resolver
 from circuitlab.lessons.step import Other, Setup
-from circuitlab.lessons.text import escaped, filled, links
-from circuitlab.lessons.values import Value, read_out, written
+from circuitlab.lessons.text import escaped, fill_text, links
+from circuitlab.lessons.values import Value, formatted, read_out
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.paths import config_home
@@ -69,15 +69,15 @@ def test_a_file_is_a_title_and_steps() -> None:
     [
         ("no front", 1, "front matter is missing"),
         ("+++\ntitle = 1", 1, "does not end"),
-        ('+++\ntitle = "T"\nabout = \n+++\n', 3, "no TOML"),
+        ('+++\ntitle = "T"\nabout = \n+++\n', 3, "not TOML"),
         ('+++\ntitle = "T"\nabout = "A"\n+++\n## S\n', 1, "lacks something"),
         (FRONT.replace("3", '"3"') + "## S\n", 1, "minutes cannot be read"),
-        (FRONT.replace("minutes", 'colour = "red"\nminutes') + "## S\n", 1, "not known"),
+        (FRONT.replace("minutes", 'colour = "red"\nminutes') + "## S\n", 1, "unknown keys"),
         (FRONT + "Words.", 6, "no step"),
         (FRONT + "```circuitlab\n```\n## S\n", 6, "before the first step"),
-        (FRONT + "## S\n\n```circuitlab\nmodel = \n```\n", 9, "no TOML"),
+        (FRONT + "## S\n\n```circuitlab\nmodel = \n```\n", 9, "not TOML"),
         (FRONT + "## S\n\n```circuitlab\nmodel = 'm'\n", 8, "does not end"),
-        (FRONT + "## S\n\nWords.\n```circuitlab\n```\n", 9, "one block, right behind"),
+        (FRONT + "## S\n\nWords.\n```circuitlab\n```\n", 9, "one block, directly after"),
         (FRONT + step('model = "m"\ncolour = "red"'), 10, "no such key"),
         (FRONT + step('model = ""'), 9, "model cannot be read"),
         (FRONT + step('checkpoint = "last"'), 9, "checkpoint cannot be read"),
@@ -99,7 +99,7 @@ def test_a_file_is_a_title_and_steps() -> None:
         (FRONT + step('[values.loss]\nanalysis = "a"\nread = "a b"'), 9, "read cannot be read"),
         (FRONT + step('[values.loss]\nanalysis = "a"\nread = "a"\nformat = "zz"'), 9, "format cannot be read"),
         (FRONT + step('[values.loss]\nanalysis = "a"\nread = "a"\nformat = "900000000.2f"'), 9, "format cannot be read"),
-        (FRONT + step("destination = " + "9" * 5000), 9, "no TOML"),
+        (FRONT + step("destination = " + "9" * 5000), 9, "not TOML"),
         (FRONT + step('[values.loss]\nread = "a"'), 9, "lacks something"),
         (FRONT + step('[values.loss]\nanalysis = "a"\nread = "a"\nunit = "nats"'), 9, "cannot be read"),
     ],
@@ -344,10 +344,10 @@ def test_what_is_not_one_number_is_refused(read: str) -> None:
 
 
 def test_numbers_in_words() -> None:
-    assert [written(-1.25, ".1f", str), written(0.5, ".0%", str), written(7.0, "d", str)] == ["−1.2", "50%", "7"]
-    assert written(3, "token", lambda t: f"t{t}") == "‘t3’" and written(Head(1, 2), "head", str) == "L1H2"
+    assert [formatted(-1.25, ".1f", str), formatted(0.5, ".0%", str), formatted(7.0, "d", str)] == ["−1.2", "50%", "7"]
+    assert formatted(3, "token", lambda t: f"t{t}") == "‘t3’" and formatted(Head(1, 2), "head", str) == "L1H2"
     with pytest.raises(BadInput):
-        written(1.0, "head", str)
+        formatted(1.0, "head", str)
 
 
 def test_questions_are_about_the_step_the_pin_or_another_subject(resolver: Resolver, path: Path) -> None:
@@ -376,9 +376,9 @@ set = { colour = 1 }
     made = lesson(step(body))
     ready = resolver.ready(made.setup(0), made.steps[0])
     subject = ready.state.subject
-    assert ready.asked["here"][1].subject == subject
-    assert ready.asked["pinned"][1].subject == replace(subject, model=ModelRef(f"file:{path}", 0))
-    asked = ready.asked["there"]
+    assert ready.requests["here"][1].subject == subject
+    assert ready.requests["pinned"][1].subject == replace(subject, model=ModelRef(f"file:{path}", 0))
+    asked = ready.requests["there"]
     assert asked[1].subject == replace(subject, tokens=byte_tokenizer().encode("xyz", True)) and asked[1].params.heads == (
         Head(1, 3),
     )
@@ -388,7 +388,7 @@ set = { colour = 1 }
 
 
 def test_text_with_its_numbers() -> None:
-    made = filled("{loss} by {head}, `x = {loss}`, {other}", {"head": "L1*"}, {"loss": "−1.5"})
+    made = fill_text("{loss} by {head}, `x = {loss}`, {other}", {"head": "L1*"}, {"loss": "−1.5"})
     assert made == r"[−1\.5](value:loss) by L1\*, `x = −1.5`, {other}".replace(r"−1\.5", escaped("−1.5"))
     assert links("[a](panel:attention) [b](https://x.y/z) c") == (("panel", "attention"), ("https", "//x.y/z"))
 

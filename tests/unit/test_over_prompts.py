@@ -17,7 +17,7 @@ from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.attribution.token_attribution import NEAR, TokenAttributionParams
 from circuitlab.analysis.base import Ctx, Inputs, NullContext, Remainder, Result, Table, TextRef, analysis
-from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, averaged, statistics
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, can_be_averaged, statistics
 from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.analysis.target import position_of, target_at
@@ -245,7 +245,7 @@ def test_what_was_not_computed_is_left_out_of_mean_and_spread() -> None:
 
 
 READS_OTHER = ("patching", "path_patching")
-AVERAGED = {name: found for name, found in base.analyses().items() if averaged(found) and name not in READS_OTHER}
+AVERAGED = {name: found for name, found in base.analyses().items() if can_be_averaged(found) and name not in READS_OTHER}
 ON_TEXT = {"head_scores": {"on": "text"}, "in_context": {"on": "prompt"}}
 
 
@@ -473,7 +473,7 @@ def test_interventions_on_places_of_one_prompt_are_refused(ask: Asker, edit: Int
     ("params", "kind", "why"),
     [
         ({"name": ""}, Refused, "probe"),
-        ({"name": "attention"}, Refused, "These have something: .*probe"),
+        ({"name": "attention"}, Refused, "These have: .*probe"),
         ({"name": "nothing_like_it"}, UsageError, "no such analysis"),
         ({"name": "composition"}, Refused, "averaged"),
         ({"name": "head_scores"}, Refused, "reads no prompt"),

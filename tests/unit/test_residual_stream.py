@@ -286,7 +286,7 @@ def test_rotation_in_float32_in_parts_and_cancelled(tmp_path: Path, monkeypatch:
 
     class Stop(NullContext):
         def tick(self, done: int, total: int, text: str = "") -> None:
-            if text == "turning the model":
+            if text == "rotating the model":
                 raise Cancelled
 
     with pytest.raises(Cancelled):

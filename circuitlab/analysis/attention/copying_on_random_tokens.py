@@ -34,7 +34,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.behaviour.samples import bos_of, fitted, no_room, repeated_random
+from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
@@ -103,7 +103,7 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     weights, config = inputs.weights, inputs.weights.config
-    bos, fit = bos_of(weights), fitted(config, p.block, p.repeats)
+    bos, fit = bos_of(weights), fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused
     scores = np.full((2, p.samples, config.n_layers, config.n_heads), np.nan)
     mean_out = _vocabulary_mean(weights)

@@ -24,7 +24,7 @@ from circuitlab.analysis.behaviour.samples import (
     control_words,
     different_random,
     drawable,
-    fitted,
+    fit_to_context,
     indistinct,
     no_room,
     repeated_random,
@@ -111,13 +111,13 @@ def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
 
 def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
     """The random tokens, for a caption: `25 random tokens × 4`, or as much of it as fits the context."""
-    fit = fitted(config, p.block, p.repeats)
+    fit = fit_to_context(config, p.block, p.repeats)
     return "" if fit is None else fit.words(p.block, p.repeats)
 
 
 def short_sample(config: ModelConfig, p: HeadScoresParams) -> str:
     """The sample in short, beside a number: `on 10 × 25 × 4` (samples × block × repeats), or `on this prompt`."""
-    fit = fitted(config, p.block, p.repeats)
+    fit = fit_to_context(config, p.block, p.repeats)
     if p.on == "text":
         return "on this prompt"
     return "" if fit is None else f"on {p.samples} × {fit.block} × {fit.repeats}".replace(" ", "\u00a0")
@@ -142,7 +142,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     if p.block < 1 or p.repeats < 1 or p.samples < 1:
         raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
     config, bos = inputs.weights.config, bos_of(inputs.weights)
-    fit = fitted(config, p.block, p.repeats)
+    fit = fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused
     repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
     scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")

@@ -1,16 +1,16 @@
-"""Learning in context: how the loss falls with the index of the token, and what a second repetition of random tokens costs.
+"""In-context learning: the loss by token index, the in-context score, and the loss of each repetition of random tokens.
 
     loss(i)          mean over texts of −ln p(t_i | t_0 … t_{i−1}), nats
-    in-context score mean over texts of (mean loss of the late tokens − mean loss of the early ones); negative: learns in context
+    in-context score mean over texts of (mean loss of late tokens − mean loss of early ones); negative: in-context learning
     dloss/dln(i)     slope of the least-squares line through (ln j, loss(j)), i/ratio ≤ j ≤ i·ratio
 
 Olsson et al. (2022) take the 500th and the 50th token of 10 000 texts of 512. Here the early tokens begin at min(50, n/10) and
-the late ones end at min(500, n − 1) of n; as many tokens are averaged at either end as `width` allows. On repeated random
-tokens the mean loss of each repetition stands beside: of all its tokens but the first, which nothing foretells.
+the late ones end at min(500, n − 1) of n; up to `width` tokens are averaged at either end. On repeated random tokens the mean
+loss of each repetition is given too, without its first token, which cannot be predicted.
 
-Tokens at some indices of a text are dearer than at others for reasons that no context has to do with. The control takes that
-off: a model without layers sees the token before and nothing else, so that its score on the very same texts is what the texts do
-alone; `control` is its loss by index, `controlled` the score minus its score, text by text.
+Tokens at some indices of a text are harder than at others, whatever the context. The control removes that: a model without
+layers sees only the previous token, so its score on the same texts is due to the texts alone. `control` is its loss by index,
+`controlled` the score minus its score, text by text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from circuitlab.analysis.base import (
     over,
     scalar,
 )
-from circuitlab.analysis.behaviour.samples import bos_of, fitted, losses_of, no_room, repeated_random, run_on, text_pieces
+from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, losses_of, no_room, repeated_random, run_on, text_pieces
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -45,11 +45,11 @@ from circuitlab.model.subject import ModelRef
 
 @dataclass(frozen=True)
 class InContextParams:
-    """`on`: repeated random tokens, the prompt, or pieces of the file `text`; `texts` of them, drawn by `seed`.
+    """`on`: repeated random tokens, the prompt, or pieces of the file `text`; `texts` of them, drawn with `seed`.
 
-    `length`: tokens of a piece, 0 for the model's context. `block` random tokens × `repeats`, fewer where the context is
-    shorter. `early`, `late`: indices, 0 for the adapted ones; `width`: tokens averaged at either end. `ratio`: of indices, how
-    far the slope looks. `edited`: with the subject's interventions (the prompt always has them).
+    `length`: tokens of a piece, 0 for the model's context. `block` random tokens × `repeats`, fewer if the context is shorter.
+    `early`, `late`: indices, 0 for the defaults; `width`: tokens averaged at either end. `ratio`: the range of indices of the
+    slope. `edited`: with the subject's interventions (the prompt always has them).
     """
 
     on: Literal["random", "prompt", "file"] = "random"
@@ -68,21 +68,21 @@ class InContextParams:
 
     @property
     def needs(self) -> Literal["weights", "tokens"]:
-        """Random tokens and files need no prompt: what was measured is kept while the text changes."""
+        """Random tokens and files need no prompt: their losses stay cached while the prompt changes."""
         return "tokens" if self.on == "prompt" or self.edited else "weights"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InContextResult(Result):
-    """`losses` [text, pos] nats, NaN at the first token and where not computed; of the texts that are computed:
+    """`losses` [text, pos] in nats, NaN at the first token and if not computed. Over the computed texts:
 
     `loss`, `spread` (standard deviation over texts), `derivative` (by ln index) [pos], nats; `scores` [text]: late minus early
-    loss, NaN where the text is too short to have both; `repetitions` [text, repetition]: mean loss of each but for its first
-    token, no columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin. `control` [pos] and
+    loss, NaN if the text is too short for both; `repetitions` [text, repetition]: mean loss of each without its first token, no
+    columns on text. `early`, `late`: (first, last) index; `starts`: where repetitions begin. `control` [pos] and
     `control_scores` [text]: loss and score of the control on the same texts, NaN without one.
 
-    `score`: the in-context score, mean over texts; `controlled`: minus that of the control on the same texts; `error`,
-    `controlled_error`: their standard errors over texts, in the second these are paired; NaN for one text, without a control.
+    `score`: the in-context score, mean over texts; `controlled`: minus the control's on the same texts; `error`,
+    `controlled_error`: their standard errors over texts, the second with texts paired; NaN for one text or without a control.
     """
 
     losses: np.ndarray = over("text", "position", unit="nats")
@@ -103,7 +103,7 @@ class InContextResult(Result):
     controlled_error: float = scalar("nats")
 
     def table(self) -> Table:
-        """One row an index."""
+        """One row per index."""
         return Table(
             (
                 Column("index", np.arange(len(self.loss))),
@@ -115,7 +115,7 @@ class InContextResult(Result):
         )
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """The in-context score, and minus the control's."""
+        """The in-context score, as it is and minus the control's."""
         return {"score": np.array(self.score), "controlled": np.array(self.controlled)}
 
 
@@ -128,7 +128,7 @@ def _counts(p: InContextParams) -> str:
 
 
 def log_slope(loss: np.ndarray, ratio: float) -> np.ndarray:
-    """[pos]: least-squares slope of loss [pos] against ln(index) over i/ratio … i·ratio; NaN with fewer than two of them."""
+    """[pos]: least-squares slope of loss [pos] against ln(index) over i/ratio … i·ratio; NaN for fewer than two indices."""
     out = np.full(len(loss), np.nan)
     x = np.log(np.arange(1, len(loss) + 1, dtype=float))  # x[i − 1] belongs to index i
     for i in range(1, len(loss)):
@@ -154,7 +154,7 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
         return reason
     if p.control is not None and p.on == "random":
         unrepeated = f"block={p.block * p.repeats} repeats=1"
-        return f"random tokens need no control without layers: no index matters to it. Compare unrepeated ones, {unrepeated}."
+        return f"random tokens need no control, whose loss is the same at every index. Compare unrepeated ones, {unrepeated}."
     return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
 
 
@@ -166,18 +166,18 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
 
 @analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
-    """Loss by index, in-context score, derivative by log index; loss of each repetition of random tokens."""
+    """In-context learning: loss by token index, in-context score, derivative by log index, loss of each repetition."""
     if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
         raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=_counts(p))
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
     beside = None if p.control is None else control_of(inputs, p.control)
-    against = np.full((len(texts), n), np.nan)
+    control_losses = np.full((len(texts), n), np.nan)
     for i, tokens in enumerate(texts if beside is not None and n > 1 else ()):
         assert beside is not None
         ctx.tick(i, len(texts), "the control")
-        against[i, 1:] = losses_of(beside.run(tokens, ()), ctx)
-    made = lambda losses, done: _result(inputs, p, losses, against, words, done)
+        control_losses[i, 1:] = losses_of(beside.run(tokens, ()), ctx)
+    result = lambda losses, done: _result(inputs, p, losses, control_losses, words, done)
     losses, had = np.full((len(texts), n), np.nan), ctx.previous
     if isinstance(had, InContextResult) and had.losses.shape == losses.shape:
         losses = had.losses.copy()
@@ -187,17 +187,17 @@ def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
             continue
         losses[i, 1:] = losses_of(run_on(inputs, tokens, p.on == "prompt", p.edited, ctx), ctx)
         if i + 1 < len(texts):
-            ctx.partial(made(losses.copy(), (i + 1) / len(texts)))
-    return made(losses, 1.0)
+            ctx.partial(result(losses.copy(), (i + 1) / len(texts)))
+    return result(losses, 1.0)
 
 
 def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
-    """The model that takes off what texts do alone. Raises `BadInput` where it has layers or makes other tokens of a text."""
+    """The control model. Raises `BadInput` if it has layers or another tokenizer."""
     other = inputs.other(ref)
     mine, its = inputs.weights.tokenizer, other.weights.tokenizer
     if other.weights.config.n_layers:
         got = number_of(other.weights.config.n_layers, "layer")
-        raise BadInput("The control sees more than the token before.", expected="a model without layers", got=got)
+        raise BadInput("The control sees more than the previous token.", expected="a model without layers", got=got)
     if mine is None or its is None or mine.content != its.content:
         expected = "a model without layers that has this model's own tokenizer"
         raise BadInput("The control reads other tokens.", expected=expected, got=ref.source)
@@ -205,40 +205,43 @@ def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
 
 
 def _result(
-    inputs: Inputs, p: InContextParams, losses: np.ndarray, against: np.ndarray, words: tuple[str, ...], done: float
+    inputs: Inputs, p: InContextParams, losses: np.ndarray, control_losses: np.ndarray, words: tuple[str, ...], done: float
 ) -> InContextResult:
     n, empty = losses.shape[1], np.full(losses.shape[1], np.nan)
-    known = ~np.isnan(losses[:, 1:]).all(axis=1) if n > 1 else np.zeros(len(losses), dtype=bool)
-    had, beside = losses[known], against[known]
+    computed = ~np.isnan(losses[:, 1:]).all(axis=1) if n > 1 else np.zeros(len(losses), dtype=bool)
+    losses_computed, control_computed = losses[computed], control_losses[computed]
     early, late = windows(n, p.early, p.late, p.width)
-    fit = fitted(inputs.weights.config, p.block, p.repeats) if p.on == "random" else None
+    fit = fit_to_context(inputs.weights.config, p.block, p.repeats) if p.on == "random" else None
     block = 0 if fit is None else fit.block
     starts = tuple(range(n - block * fit.repeats, n, block)) if fit is not None and block > 1 else ()
-    loss = had.mean(axis=0) if len(had) else empty
-    each = [had[:, s + 1 : s + block].mean(axis=1) for s in starts]
-    both = late[0] > early[1]  # else the text is too short to have an early and a late end
-    scores, others = (_between(x, late) - _between(x, early) if both else np.full(len(had), np.nan) for x in (had, beside))
+    loss = losses_computed.mean(axis=0) if len(losses_computed) else empty
+    each = [losses_computed[:, s + 1 : s + block].mean(axis=1) for s in starts]
+    both = late[0] > early[1]  # else the text is too short for two disjoint ends
+    scores, others = (
+        _between(x, late) - _between(x, early) if both else np.full(len(losses_computed), np.nan)
+        for x in (losses_computed, control_computed)
+    )
     mean = lambda values: float(values.mean()) if len(values) else math.nan
     return InContextResult(
         losses=losses,
         loss=loss,
-        spread=had.std(axis=0, ddof=1) if len(had) > 1 else empty.copy(),
+        spread=losses_computed.std(axis=0, ddof=1) if len(losses_computed) > 1 else empty.copy(),
         derivative=log_slope(loss, p.ratio),
         scores=scores,
         score=mean(scores),
         error=_standard_error(scores),
         controlled=mean(scores - others),
         controlled_error=_standard_error(scores - others),
-        control=beside.mean(axis=0) if len(beside) else empty.copy(),
+        control=control_computed.mean(axis=0) if len(control_computed) else empty.copy(),
         control_scores=others,
-        repetitions=np.stack(each, axis=1) if each else np.empty((len(had), 0)),
+        repetitions=np.stack(each, axis=1) if each else np.empty((len(losses_computed), 0)),
         early=early,
         late=late,
         starts=starts,
         conventions=(
             *inputs.subject.conventions.words(),
             *words,
-            _said(early, late),
+            _window_words(early, late),
             *((f"control: {ModelRef(p.control.source).name}, the same texts",) if p.control is not None else ()),
             f"slope: least squares over indices i/{p.ratio:g} … i·{p.ratio:g}",
         ),
@@ -251,20 +254,22 @@ def _between(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
 
 
 def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
-    """The texts that are measured, and how a caption names them."""
+    """(texts to measure, words for the caption)."""
     config, bos = inputs.weights.config, bos_of(inputs.weights)
-    behind = "" if p.edited and inputs.subject.edits else "no interventions"
+    edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
     if p.on == "random":
-        fit = fitted(config, p.block, p.repeats)
+        fit = fit_to_context(config, p.block, p.repeats)
         assert fit is not None  # else refused
-        made = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
+        samples = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
         front = "BOS + " if bos is not None else ""
-        said = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
-        return [tuple(t) for t in made], tuple(w for w in (said, "uniform over the vocabulary without BOS", behind) if w)
-    return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, behind)
+        sample_words = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
+        return [tuple(t) for t in samples], tuple(
+            w for w in (sample_words, "uniform over the vocabulary without BOS", edit_words) if w
+        )
+    return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, edit_words)
 
 
-def _said(early: tuple[int, int], late: tuple[int, int]) -> str:
+def _window_words(early: tuple[int, int], late: tuple[int, int]) -> str:
     if late[0] <= early[1]:
         return "too short for an in-context score"
     return f"in-context score: tokens {late[0]}–{late[1]} minus {early[0]}–{early[1]}"

@@ -1,9 +1,9 @@
-"""One model's part in a comparison of several on the same tokens: loss and rank of every token, and what it would have said.
+"""One model's part in a comparison of models on the same tokens: loss and rank of every token, and its own prediction.
 
     loss_t = −ln p(x_t | x_<t);   predicted_t = argmax p(· | x_≤t)
 
-Losses of two models can be set against each other token by token only where both read the same tokens. Whoever asks says what the
-tokens mean to it (`texts`); a model that reads them otherwise, or that cannot hold so many, answers with the reason.
+Losses of two models can be compared token by token only if both read the same tokens. The request says what the tokens are to the
+other model (`texts`); a model that reads them otherwise, or whose context is too short, answers with the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from circuitlab.model.run import ROWS
 
 @dataclass(frozen=True)
 class SideBySideParams:
-    """`texts`: how each token of the prompt is shown by the model that it is compared with; () compares with none."""
+    """`texts`: each token of the prompt as the other model displays it; () for no comparison."""
 
     texts: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ class SideBySideResult(Result):
     """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and −1 at the first).
 
     `predicted` [pos]: the most probable token after each position, `probability` [pos] its probability, `words` its text.
-    `why`: the reason why this model cannot be set beside the other; all arrays are then empty of numbers (NaN, −1).
+    `why`: the reason why this model cannot be compared with the other; all arrays are then NaN or −1.
     """
 
     loss: np.ndarray = over("position", unit="nats")
@@ -46,11 +46,11 @@ class SideBySideResult(Result):
 
     @property
     def mean(self) -> float:
-        """Mean loss of the predicted tokens, nats; NaN without any."""
+        """Mean loss of the predicted tokens in nats; NaN without any."""
         return float(np.nanmean(self.loss)) if np.isfinite(self.loss).any() else float("nan")
 
     def table(self) -> Table:
-        """One row a position."""
+        """One row per position."""
         return Table(
             (
                 Column("position", np.arange(len(self.loss))),
@@ -73,7 +73,7 @@ def _display(inputs: Inputs, token: int) -> str:
 
 
 def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
-    """Why this model cannot be set beside one that shows the tokens as `texts`; "" where it can."""
+    """Why this model cannot be compared with one that displays the tokens as `texts`, or ""."""
     config, tokens = inputs.weights.config, inputs.subject.tokens
     if len(tokens) > config.n_ctx:
         return f"it reads {number_of(config.n_ctx, 'token')} at most, and these are {len(tokens):,}"
@@ -83,20 +83,20 @@ def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
         return f"it has {number_of(len(tokens), 'token')}, and the other one shows {len(texts):,}"
     if texts:
         for position, (token, text) in enumerate(zip(tokens, texts, strict=True)):
-            here = _display(inputs, token)
-            if here != text:
-                return f"it has another tokenizer: token {token} at {position} is ‘{here}’ to it, not ‘{text}’"
+            own_text = _display(inputs, token)
+            if own_text != text:
+                return f"it has another tokenizer: token {token} at {position} is ‘{own_text}’ to it, not ‘{text}’"
     return ""
 
 
 def _without(inputs: Inputs, why: str) -> SideBySideResult:
     n = len(inputs.subject.tokens)
-    nothing = np.full(n, np.nan, inputs.subject.conventions.dtype)
+    empty = np.full(n, np.nan, inputs.subject.conventions.dtype)
     return SideBySideResult(
-        loss=nothing,
+        loss=empty,
         rank=np.full(n, -1),
         predicted=np.full(n, -1),
-        probability=nothing.copy(),
+        probability=empty.copy(),
         tokens=read_only(np.array(inputs.subject.tokens)),
         words=("",) * n,
         n_layers=inputs.weights.config.n_layers,
@@ -107,10 +107,10 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
 
 @analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True)
 def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideResult:
-    """Loss, rank and first prediction of every token, or why they cannot be compared with another model's."""
+    """Loss, rank and top prediction at every token, to compare models on the same tokens, or why they cannot be compared."""
     if why := _why_not(inputs, p.texts):
         return _without(inputs, why)
-    lost = inputs.answer(token_loss, TokenLossParams())
+    losses = inputs.answer(token_loss, TokenLossParams())
     n, run = len(inputs.subject.tokens), inputs.run()
     predicted, probability = np.zeros(n, np.int64), np.zeros(n, inputs.subject.conventions.dtype)
     for start in range(0, n, ROWS):
@@ -122,12 +122,12 @@ def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideRes
             predicted[start:stop] = top.indices.cpu().numpy()
             probability[start:stop] = (top.values - logits.logsumexp(1)).exp().cpu().numpy()
     return SideBySideResult(
-        loss=lost.loss,
-        rank=lost.rank,
+        loss=losses.loss,
+        rank=losses.rank,
         predicted=predicted,
         probability=probability,
-        tokens=lost.tokens,
+        tokens=losses.tokens,
         words=tuple(_display(inputs, int(i)) for i in predicted),
         n_layers=inputs.weights.config.n_layers,
-        conventions=lost.conventions,
+        conventions=losses.conventions,
     )

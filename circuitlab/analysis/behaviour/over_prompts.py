@@ -1,12 +1,12 @@
-"""Another analysis on every prompt of a set: mean and standard deviation of what of it may be averaged (its `across()`).
+"""Another analysis on every prompt of a set: mean and standard deviation of the arrays in its `across()`.
 
-    mean = Σ_i w_i x_i / Σ_i w_i,     sd² = n/(n − 1) · Σ_i w_i (x_i − mean)² / Σ_i w_i,     n the prompts in which x was computed
+    mean = Σ_i w_i x_i / Σ_i w_i,     sd² = n/(n − 1) · Σ_i w_i (x_i − mean)² / Σ_i w_i,     n: prompts with x computed
 
-w_i is 1, or what the analysis's result calls its `weight`: how many tokens a mean loss is the mean of, so that the mean over
-prompts is one over tokens. With equal weights sd is the usual standard deviation.
-Each prompt's target is its line's own: the answer, or the answer minus the other one, measured at the prompt's last position;
-what is patched or resampled comes from the line's other prompt.
-Interventions of the subject act in every prompt alike, as far as they name no position.
+w_i is 1, or the result's `weight`: the number of tokens that a mean loss is over, so that the mean over prompts is a mean over
+tokens. With equal weights sd is the usual standard deviation.
+Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position;
+activations for patching or resampling come from the line's other prompt.
+The subject's interventions act in every prompt; they must not name positions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from circuitlab.model.plain import from_json
 from circuitlab.model.prompts import Prompt
 from circuitlab.model.subject import Target
 
-# what axes count, where it is not layer and head alone
+# names of axes, if they are not layer and head alone
 AXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("token_attribution", "by_distance"): ("distance",),
     ("neurons", "effect"): ("layer", "neuron"),
@@ -59,7 +59,7 @@ AXES: dict[tuple[str, str], tuple[str, ...]] = {
 class OverPromptsParams:
     """`analysis` on every prompt of `file`, with `params` (JSON) and each prompt's own target at its last position.
 
-    `field`: which of the arrays that it offers, "" the first. A line without answers keeps the target of `params`.
+    `field`: one of the arrays in its `across()`, "" for the first. A line without answers has the target of `params`.
     """
 
     file: TextRef | None = None
@@ -69,7 +69,7 @@ class OverPromptsParams:
 
     @property
     def needs(self) -> Literal["edits"]:
-        """The prompts are the file's: the subject's own text may change, its interventions count."""
+        """The prompts are the file's, so the answer depends on the subject's interventions but not on its own text."""
         return "edits"
 
 
@@ -77,9 +77,9 @@ class OverPromptsParams:
 class OverPromptsResult(Result):
     """`values` [prompt, …], `mean` […], `sd` […] (n − 1, NaN below two) and int `n` […] of the array called `field`.
 
-    `units`: the unit of its numbers, or of each entry of an axis by its name; `weighted_by` that of the weights.
-    `weights` [prompt]: what each prompt counts in mean and sd, NaN where it is still to come. … are `axes`. `names`: all arrays
-    that the analysis offers. `prompts`: the lines' texts; the first `counted` are in. `common`: the words of caption that the
+    `units`: the unit of its numbers, or of each entry of an axis by its name; `weighted_by`: the unit of the weights.
+    `weights` [prompt]: each prompt's weight in mean and sd, NaN if not computed yet. … are `axes`. `names`: all arrays in
+    `across()`. `prompts`: the lines' texts, of which the first `counted` are computed. `common`: the words of caption that the
     answers of all these prompts share.
     """
 
@@ -98,7 +98,7 @@ class OverPromptsResult(Result):
     common: tuple[str, ...] = ()
 
     def table(self) -> Table:
-        """One row an entry of the array."""
+        """One row per entry of the array."""
         where = np.indices(self.mean.shape).reshape(self.mean.ndim, -1)
         columns = [Column(axis, index) for axis, index in zip(self.axes, where, strict=True)]
         unit = self.units if isinstance(self.units, str) else ""
@@ -107,46 +107,46 @@ class OverPromptsResult(Result):
         return Table(tuple(columns))
 
 
-def averaged(found: Analysis[Any, Any]) -> bool:
-    """Whether an analysis offers arrays that may be averaged over prompts."""
-    return found.result.across is not Result.across
+def can_be_averaged(analysis: Analysis[Any, Any]) -> bool:
+    """Whether an analysis has arrays that may be averaged over prompts."""
+    return analysis.result.across is not Result.across
 
 
-def asked(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
-    """The analysis and its parameters. Raises `UsageError` for one that is not there and for what cannot be read."""
-    found = find_analysis(p.analysis)
+def requested_analysis(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
+    """(analysis, its parameters). Raises `UsageError` for an unknown analysis or invalid parameters."""
+    inner = find_analysis(p.analysis)
     try:
-        given = json.loads(p.params or "{}")
+        values = json.loads(p.params or "{}")
     except (json.JSONDecodeError, RecursionError) as error:
-        expected = f"a JSON object of {found.name}'s parameters"
+        expected = f"a JSON object of {inner.name}'s parameters"
         raise UsageError("The parameter params is not JSON.", expected=expected, got=repr(p.params)[:80]) from error
-    return found, from_json(found.params, given, "params")
+    return inner, from_json(inner.params, values, "params")
 
 
 def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
-    those = " ".join(name for name, found in analyses().items() if averaged(found))
+    those = " ".join(name for name, inner in analyses().items() if can_be_averaged(inner))
     if p.file is None:
-        return "name a prompt set with `file`, one prompt a line."
+        return "give a prompt set as `file`, one prompt per line."
     if not p.analysis:
-        return f"name with `analysis` what is to be averaged: {those}."
-    found, params = asked(p)
-    if not averaged(found):
-        return f"nothing that {found.name} answers can be averaged over prompts. These have something: {those}."
-    if getattr(params, "needs", found.needs) != "tokens":
-        return f"under these parameters {found.name} reads no prompt."
+        return f"give the analysis to average as `analysis`: {those}."
+    inner, params = requested_analysis(p)
+    if not can_be_averaged(inner):
+        return f"{inner.name} has nothing that can be averaged over prompts. These have: {those}."
+    if getattr(params, "needs", inner.needs) != "tokens":
+        return f"under these parameters {inner.name} reads no prompt."
     if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):
-        return f"a text file among the parameters of {found.name} must be named with its sha256."
-    return found.refuse(config, params)
+        return f"a text file among the parameters of {inner.name} must be named with its sha256."
+    return inner.refuse(config, params)
 
 
 def _memory(config: ModelConfig, n: int, p: OverPromptsParams) -> int:
-    """A thousand prompts' arrays, twice; the analysis itself is asked for its own memory at every prompt."""
+    """The arrays of a thousand prompts, twice; the inner analysis' own memory is checked for every prompt."""
     entries = (config.n_layers + 1) * max(3 * config.n_heads, config.n_heads + 8)
     return 2 * 8 * 1000 * (config.n_layers * config.d_mlp if p.analysis == "neurons" else entries)
 
 
 def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
-    """The interventions, if none is about places of one prompt. Raises `Refused`."""
+    """The interventions, if none belongs to a single prompt. Raises `Refused`."""
     for e in edits:
         sites = [e.site] + ([e.path_from] if e.path_from else [])
         if any(site.positions or site.sources for site in sites) or e.op == "patch":
@@ -156,8 +156,8 @@ def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
     return edits
 
 
-def _aimed(params: Any, prompt: Prompt) -> Any:
-    """The parameters with this prompt's target, at its last position, where there are such fields."""
+def _with_prompt(params: Any, prompt: Prompt) -> Any:
+    """The parameters with this prompt's target, last position and other prompt, as far as they have such fields."""
     names = {f.name for f in fields(params)}
     changes: dict[str, Any] = {"position": -1} if "position" in names else {}
     if "target" in names and prompt.target != Target():
@@ -170,23 +170,23 @@ def _aimed(params: Any, prompt: Prompt) -> Any:
     return replace(params, **changes)
 
 
-def _chosen(found: Mapping[str, np.ndarray], field: str, name: str) -> str:
-    """The field asked for, or the first. Raises `UsageError` with those there are."""
-    if not found:
+def _field_of(arrays: Mapping[str, np.ndarray], field: str, name: str) -> str:
+    """The requested field, or the first. Raises `UsageError` with the existing ones."""
+    if not arrays:
         raise BadInput(f"Under these parameters {name} gave nothing to average.", expected="an array", got="none")
-    if field and field not in found:
-        raise UsageError(f"There is no such array in what {name} answers.", expected=" ".join(found), got=repr(field))
-    return field or next(iter(found))
+    if field and field not in arrays:
+        raise UsageError(f"There is no such array in what {name} answers.", expected=" ".join(arrays), got=repr(field))
+    return field or next(iter(arrays))
 
 
 def _worse(a: Remainder | None, b: Remainder | None) -> Remainder | None:
-    """The remainder that is larger beside its whole."""
+    """The remainder that is larger relative to its whole."""
     share = lambda r: -1.0 if r is None else r.size / r.of if r.of else float(r.size > 0)
     return a if share(a) >= share(b) else b
 
 
 def statistics(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean, sd, n) over the first axis, NaN left out, each entry weighted by `weights` [first axis]: see the module."""
+    """(mean, sd, n) over the first axis without NaN, weighted by `weights` [first axis]: see the module."""
     w = np.ones(len(values)) if weights is None else weights
     w = np.where(np.isnan(values), 0, w.reshape(-1, *(1,) * (values.ndim - 1)))
     n, whole = (w > 0).sum(axis=0), w.sum(axis=0)
@@ -197,7 +197,7 @@ def statistics(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[n
 
 
 def _axes(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
-    """Names of the axes: where there is no name for them, the last two are layer and head where their sizes are those."""
+    """Names of the axes: from `AXES`, else layer and head for the last two if their sizes match."""
     if (analysis, field) in AXES and len(AXES[analysis, field]) == len(shape):
         return AXES[analysis, field]
     if shape[-2:] == (config.n_layers, config.n_heads):
@@ -206,8 +206,8 @@ def _axes(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig
 
 
 @dataclass
-class _Sum:
-    """What has been gathered so far."""
+class _Gathered:
+    """The results gathered so far."""
 
     p: OverPromptsParams
     prompts: tuple[Prompt, ...]
@@ -223,7 +223,7 @@ class _Sum:
     remainder: Remainder | None = None
 
     def go_on_from(self, previous: Result | None) -> None:
-        """Take over what a cancelled answer holds."""
+        """Start from what a cancelled answer holds."""
         if isinstance(previous, OverPromptsResult) and previous.counted:
             self.rows = list(previous.values[: previous.counted])
             self.weights = previous.weights[: previous.counted].tolist()
@@ -232,15 +232,15 @@ class _Sum:
             self.remainder = previous.remainder
 
     def add(self, result: Result) -> None:
-        """One prompt more. Raises `BadInput` where its array has another shape."""
-        found = result.across()
+        """Add one prompt's result. Raises `BadInput` if its array has another shape."""
+        arrays = result.across()
         number = len(self.rows) + 1
         if not self.rows:
-            self.field, self.names = _chosen(found, self.p.field, self.p.analysis), tuple(found)
+            self.field, self.names = _field_of(arrays, self.p.field, self.p.analysis), tuple(arrays)
             self.units = result.unit_across(self.field)
             self.weighted_by = "tokens" if hasattr(result, "weight") else "dimensionless"
             self.common = tuple(w for w in result.conventions if w not in self.words)
-        row = np.asarray(found[self.field], np.float64) if self.field in found else np.empty(0)
+        row = np.asarray(arrays[self.field], np.float64) if self.field in arrays else np.empty(0)
         if self.rows and row.shape != self.rows[0].shape:
             raise BadInput(
                 f"The array {self.field} of {self.p.analysis} has another shape in prompt {number} than in the first.",
@@ -253,11 +253,11 @@ class _Sum:
         self.remainder = _worse(self.remainder, result.remainder)
 
     def result(self) -> OverPromptsResult:
-        """A snapshot; rows of prompts that are still to come are NaN."""
-        held, counted = np.array(self.rows), len(self.rows)
-        mean, sd, n = statistics(held, np.array(self.weights))
-        values, weights = np.full((len(self.prompts), *held.shape[1:]), np.nan), np.full(len(self.prompts), np.nan)
-        values[:counted], weights[:counted] = held, self.weights
+        """A snapshot; rows of prompts not computed yet are NaN."""
+        rows, counted = np.array(self.rows), len(self.rows)
+        mean, sd, n = statistics(rows, np.array(self.weights))
+        values, weights = np.full((len(self.prompts), *rows.shape[1:]), np.nan), np.full(len(self.prompts), np.nan)
+        values[:counted], weights[:counted] = rows, self.weights
         return OverPromptsResult(
             values=values,
             weights=weights,
@@ -270,14 +270,14 @@ class _Sum:
             names=self.names,
             axes=_axes(self.p.analysis, self.field, mean.shape, self.config),
             prompts=tuple(prompt.text for prompt in self.prompts),
-            counted=len(held),
+            counted=len(rows),
             common=self.common,
-            conventions=(*self.words, *self._said(len(held)), *self.common),
+            conventions=(*self.words, *self._conventions(len(rows)), *self.common),
             remainder=self.remainder,
-            done=len(held) / len(self.prompts),
+            done=len(rows) / len(self.prompts),
         )
 
-    def _said(self, counted: int) -> tuple[str, ...]:
+    def _conventions(self, counted: int) -> tuple[str, ...]:
         of = f"{counted} of " if counted < len(self.prompts) else ""
         file = Path(self.p.file.path).name if self.p.file else ""
         longer = sum(prompt.longer for prompt in self.prompts[:counted])
@@ -296,16 +296,16 @@ class _Sum:
 
 @analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
-    """Mean and spread of another analysis over a set of prompts with their answers."""
+    """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused
-    found, params = asked(p)
+    inner, params = requested_analysis(p)
     edits = belonging(inputs.subject.edits)
     prompts = inputs.prompts(p.file)
-    gathered = _Sum(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
+    gathered = _Gathered(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
     gathered.go_on_from(ctx.previous)
     for i in range(len(gathered.rows), len(prompts)):
         ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")
-        gathered.add(inputs.at(prompts[i].tokens, edits).answer(found, _aimed(params, prompts[i])))
+        gathered.add(inputs.at(prompts[i].tokens, edits).answer(inner, _with_prompt(params, prompts[i])))
         if i + 1 < len(prompts):
             ctx.partial(gathered.result())
     return gathered.result()

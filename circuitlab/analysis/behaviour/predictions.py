@@ -1,4 +1,4 @@
-"""What the model predicts after one position: top tokens, and where the token that really follows stands.
+"""The model's prediction after one position: top tokens, and the rank of the actual next token.
 
 p = softmax(logits);   rank of a token = number of tokens with a larger logit + 1
 """
@@ -17,7 +17,7 @@ from circuitlab.model.config import ModelConfig
 
 @dataclass(frozen=True)
 class PredictionsParams:
-    """`position`: the destination that predicts, -1 the last; `k`: how many tokens; `whole`: the logits of all others, too."""
+    """`position`: the position that predicts, −1 the last; `k` tokens; `whole`: the logits of all other tokens too."""
 
     position: int = -1
     k: int = at_least(1, 20)
@@ -28,9 +28,8 @@ class PredictionsParams:
 class PredictionsResult(Result):
     """`ids`, `logits`, `log_probs` [k], the most probable first; entropy in nats.
 
-    `actual` is the token that follows in the prompt, its rank counts from 1; both −1 after the last position and for a token
-    that the model cannot predict.
-    `all_logits` [d_vocab], by id: where they were asked for, else empty.
+    `actual`: the next token in the prompt, `actual_rank` from 1; both −1 after the last position and for a token that the model
+    cannot predict. `all_logits` [d_vocab] by id with `whole`, else empty.
     """
 
     ids: np.ndarray = over("next token", unit="token id")
@@ -46,7 +45,7 @@ class PredictionsResult(Result):
     all_logits: np.ndarray = over("token", unit="logit")
 
     def listed(self, k: int, also: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` where all logits are known."""
+        """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` if all logits are known."""
         k = min(k, len(self.ids))
         more = also[~np.isin(also, self.ids[:k]) & (also < len(self.all_logits))]
         ranks = np.array([int((self.all_logits > self.all_logits[i]).sum()) + 1 for i in more.tolist()], dtype=np.int64)
@@ -57,7 +56,7 @@ class PredictionsResult(Result):
         return join(self.ids, more), join(np.arange(1, k + 1), ranks), logits, p
 
     def table(self) -> Table:
-        """One row a token, the most probable first."""
+        """One row per token, the most probable first."""
         return Table(
             (
                 Column("rank", np.arange(1, len(self.ids) + 1), of="count"),
@@ -75,7 +74,7 @@ def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
 
 @analysis(version=2, needs="tokens", lane="live", memory=_memory)
 def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsResult:
-    """The most probable next tokens at one position, and rank and probability of the actual one."""
+    """Next-token predictions at one position: the most probable tokens, and rank and probability of the actual one."""
     tokens = inputs.subject.tokens
     position = p.position if p.position >= 0 else len(tokens) + p.position
     if not 0 <= position < len(tokens):
@@ -86,9 +85,9 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         top = torch.topk(logits, min(max(1, p.k), len(logits)))
         entropy = float(-(log_probs.exp() * log_probs).nan_to_num(0.0).sum())
         actual = tokens[position + 1] if position + 1 < len(tokens) else -1
-        found = {}
+        next_token = {}
         if 0 <= actual < len(logits):
-            found = {
+            next_token = {
                 "actual": actual,
                 "actual_rank": int((logits > logits[actual]).sum()) + 1,
                 "actual_log_prob": float(log_probs[actual]),
@@ -105,5 +104,5 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         entropy=entropy,
         n_vocab=len(logits),
         conventions=(*inputs.subject.conventions.words(), centred),
-        **found,
+        **next_token,
     )

@@ -1,12 +1,12 @@
-"""Samples that several measurements share: repeated random tokens, and a text file cut into pieces.
+"""Samples for measurements on text: repeated random tokens, and pieces of a text file.
 
-Random tokens (Olsson et al. 2022): BOS where the model has one, a block of tokens drawn uniformly, repeated. Which tokens are
-common is not known of an arbitrary model, so none but BOS is left out, and none that the model cannot predict is drawn. A short
-context takes fewer repeats before it takes smaller blocks, and no block under `LEAST`: in a block of two what followed the last
-occurrence of a token is the token before, and a head that looks one back could not be told from an induction head.
+Random tokens (Olsson et al. 2022): BOS if the model has one, then a block of tokens drawn uniformly, repeated. Tokens that the
+model cannot predict are not drawn, nor is BOS; other rare tokens are unknown for an arbitrary model, so none is left out. In a
+short context there are fewer repeats, then smaller blocks, but no block under `LEAST`: in a block of two, the token after an
+earlier occurrence is the previous token, so that a previous-token head could not be told from an induction head.
 
-A text is cut into pieces of equal length, one after the other, each behind a BOS where the model has one; what is left at the
-end is dropped. Of more pieces than are wanted some are drawn, by a seed. A text shorter than one piece is one short piece.
+A text is cut into consecutive pieces of equal length, each after a BOS if the model has one; the rest at the end is dropped. Of
+more pieces than requested, some are drawn with a seed. A text shorter than one piece is one short piece.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from circuitlab.model.forward import forward
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Weights
 
-LEAST = 3  # tokens of a block that is repeated
+LEAST = 3  # tokens in a repeated block
 
 
 def bos_of(weights: Weights) -> int | None:
-    """The token that every prompt of this model begins with, None without one."""
+    """The token that every prompt of this model begins with; None without one."""
     return weights.tokenizer.bos if weights.tokenizer is not None and weights.config.prepend_bos else None
 
 
 def drawable(config: ModelConfig, bos: int | None) -> np.ndarray:
-    """Ids that random text is drawn from: all that can be read and predicted, but BOS."""
-    found = np.arange(min(config.d_vocab, config.d_vocab_out))
-    return found if bos is None else found[found != bos]
+    """The ids that random text is drawn from: all that can be read and predicted, except BOS."""
+    ids = np.arange(min(config.d_vocab, config.d_vocab_out))
+    return ids if bos is None else ids[ids != bos]
 
 
 def repeated_random(config: ModelConfig, bos: int | None, block: int, repeats: int, samples: int, seed: int) -> Tensor:
-    """[sample, pos] ids: BOS where there is one, then a random block `repeats` times; see `different_random` for the block."""
+    """[sample, pos] ids: BOS if there is one, then a block of `different_random` tokens `repeats` times."""
     rng = np.random.default_rng(seed)
     once, _ = different_random(drawable(config, bos), (samples, block), rng)
     body = np.tile(once, (1, repeats))
@@ -49,9 +49,9 @@ def repeated_random(config: ModelConfig, bos: int | None, block: int, repeats: i
 
 
 def different_random(pool: np.ndarray, size: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, bool]:
-    """([sample, pos] ids, whether those of a sample all differ): no token twice, where there are as many to draw from.
+    """([sample, pos] ids, whether the ids of a sample all differ): no token twice if the pool is large enough.
 
-    Drawn uniformly; what came before in its sample is drawn again from the rest.
+    Drawn uniformly; repeats within a sample are drawn again from the remaining tokens.
     """
     rows = rng.choice(pool, size=size)
     if pool.size < size[1]:
@@ -65,26 +65,26 @@ def different_random(pool: np.ndarray, size: tuple[int, int], rng: np.random.Gen
 
 
 def control_words(config: ModelConfig, differ: bool) -> str:
-    """What a control on tokens of `different_random` is, for a caption."""
+    """Words for the caption on a control with tokens of `different_random`."""
     if differ:
         return "control: the same positions, tokens drawn without a repeat"
     return f"control: the same positions, random tokens, some drawn twice: the vocabulary has {config.d_vocab}"
 
 
 class Repeated(NamedTuple):
-    """A block of random tokens, and how many times it stands there."""
+    """The length of a block of random tokens, and its number of repeats."""
 
     block: int
     repeats: int
 
     def words(self, block: int, repeats: int) -> str:
-        """For a caption: what it is, and what was asked for where the context has no room for that."""
+        """For captions: the sizes, and the requested ones if the context has no room for them."""
         more = "" if self == (block, repeats) else f" (no room for {block} × {repeats})"
         return f"{self.block} random tokens × {self.repeats}{more}"
 
 
-def fitted(config: ModelConfig, block: int, repeats: int) -> Repeated | None:
-    """What of `block` × `repeats` fits the context behind a BOS: see the module; None where there is no room."""
+def fit_to_context(config: ModelConfig, block: int, repeats: int) -> Repeated | None:
+    """The part of `block` × `repeats` that fits the context after a BOS (see the module); None if there is no room."""
     room = config.n_ctx - 1
     if block * repeats <= room:
         return Repeated(block, repeats)
@@ -94,18 +94,20 @@ def fitted(config: ModelConfig, block: int, repeats: int) -> Repeated | None:
 
 
 def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
-    """The reason why random tokens cannot be repeated in this model's context, None where they can."""
+    """Why random tokens cannot be repeated in this model's context, or None."""
     if min(config.d_vocab, config.d_vocab_out) < 2:
         return "a vocabulary of one token has no random text."
-    if fitted(config, block, repeats) is None:
+    if fit_to_context(config, block, repeats) is None:
         return f"the context of {config.n_ctx} has no room for {number_of(min(block, LEAST), 'random token')} twice."
     return None
 
 
 def indistinct(block: int, repeats: int) -> str | None:
-    """The reason why a pattern on such tokens says nothing of induction, None where it does."""
+    """Why a pattern on such tokens says nothing about induction, or None."""
     if repeats > 1 and 0 < block < LEAST:
-        return f"a block of {block} leaves no room: what followed a token is the one before it, or itself; take {LEAST} or more."
+        return (
+            f"a block of {block} is too short: the token after an earlier occurrence is the previous one; take {LEAST} or more."
+        )
     return None
 
 
@@ -128,22 +130,22 @@ def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, se
 
 
 def text_pieces(
-    inputs: Inputs, file: bool, ref: TextRef | None, length: int, texts: int, seed: int, behind: str
+    inputs: Inputs, file: bool, ref: TextRef | None, length: int, texts: int, seed: int, edit_words: str
 ) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
-    """Pieces of a file, or the prompt itself; and how a caption names them."""
+    """(pieces of a file, or the prompt itself; words for the caption)."""
     if not file:
         n = len(inputs.subject.tokens)
         return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: one text, no spread, much noise",)
     assert ref is not None
     config = inputs.weights.config
-    made = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
+    texts_cut = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
     name = ref.path.replace("\\", "/").rpartition("/")[2]
-    said = f"{number_of(len(made), 'piece')} of {number_of(len(made[0]), 'token')} of {name}, seed {seed}"
-    return made, tuple(w for w in (said, behind) if w)
+    sample_words = f"{number_of(len(texts_cut), 'piece')} of {number_of(len(texts_cut[0]), 'token')} of {name}, seed {seed}"
+    return texts_cut, tuple(w for w in (sample_words, edit_words) if w)
 
 
 def run_on(inputs: Inputs, tokens: tuple[int, ...], prompt: bool, edited: bool, ctx: Ctx) -> Run:
-    """The run of one text: the prompt's own, or a passing one with or without the subject's interventions."""
+    """The run on one text: the prompt's own, or an uncached one with or without the subject's interventions."""
     if prompt:
         return inputs.run()
     edits = inputs.subject.edits if edited else ()

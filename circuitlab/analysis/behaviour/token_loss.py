@@ -1,4 +1,4 @@
-"""Loss of every token of the prompt: −ln p(token | what stands before it), in nats, with its rank."""
+"""The loss of every token of the prompt, −ln p(token | earlier tokens) in nats, and its rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from circuitlab.model.run import ROWS
 
 @dataclass(frozen=True)
 class TokenLossParams:
-    """Nothing to choose."""
+    """There is nothing to choose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,16 +31,16 @@ class TokenLossResult(Result):
 
     @property
     def mean(self) -> float:
-        """Mean loss of the predicted tokens, nats; NaN without any."""
+        """Mean loss of the predicted tokens in nats; NaN without any."""
         return float(np.nanmean(self.loss)) if self.n_predicted else float("nan")
 
     @property
     def n_predicted(self) -> int:
-        """How many tokens have a loss."""
+        """The number of tokens that have a loss."""
         return int(np.isfinite(self.loss).sum())
 
     def table(self) -> Table:
-        """One row a position."""
+        """One row per position."""
         return Table(
             (
                 Column("position", np.arange(len(self.loss))),
@@ -58,7 +58,7 @@ def _memory(config: ModelConfig, n: int, p: TokenLossParams) -> int:
 
 @analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False)
 def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
-    """Loss and rank of every token of the prompt."""
+    """Loss (negative log-probability, in nats) and rank of every token of the prompt."""
     tokens, run = inputs.subject.tokens, inputs.run()
     n = len(tokens)
     loss, rank = np.full(n, np.nan, inputs.subject.conventions.dtype), np.full(n, -1)
@@ -68,17 +68,17 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
         with torch.inference_mode():
             logits = run.logits(slice(start, stop))
             targets = torch.tensor(tokens[start + 1 : stop + 1])[:, None]
-            there = targets < inputs.weights.config.d_vocab_out
-            own = logits.gather(1, targets * there)
-            lost = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~there, torch.nan)
-            loss[start + 1 : stop + 1] = lost[:, 0].cpu().numpy()
-            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~there[:, 0], -1).cpu().numpy()
+            predictable = targets < inputs.weights.config.d_vocab_out
+            own = logits.gather(1, targets * predictable)
+            tile_losses = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~predictable, torch.nan)
+            loss[start + 1 : stop + 1] = tile_losses[:, 0].cpu().numpy()
+            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~predictable[:, 0], -1).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
-    lost = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
-    said = (f"{lost} no loss",) if without else ()
+    tile_losses = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
+    without_words = (f"{tile_losses} no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,
         tokens=read_only(np.array(tokens)),
-        conventions=(*inputs.subject.conventions.words(), number_of(max(0, n - 1 - without), "predicted token"), *said),
+        conventions=(*inputs.subject.conventions.words(), number_of(max(0, n - 1 - without), "predicted token"), *without_words),
     )

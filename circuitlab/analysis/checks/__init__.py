@@ -1,1 +1,1 @@
-"""Whether a model is what it is taken for: its facts, its rotations, its basis."""
+"""Checks of a model: its facts, its rotation invariance, its privileged basis, its closed forms."""

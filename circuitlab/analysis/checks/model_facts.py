@@ -1,4 +1,4 @@
-"""What the open model is: sizes, options, parameter counts, and how exact a reading of its weights can be."""
+"""Facts about the open model: sizes, options, parameter counts, and how exact analyses of its weights are."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from circuitlab.model.weights import parameters_of
 
 @dataclass(frozen=True)
 class ModelFactsParams:
-    """Nothing to choose."""
+    """There is nothing to choose."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFactsResult(Result):
-    """`facts`: (group, name, value) in the order of reading; `n_parameters` counts what the file holds, shared ones once."""
+    """`facts`: (group, name, value) in display order; `n_parameters` counts the parameters in the file, shared ones once."""
 
     facts: tuple[tuple[str, str, str], ...]
     n_parameters: int
     exactness: str
 
     def table(self) -> Table:
-        """One row a fact."""
+        """One row per fact."""
         groups, names, values = zip(*self.facts, strict=True)
         return Table((Column("group", np.array(groups)), Column("name", np.array(names)), Column("value", np.array(values))))
 
@@ -42,10 +42,10 @@ def _shape_facts(c: ModelConfig) -> list[tuple[str, str, str]]:
 
 
 def _bos(c: ModelConfig, bos: int | None) -> str:
-    """What prompts begin with: without a tokenizer that has the token, none gets one, whatever the configuration says."""
+    """Whether prompts begin with BOS: never without a tokenizer that has it, whatever the configuration says."""
     if bos is not None:
-        return "in front of every prompt"
-    return "not added: meant to be, but no tokenizer says which token it is" if c.prepend_bos else "not added"
+        return "before every prompt"
+    return "not added: configured, but no tokenizer says which token it is" if c.prepend_bos else "not added"
 
 
 def _option_facts(c: ModelConfig, bos: int | None) -> list[tuple[str, str, str]]:
@@ -86,7 +86,7 @@ def _counts(c: ModelConfig, n_parameters: int) -> list[tuple[str, str, str]]:
 
 @analysis(version=2, needs="weights", lane="live", memory=lambda config, n, p: 1 << 16)
 def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResult:
-    """Sizes, options and parameter counts of the model, and how exact its weight analyses are."""
+    """Model facts: sizes, options and parameter counts, and how exact its weight analyses are."""
     c = inputs.weights.config
     facts = [*_shape_facts(c), *_option_facts(c, bos_of(inputs.weights)), *_counts(c, parameters_of(inputs.weights))]
     facts.append(("reading", "weights", exactness(c)))

@@ -1,4 +1,4 @@
-"""Whether single dimensions of the residual stream mean something: kurtosis against that in a randomly rotated basis.
+"""Privileged basis: the kurtosis of the residual stream and of writing weights, against a randomly rotated basis.
 
     kurtosis(v) = mean((v − mean v)⁴) / mean((v − mean v)²)²        3 for a normal distribution, more for few large entries
 
@@ -8,8 +8,8 @@
 - of the weights that write dimension j: v = column j of W_E, of W_pos, of each head's W_OV, of each W_out, each matrix alone,
   then the mean over matrices. W_OV and not W_O, whose rows are a choice of gauge.
 
-The control is the same number of x Q, W Q with Q a random orthogonal matrix: it has the same norms and angles, so what exceeds it
-is due to the basis. Nothing that treats all directions alike (attention, a linear map) makes a difference between the two.
+The control is the same quantity of x Q, W Q with Q a random orthogonal matrix: norms and angles are the same, so an excess over
+it is due to the basis. Whatever treats all directions alike (attention, a linear map) makes no difference between the two.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PrivilegedBasisResult(Result):
     """`kurtosis`, `control` [n_layers + 1, d_model] of each dimension, over positions.
 
     `token_kurtosis`, `token_control` [n_layers + 1]: over dimensions, mean over positions. `weights`, `weights_control`
-    [d_model]: of the weights that write each dimension. NaN where nothing varies (one position, a dimension that nothing
-    writes). `n_positions` that were counted, BOS left out.
+    [d_model]: of the weights that write each dimension. NaN without variance (one position, a dimension that nothing writes).
+    `n_positions`: positions included, without BOS.
     """
 
     kurtosis: np.ndarray = over("stage", "dimension", unit="dimensionless")
@@ -58,7 +58,7 @@ class PrivilegedBasisResult(Result):
     n_positions: int
 
     def table(self) -> Table:
-        """One row a dimension: the last stream, and the weights."""
+        """One row per dimension: the final stream, and the weights."""
         return Table(
             (
                 Column("dimension", np.arange(len(self.weights))),
@@ -71,9 +71,9 @@ class PrivilegedBasisResult(Result):
 
 
 class Moments:
-    """Sums of the first four powers over the rows of something, column by column, and so its columns' kurtosis.
+    """Sums of the first four powers of rows, column by column, from which the columns' kurtosis follows.
 
-    Powers of what stands `shift` [n] away, near the mean, so that nothing cancels.
+    Powers of the difference to `shift` [n], which is near the mean, to avoid cancellation.
     """
 
     def __init__(self, shift: Tensor) -> None:
@@ -81,7 +81,7 @@ class Moments:
         self._sums = torch.zeros(4, len(shift), dtype=torch.float64)
 
     def add(self, rows: Tensor) -> None:
-        """More rows [row, n]."""
+        """Add rows [row, n]."""
         v = rows.double() - self._shift
         square = v * v
         for i, power in enumerate((v, square, square * v, square * square)):
@@ -90,11 +90,11 @@ class Moments:
 
     @property
     def finite(self) -> bool:
-        """Whether everything that was added is."""
+        """Whether all rows are finite."""
         return bool(torch.isfinite(self._sums).all())
 
     def kurtosis(self) -> Tensor:
-        """[n] float64, NaN where a column does not vary."""
+        """[n] float64: the kurtosis of each column; NaN for a constant column."""
         m1, m2, m3, m4 = self._sums / max(self._rows, 1)
         variance = m2 - m1**2
         fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
@@ -103,7 +103,7 @@ class Moments:
 
 
 def kurtosis(x: Tensor, dim: int) -> Tensor:
-    """float64, over one axis; NaN where nothing varies."""
+    """Kurtosis over one axis, as float64; NaN without variance."""
     x = x.double()
     squares = (x - x.mean(dim, keepdim=True)).square()
     variance = squares.mean(dim)
@@ -117,13 +117,13 @@ def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
 
 
 def _tile(d: int) -> int:
-    """Rows that are rotated at a time."""
+    """The number of rows rotated at a time."""
     return max(16, int(FLOPS / (4 * d * d)))
 
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory)
 def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> PrivilegedBasisResult:
-    """Kurtosis of each residual dimension over the prompt and of the weights that write it, against a random basis."""
+    """Privileged basis: kurtosis of each residual dimension and of the weights that write it, against a random basis."""
     c = inputs.weights.config
     with torch.inference_mode():
         Q = random_orthogonal(c.d_model, p.seed, lambda: ctx.tick(0, 1, "a random rotation"))
@@ -150,13 +150,13 @@ def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> Priv
 
 
 def _without_bos(inputs: Inputs) -> int:
-    """The first position that counts: 1 behind a BOS, unless it is all there is."""
+    """The first position included: 1 after a BOS, unless the prompt is BOS alone."""
     tokenizer, tokens = inputs.weights.tokenizer, inputs.subject.tokens
     return int(tokenizer is not None and len(tokens) > 1 and tokens[0] == tokenizer.bos)
 
 
 def _of_stream(inputs: Inputs, Q: Tensor, first: int, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
-    """Of the stream before each block and after the last, as it is and in the basis Q: [2, stream, d_model], [2, stream]."""
+    """Kurtosis [2, stream, d_model] and [2, stream] of the stream before each block and at the end, as it is and in basis Q."""
     c, run = inputs.weights.config, inputs.run()
     over_positions = np.full((2, c.n_layers + 1, c.d_model), np.nan)
     over_dimensions = np.full((2, c.n_layers + 1), np.nan)
@@ -173,20 +173,20 @@ def _of_stream(inputs: Inputs, Q: Tensor, first: int, ctx: Ctx) -> tuple[np.ndar
 
 
 def _of_weights(inputs: Inputs, Q: Tensor, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
-    """[d_model] mean kurtosis of what writes each dimension, and the same in the basis Q."""
+    """(mean kurtosis [d_model] of the weights that write each dimension, the same in basis Q)."""
     d = inputs.weights.config.d_model
     sums, counts = torch.zeros(2, d, dtype=torch.float64), torch.zeros(2, d, dtype=torch.float64)
     for writer in _writers(inputs):
-        found = torch.stack([m.kurtosis() for m in _moments(writer, Q, ctx)])
-        there = ~found.isnan()
-        sums += torch.where(there, found, 0.0)
-        counts += there
+        kurtoses = torch.stack([m.kurtosis() for m in _moments(writer, Q, ctx)])
+        defined = ~kurtoses.isnan()
+        sums += torch.where(defined, kurtoses, 0.0)
+        counts += defined
     weights, control = torch.where(counts > 0, sums / counts.clamp(min=1), torch.nan).cpu().numpy()
     return weights, control
 
 
 class _Writer(NamedTuple):
-    """A matrix that writes to the stream, [rows, d_model]: `outer`, or `inner` times it."""
+    """A matrix that writes to the stream, [rows, d_model]: `outer`, or `inner` times `outer`."""
 
     name: str
     outer: Tensor
@@ -197,10 +197,10 @@ class _Writer(NamedTuple):
 
 
 def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
-    """Of the columns of W and of W Q. Raises `BadModel` where a weight is not finite."""
+    """Moments of the columns of W and of W Q. Raises `BadModel` if a weight is not finite."""
     tick = lambda: ctx.tick(0, 1, writer.name)
     Q, n, d = Q.to(writer.outer.dtype), len(writer.outer if writer.inner is None else writer.inner), len(Q)
-    # of a product the factor is rotated: d_head rows in place of d_model
+    # for a product only the outer factor is rotated: d_head rows instead of d_model
     rotated = writer if writer.inner is None else writer._replace(outer=rotated_rows(writer.outer, Q, tick))
     mean = writer.rows(0, _tile(d)).double().mean(0)
     plain, other = Moments(mean), Moments(mean @ Q.double())

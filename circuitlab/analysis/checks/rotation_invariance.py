@@ -1,13 +1,13 @@
-"""The whole model rotated by a random orthogonal matrix: whether its logits move, and why they do where they do.
+"""Rotation invariance: whether logits change when the residual stream of the whole model is rotated, and why.
 
     W_E, W_pos, W_O, W_out, b_O, b_out → · Q          W_Q, W_K, W_V, W_in, W_gate, W_U → Qᵀ ·
 
-Nothing but norms and their gains sees the basis of the stream (Elhage et al. 2021, "Privileged vs free basis"):
+Only norms and their gains depend on the basis of the stream (Elhage et al. 2021, "Privileged vs free basis"):
 
     RMS(x Q) = RMS(x) Q,     but a gain scales each dimension,     and LayerNorm subtracts the mean, the part along all ones.
 
-Gains fold into the weights that read behind them; what writes can be centred, and a LayerNorm of a stream without a mean is an
-RMS. Rotated after that, no logit moves. Two answers stand beside each other: the model as it is, and folded and centred.
+Gains fold into the weights that read after them, and writing weights can be centred, so that a LayerNorm is an RMSNorm. After
+that, no rotation changes a logit. Both are measured: the model as it is, and folded and centred.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import NO_NEURONS, Embed, Layer, Norm, Unembed, Weights
 
-FLOPS = 2e9  # of one step between two ticks
-BLOCK = 64  # columns that are made orthogonal at a time
+FLOPS = 2e9  # between two ticks
+BLOCK = 64  # columns orthogonalised at a time
 NAMES = ("as it is", "folded and centred")
 _STREAM_NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm")
 
@@ -52,8 +52,8 @@ class RotationCheckParams:
 class RotationCheckResult(Result):
     """`difference` [2]: largest |logit of the rotated model − logit|, of the model as it is and folded and centred (`names`).
 
-    `logit_range`: largest minus smallest logit of the model as it is. `reasons` [2]: what in the model sees the basis, "" where
-    nothing does and the difference is rounding.
+    `logit_range`: largest minus smallest logit of the model as it is. `reasons` [2]: what in the model depends on the basis, ""
+    if nothing does and the difference is rounding.
     """
 
     difference: np.ndarray = over("model", unit="logit")
@@ -75,15 +75,15 @@ class RotationCheckResult(Result):
 
 
 def random_orthogonal(d: int, seed: int, step: Step) -> Tensor:
-    """[d, d] float64, uniform over the orthogonal matrices (Gram-Schmidt of normal columns), the same for a seed."""
-    drawn = np.random.default_rng(seed).standard_normal((d, d))
+    """[d, d] float64: a uniformly random orthogonal matrix (Gram-Schmidt of normal columns), determined by the seed."""
+    normal = np.random.default_rng(seed).standard_normal((d, d))
     Q = torch.zeros(d, d, dtype=torch.float64)
     for start in range(0, d, BLOCK):
         step()
-        block, done = torch.as_tensor(drawn[:, start : start + BLOCK]), Q[:, :start]
-        for _ in range(2):  # twice is enough: once leaves rounding
-            made, R = torch.linalg.qr(block - done @ (done.T @ block))
-            block = made * torch.where(R.diagonal() < 0, -1.0, 1.0)
+        block, done = torch.as_tensor(normal[:, start : start + BLOCK]), Q[:, :start]
+        for _ in range(2):  # one pass leaves rounding, a second removes it
+            Q_block, R = torch.linalg.qr(block - done @ (done.T @ block))
+            block = Q_block * torch.where(R.diagonal() < 0, -1.0, 1.0)
         Q[:, start : start + BLOCK] = block
     return Q
 
@@ -99,7 +99,7 @@ def rotated_rows(x: Tensor, Q: Tensor, step: Step) -> Tensor:
 
 
 class RotatedWeights:
-    """`Weights` of the rotated model. Its embedding holds the rows of `ids` alone, in that order: all that a prompt reads."""
+    """`Weights` of the rotated model. Its embedding has only the rows of `ids`, in that order, which is all a prompt needs."""
 
     resident = False
 
@@ -109,20 +109,20 @@ class RotatedWeights:
         self._gained: set[str] = set()
         c = raw.config
         norm = "rms" if rms else c.norm
-        # the table of sinusoidal positions is written to the stream too: as a learned one it can be rotated
+        # sinusoidal positions are written to the stream too: as a learned table they can be rotated
         self._table = c.positions == "sinusoidal"
         self.config: ModelConfig = replace(c, norm=norm, positions="learned" if self._table else c.positions)
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """None: tokens are places in `ids`."""
+        """None: tokens are indices into `ids`."""
         return None
 
     def _rows(self, W: Tensor) -> Tensor:
         return rotated_rows(W, self._Q, self._step)
 
     def _reads(self, W: Tensor) -> Tensor:
-        """Qᵀ W of W [..., d_model, n]."""
+        """Qᵀ W for W [..., d_model, n]."""
         return self._rows(W.mT).mT
 
     def embed(self) -> Embed:
@@ -158,14 +158,14 @@ class RotatedWeights:
         if c.norm == "none":
             return ""
         last = int(c.final_norm and _differs(self._raw.unembed().norm))
-        said = ["LayerNorm subtracts the mean over d_model"] if c.norm == "layer" else []
+        reasons = ["LayerNorm subtracts the mean over d_model"] if c.norm == "layer" else []
         n = len(self._gained) + last
-        said += [f"gains or biases of {number_of(n, 'norm')} act on single dimensions"] if n else []
-        return "; ".join(said)
+        reasons += [f"gains or biases of {number_of(n, 'norm')} act on single dimensions"] if n else []
+        return "; ".join(reasons)
 
 
 def _differs(norm: Norm) -> bool:
-    """Whether a norm's gain or bias does anything that a rotation does not commute with (one gain for all commutes)."""
+    """Whether a norm's gain or bias does not commute with rotations (a gain that is the same for all dimensions does)."""
     gain = norm.gain is not None and bool((norm.gain != norm.gain[0]).any())
     return gain or (norm.bias is not None and bool((norm.bias != 0).any()))
 
@@ -177,7 +177,7 @@ def _memory(c: ModelConfig, n: int, p: RotationCheckParams) -> int:
 
 
 def _columns(c: ModelConfig) -> int:
-    """How many columns of W_U are read at a time."""
+    """The number of columns of W_U read at a time."""
     return max(16, int(FLOPS / (2 * c.d_model**2)))
 
 
@@ -187,7 +187,7 @@ def _refuse(c: ModelConfig, p: RotationCheckParams) -> str | None:
 
 @analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> RotationCheckResult:
-    """Whether the logits of this prompt move when the whole model is rotated by a random orthogonal matrix."""
+    """Rotation invariance: change of this prompt's logits when the model's residual stream is rotated at random, and why."""
     conventions = inputs.subject.conventions
     plain = inputs.presented(replace(conventions, fold_norm=False, centre=False))
     both = replace(conventions, fold_norm=True, centre=True)
@@ -195,24 +195,24 @@ def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> Rotation
     with torch.inference_mode():
         Q = random_orthogonal(plain.config.d_model, p.seed, lambda: ctx.tick(0, 1, "a random rotation"))
         Q = Q.to(plain.embed().W_E.dtype)
-        found = [_moved(weights, inputs.subject.tokens, Q, mean, ctx) for weights, mean in ((plain, False), (folded, rms))]
-    reasons = found[0].reason, found[1].reason
+        comparisons = [_moved(weights, inputs.subject.tokens, Q, mean, ctx) for weights, mean in ((plain, False), (folded, rms))]
+    reasons = comparisons[0].reason, comparisons[1].reason
     return RotationCheckResult(
-        difference=read_only([moved.difference for moved in found]),
-        logit_range=found[0].range,
+        difference=read_only([moved.difference for moved in comparisons]),
+        logit_range=comparisons[0].range,
         reasons=reasons,
         conventions=(
             conventions.dtype,
             f"random orthogonal matrix, seed {p.seed}",
-            *(["an RMS in place of each LayerNorm once nothing writes a mean"] if rms else []),
+            *(["RMSNorm instead of each LayerNorm, as the stream has no mean"] if rms else []),
             "no interventions",
-            *(f"{name}: {reason or 'nothing sees the basis'}" for name, reason in zip(NAMES, reasons, strict=True)),
+            *(f"{name}: {reason or 'nothing depends on the basis'}" for name, reason in zip(NAMES, reasons, strict=True)),
         ),
     )
 
 
 class _Moved(NamedTuple):
-    """Of one prompt's logits: the largest |difference|, the range, and what in the model sees the basis."""
+    """For one prompt's logits: the largest |difference|, the range, and what in the model depends on the basis."""
 
     difference: float
     range: float
@@ -220,9 +220,9 @@ class _Moved(NamedTuple):
 
 
 def _moved(weights: Weights, tokens: tuple[int, ...], Q: Tensor, rms: bool, ctx: Ctx) -> _Moved:
-    """Before and after turning."""
+    """Compare the logits before and after rotation."""
     c = weights.config
-    step = lambda: ctx.tick(0, 1, "turning the model")
+    step = lambda: ctx.tick(0, 1, "rotating the model")
     ids, places = np.unique(np.array(tokens), return_inverse=True)
     other = RotatedWeights(weights, Q, torch.as_tensor(ids), rms, step)
     listen = lambda text: lambda i, n: ctx.tick(i, n, text)

@@ -20,8 +20,8 @@ from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import Lesson, Step
 from circuitlab.lessons.state import Ready, Resolver, nearest
 from circuitlab.lessons.step import Setup
-from circuitlab.lessons.text import PENDING, filled
-from circuitlab.lessons.values import Value, read_out, written
+from circuitlab.lessons.text import PENDING, fill_text
+from circuitlab.lessons.values import Value, formatted, read_out
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -127,7 +127,7 @@ class Tour(QObject):
     def text(self) -> str:
         """The step's Markdown with what is known of its numbers."""
         words: Mapping[str, str] = self.ready.words if self.ready is not None else {}
-        return filled(self.step.text, words, self.said)
+        return fill_text(self.step.text, words, self.said)
 
     # -- walking --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Tour(QObject):
         self.shown.emit(setup, self._again)
         for name, error in value.failed.items():
             self._fail(name, error)
-        for name, (_, request) in value.asked.items():
+        for name, (_, request) in value.requests.items():
             if (found := self.context.runner.ask(self._slot_of(name), request)) is not None:
                 self._hear(name, found)
         self.changed.emit()
@@ -254,7 +254,7 @@ class Tour(QObject):
 
     def _hear(self, name: str, answer: Answer) -> None:
         assert self.ready is not None
-        value, request = self.ready.asked[name]
+        value, request = self.ready.requests[name]
         try:
             self._numbers[name] = read_out(value, answer.result, self._about(request))
         except (CircuitLabError, ValueError, TypeError, ArithmeticError, LookupError) as error:
@@ -262,7 +262,7 @@ class Tour(QObject):
             return
         conventions = " · ".join(answer.result.conventions[:6])
         self.tips[name] = f"computed now: {value.read} of {value.analysis}, {request.subject.model.name}\n{conventions}"
-        for one, (other, _) in self.ready.asked.items():
+        for one, (other, _) in self.ready.requests.items():
             if one == name or (other.minus == name and one in self._numbers):
                 self._write(one, other)
 
@@ -283,8 +283,8 @@ class Tour(QObject):
                 return
             number = number - other
         try:
-            facts = self.context.facts(self.ready.asked[name][1].subject.model)
-            self.said[name] = written(number, value.format, facts.token_text)
+            facts = self.context.facts(self.ready.requests[name][1].subject.model)
+            self.said[name] = formatted(number, value.format, facts.token_text)
         except (CircuitLabError, ValueError, ArithmeticError, LookupError) as error:
             self._fail(name, error)
 
@@ -293,7 +293,7 @@ class Tour(QObject):
         self.said[name] = f"not computed: {reason(error)}"
         self.tips[name] = str(error)
         if self.ready is not None:
-            for one, (value, _) in self.ready.asked.items():
+            for one, (value, _) in self.ready.requests.items():
                 if value.minus == name and self.said.get(one) == PENDING:
                     self._fail(one, error)
 
