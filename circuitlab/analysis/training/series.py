@@ -303,7 +303,8 @@ def _errors(texts: list[OnText]) -> tuple[str, ...]:
     counts = sorted({int(n) for t in texts for n in t.each.texts if n > 1})
     if not counts:
         return ("no standard errors: losses of single texts are not recorded",)
-    return (f"standard errors: over {' or '.join(map(str, counts))} texts with recorded losses, paired with the control",)
+    over = " or ".join(number_of(n, "text") for n in counts)
+    return (f"standard errors: over {over} with recorded losses, paired with the control",)
 
 
 def _joined(measures: list[SeriesMeasures], array_of: Callable[[SeriesMeasures], np.ndarray]) -> np.ndarray:
