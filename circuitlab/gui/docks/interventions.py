@@ -25,10 +25,10 @@ from circuitlab.session.cuts import words
 from circuitlab.session.state import State
 
 HOW = (
-    "Nothing is cut. Right-click a head, an edge, a cell or a token in any panel and choose Intervene; "
-    "Ctrl+B zeroes the chosen heads."
+    "Nothing is ablated. Right-click a head, an edge, a cell or a token in any panel and choose Intervene; "
+    "Ctrl+B zero-ablates the chosen heads."
 )
-SIDES = ("cut", "whole")
+SIDES = ("ablated", "clean")
 
 
 class EditRow(QWidget):
@@ -149,15 +149,15 @@ class InterventionsDock(QDockWidget):
     def _ask(self, state: State) -> None:
         wanted: dict[str, Request[TokenLossResult]] = {}
         if state.subject.edits and len(state.tokens) > 1 and on_screen(self):
-            subjects = {"cut": state.subject, "whole": replace(state.subject, edits=())}
+            subjects = {"ablated": state.subject, "clean": replace(state.subject, edits=())}
             wanted = {side: Request(token_loss, TokenLossParams(), subject) for side, subject in subjects.items()}
         new = {side: request for side, request in wanted.items() if self.asked.get(side) != request}
         self.asked = wanted
         self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
         for side, request in new.items():
-            found = self.context.runner.ask(self._slots[side], request)
-            if found is not None:
-                self.answers[side] = found
+            answer = self.context.runner.ask(self._slots[side], request)
+            if answer is not None:
+                self.answers[side] = answer
 
     @property
     def waiting(self) -> bool:
@@ -172,18 +172,18 @@ class InterventionsDock(QDockWidget):
 
     def _say(self) -> None:
         """Mean loss before and after, and the token that moved most."""
-        found = [self.answers[side].result for side in SIDES if side in self.answers]
-        self.effect.setVisible(len(found) == 2)
-        if len(found) < 2:
+        results = [self.answers[side].result for side in SIDES if side in self.answers]
+        self.effect.setVisible(len(results) == 2)
+        if len(results) < 2:
             return
-        cut, whole = found
-        change = np.asarray(cut.loss[1:], float) - whole.loss[1:]
+        ablated, clean = results
+        change = np.asarray(ablated.loss[1:], float) - clean.loss[1:]
         if not np.isfinite(change).any():  # one token, or none that the model can predict
             return
         at = int(np.nanargmax(np.abs(change))) + 1
-        token = self.context.facts().token_text(int(cut.tokens[at]))
+        token = self.context.facts().token_text(int(ablated.tokens[at]))
         self.effect.setText(
-            f"mean loss {whole.mean:.3f} → {cut.mean:.3f} nats ({cut.mean - whole.mean:+.3f}) over "
-            f"{number_of(whole.n_predicted, 'token')}; "
-            f"most at {at} ‘{token}’: {whole.loss[at]:.2f} → {cut.loss[at]:.2f}".replace("-", "−")
+            f"mean loss {clean.mean:.3f} → {ablated.mean:.3f} nats ({ablated.mean - clean.mean:+.3f}) over "
+            f"{number_of(clean.n_predicted, 'token')}; "
+            f"most at {at} ‘{token}’: {clean.loss[at]:.2f} → {ablated.loss[at]:.2f}".replace("-", "−")
         )

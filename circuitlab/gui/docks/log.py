@@ -40,12 +40,12 @@ def file_handler(level: str = "INFO") -> logging.Handler | None:
     """The log file, None where it cannot be written."""
     try:
         log_file().parent.mkdir(parents=True, exist_ok=True)
-        made = RotatingFileHandler(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
+        handler = RotatingFileHandler(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
     except OSError:
         return None
-    made.setFormatter(logging.Formatter(FORMAT))
-    made.setLevel(level)
-    return made
+    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setLevel(level)
+    return handler
 
 
 class LogDock(QDockWidget):

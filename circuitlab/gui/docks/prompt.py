@@ -95,7 +95,7 @@ class PromptDock(QDockWidget):
         self.warning.setProperty("role", "warning")
         self.warning.setWordWrap(True)
         self.shorten = push(self, "", self._shorten)
-        self.shorten.setToolTip("Cut the text where the model’s context ends; Ctrl+Z brings the rest back")
+        self.shorten.setToolTip("Truncate the text at the end of the model’s context; Ctrl+Z restores the rest")
 
     def _lay_out(self) -> None:
         body = QWidget(self)

@@ -66,8 +66,8 @@ class LossStrip(QObject):
             self._asked = self._answer = None
         elif request != self._asked:
             self._asked = request
-            found = self.context.runner.ask(self.slot, request)
-            self._answer = found or self._answer
+            answer = self.context.runner.ask(self.slot, request)
+            self._answer = answer or self._answer
         self._ask_before(state)
         self.draw()
 
@@ -107,9 +107,10 @@ class LossStrip(QObject):
     @property
     def waiting(self) -> bool:
         """Whether the losses of what is shown are still to come; those that failed will not."""
-        here = None if self._answer is None else self._answer.request
-        there = None if self._before is None else self._before.request
-        return self._asked not in (None, here, self._lost[0]) or self._asked_before not in (None, there, self._lost[1])
+        answered = None if self._answer is None else self._answer.request
+        answered_before = None if self._before is None else self._before.request
+        awaited = self._asked not in (None, answered, self._lost[0])
+        return awaited or self._asked_before not in (None, answered_before, self._lost[1])
 
     def draw(self) -> None:
         """Coloured where the losses of exactly these tokens are known; while others of them come, those of before stay."""
@@ -164,12 +165,12 @@ class LossStrip(QObject):
         if state.compare == "now" or pin is None or now is None or before is None:
             return None
         aligned = aligned_with_reference(state, self.context.facts(state.model))
-        there = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
+        losses_before = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)
         top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_of)
         if state.compare == "reference":
-            return there, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats", *same)
-        change = now.loss - there
+            return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats", *same)
+        change = now.loss - losses_before
         top = scale_of(change, (0.0, top))
         colour = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
         mean = f"mean {_signed(now.mean - before.mean)} nats ({now.mean:.3f} − {before.mean:.3f})"

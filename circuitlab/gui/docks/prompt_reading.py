@@ -84,7 +84,7 @@ class Reading(QObject):
                 return Read(" ".join(map(str, ids)), bos, ids)
             return _encoded(tokenizer, tokenizer.beginning(text, most, bos), bos)
 
-        self.context.runner.do(self._cutting, "cut the prompt", work, "text")
+        self.context.runner.do(self._cutting, "truncate the prompt", work, "text")
 
     @Slot(object)
     def _read(self, read: Read) -> None:

@@ -1,4 +1,4 @@
-"""What can be done with a token of the prompt, under the right button: choose it, cut and patch there, measure it, copy it."""
+"""What can be done with a token of the prompt, under the right button: choose it, ablate or patch there, measure it, copy it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TokenMenu(QMenu):
         self.copy_token.setVisible(facts.has_tokenizer)
         self.copy_id.setText(f"Copy id {token}")
 
-    def _there(self) -> tuple[int, int] | None:
+    def _place(self) -> tuple[int, int] | None:
         """(position, id) of what the menu was opened on, None where the prompt is another by now."""
         if self._of is not None and self._of[0] == self.context.document.recorded.tokens:
             return self._of[1], self._of[0][self._of[1]]
@@ -72,14 +72,14 @@ class TokenMenu(QMenu):
 
     @Slot()
     def _choose(self) -> None:
-        if (there := self._there()) is not None:
-            hit = Hit("prompt", (there[0],), "click")
+        if (place := self._place()) is not None:
+            hit = Hit("prompt", (place[0],), "click")
             self.context.apply(pick_position(self.context.document.recorded, hit), "select a token")
 
     @Slot()
     def _measure(self) -> None:
-        if (there := self._there()) is not None:
-            state, token = self.context.document.recorded, there[1]
+        if (place := self._place()) is not None:
+            state, token = self.context.document.recorded, place[1]
             text = self.context.facts(state.model).token_text(token)
             self.context.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
 
@@ -87,18 +87,18 @@ class TokenMenu(QMenu):
     def _copy_token(self) -> None:
         """As it stands in the text; one that is no whole character, as it is shown."""
         tokenizer = self.context.tokenizer()
-        if tokenizer is not None and (there := self._there()) is not None:
-            text = tokenizer.decode((there[1],))
-            self._copy(tokenizer.display(there[1]) if not text or "\ufffd" in text else text, "Token copied.")
+        if tokenizer is not None and (place := self._place()) is not None:
+            text = tokenizer.decode((place[1],))
+            self._copy(tokenizer.display(place[1]) if not text or "\ufffd" in text else text, "Token copied.")
 
     @Slot()
     def _copy_id(self) -> None:
-        if (there := self._there()) is not None:
-            self._copy(str(there[1]), "Id copied.")
+        if (place := self._place()) is not None:
+            self._copy(str(place[1]), "Id copied.")
 
-    def _copy(self, text: str, said: str) -> None:
+    def _copy(self, text: str, message: str) -> None:
         QGuiApplication.clipboard().setText(text)
-        self.context.message.emit(said)
+        self.context.message.emit(message)
 
     @Slot()
     def _copy_image(self) -> None:

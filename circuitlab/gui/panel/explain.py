@@ -33,11 +33,11 @@ def shapes(panel: Panel, facts: Facts, n_tokens: int) -> tuple[tuple[str, str, s
     """(symbol, what it is, its shape in names, its shape in numbers) for the symbols of the panel's equation."""
     c = facts.config
     numbers = {"n": n_tokens, "d_model": c.d_model, "d_head": c.d_head, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab_out}
-    found = []
+    rows = []
     for symbol, (what, names) in SYMBOLS.items():
         if re.search(rf"(?<![A-Za-z_]){symbol}(?![A-Za-z_])", panel.equation):
-            found.append((symbol, what, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
-    return tuple(found)
+            rows.append((symbol, what, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
+    return tuple(rows)
 
 
 def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") -> str:
@@ -91,9 +91,9 @@ class ExplainDialog(Dialog):
         box.addWidget(buttons)
 
     def _words(self, text: str, role: str = "") -> QLabel:
-        made = words(self, role)
-        made.setText(text)
-        return made
+        paragraph = words(self, role)
+        paragraph.setText(text)
+        return paragraph
 
     @Slot()
     def copy(self) -> None:

@@ -35,8 +35,8 @@ def _named(sides: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 def at_hand(engine: Engine, drawn: Drawn) -> bool:
     """Whether files can be written of these answers without a file being read: models open, hashes known."""
     models = {a.request.subject.model: a.provenance.weights for roles in drawn.values() for a in roles.values()}
-    there = {ref: engine.store.peek(ref) for ref in models}
-    return all(model is not None and (models[ref] or model.sha256) for ref, model in there.items())
+    open_models = {ref: engine.store.peek(ref) for ref in models}
+    return all(model is not None and (models[ref] or model.sha256) for ref, model in open_models.items())
 
 
 def _told(engine: Engine, drawn: Drawn, identified: bool) -> dict[str, AnswerExport | Difference]:

@@ -144,8 +144,8 @@ class PanelDock(QDockWidget):
 
     def _pinned(self, state: State) -> State | None:
         """What the reference is asked; None without one, and where it has nothing of what is asked about."""
-        found = "" if state.reference is None else pinned(state, self.context.facts(state.model))
-        return None if isinstance(found, str) else found
+        reference = "" if state.reference is None else pinned(state, self.context.facts(state.model))
+        return None if isinstance(reference, str) else reference
 
     def _ask(self, side: str, state: State) -> None:
         """Ask for what is new on one side; what has failed stays failed until something else is asked in its place."""
@@ -155,9 +155,9 @@ class PanelDock(QDockWidget):
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
             self._failures.pop((side, role), None)
-            found = self.context.runner.ask(self.slot(side, role), request)
-            if found is not None:
-                self.answers[side][role] = found
+            answer = self.context.runner.ask(self.slot(side, role), request)
+            if answer is not None:
+                self.answers[side][role] = answer
 
     def slot(self, side: str, role: str) -> WorkSlot:
         """Where the runner answers one request of one side."""
@@ -196,8 +196,8 @@ class PanelDock(QDockWidget):
 
     def _settled(self, side: str) -> bool:
         held, failed = self.answers[side], self._failures
-        there = lambda r, q: r in held and held[r].request.asked == q.asked and held[r].complete
-        return all((side, r) in failed or there(r, q) for r, q in self.asked[side].items())
+        complete = lambda r, q: r in held and held[r].request.asked == q.asked and held[r].complete
+        return all((side, r) in failed or complete(r, q) for r, q in self.asked[side].items())
 
     @Slot(object, object)
     def _answered(self, answer: Answer, place: tuple[str, str]) -> None:

@@ -77,16 +77,16 @@ class TitleBar(QWidget):
         ])  # fmt: skip
 
     def _button(self, name: str, tip: str, act: Callable[[], object] | None) -> QToolButton:
-        made = QToolButton(self)
-        made.setObjectName(f"{self.dock.objectName()}.{name}")
-        made.setAccessibleName(tip)
-        made.setToolTip(tip_of(tip))
-        made.setProperty("role", "small")
-        made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        button = QToolButton(self)
+        button.setObjectName(f"{self.dock.objectName()}.{name}")
+        button.setAccessibleName(tip)
+        button.setToolTip(tip_of(tip))
+        button.setProperty("role", "small")
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         if act is not None:
-            made.clicked.connect(act)
-        self._buttons.append((made, name))
-        return made
+            button.clicked.connect(act)
+        self._buttons.append((button, name))
+        return button
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:

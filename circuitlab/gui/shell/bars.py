@@ -129,10 +129,10 @@ class TopBar(QToolBar):
     @Slot(str)
     def _setting(self, name: str) -> None:
         """Compute on the device of the settings from now on; on the CPU where that one is not there."""
-        found = self._wanted()
-        if name != "device" or found == self.context.engine.device:
+        device = self._wanted()
+        if name != "device" or device == self.context.engine.device:
             return
-        self.context.engine.use_device(found)
+        self.context.engine.use_device(device)
         self.refresh()
         self.context.runner.jobs_changed.emit()
         self.device_changed.emit()
@@ -192,12 +192,12 @@ class TopBar(QToolBar):
         self.target.refresh()
         device = self.context.engine.device
         elsewhere = () if device == "cpu" else (device,)
-        said = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
+        conventions = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
         for name, action in self._devices.items():
             action.setChecked(name == device)
-        self._conventions = f"{' · '.join(said)} ▾"
-        self.conventions.setToolTip(tip_of(f"Conventions, how weights are presented: {' · '.join(said)}"))
-        self.conventions.setAccessibleName(f"Conventions: {' · '.join(said)}")
+        self._conventions = f"{' · '.join(conventions)} ▾"
+        self.conventions.setToolTip(tip_of(f"Conventions, how weights are presented: {' · '.join(conventions)}"))
+        self.conventions.setAccessibleName(f"Conventions: {' · '.join(conventions)}")
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
@@ -205,12 +205,12 @@ class TopBar(QToolBar):
         self._edits = tuple(
             f"{text} {CUT}" if text else "" for text in (what, short_words(edits), short_words(edits, room=False))
         )
-        self.edits.setToolTip(tip_of("In force; click to remove all:\n" + "\n".join(map(words, edits))))
+        self.edits.setToolTip(tip_of("Ablations and patches in force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
         self.pinned.setText(self._reference(state))
-        told = "\n".join(filter(None, (self.pinned.text(), self._about_reference(state))))
-        self.pinned.setToolTip(tip_of(told))
-        self.pinned.setAccessibleDescription(told)
+        description = "\n".join(filter(None, (self.pinned.text(), self._about_reference(state))))
+        self.pinned.setToolTip(tip_of(description))
+        self.pinned.setAccessibleDescription(description)
         self.pinned.setVisible(state.reference is not None)
         self.unpin.setVisible(state.pinned is not None)
         self.compare[COMPARE.index(state.compare)].setChecked(True)
@@ -262,7 +262,7 @@ class TopBar(QToolBar):
         if state.reference is None:
             return ""
         if state.pinned is None:
-            return "The reference: the same model and text without the cut. Pin (Ctrl+P) keeps another one."
+            return "The reference: the same model and text, nothing ablated (uncut). Pin (Ctrl+P) keeps another one."
         return f"The reference: {state.pinned.label}, as it was pinned"
 
     def _published(self, state: State) -> tuple[str, ...]:
@@ -270,8 +270,8 @@ class TopBar(QToolBar):
         known = self.context.facts().known_heads() if self.context.engine.store.peek(state.model) is not None else None
         if known is None:
             return ("",)
-        said = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
-        return (known.short(state.selection.head), *said, *([f"Hints: {known.how}."] if said else []))
+        roles = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
+        return (known.short(state.selection.head), *roles, *([f"Hints: {known.how}."] if roles else []))
 
     @Slot()
     def _fill_models(self) -> None:

@@ -81,12 +81,12 @@ class LookingAhead(QObject):
         model = self.context.engine.store.peek(state.model)
         if model is None:
             return ()
-        facts, found = self.context.facts(), dict[Request, None]()
+        facts, requests = self.context.facts(), dict[Request, None]()
         for beside in self._beside:
             for near in beside(state, facts, model):
                 if near.model == state.model or SHARE * model.nbytes <= self.context.engine.store.room:
-                    found |= dict.fromkeys(self._asked(near, facts, near.model != state.model))
-        return tuple(found)
+                    requests |= dict.fromkeys(self._asked(near, facts, near.model != state.model))
+        return tuple(requests)
 
     def _asked(self, near: State, facts: Facts, losses: bool) -> Iterable[Request]:
         """What would be asked there: of the visible panels, and of the prompt, which shows losses of the whole text."""

@@ -177,13 +177,13 @@ class Opening(QObject):
     def sources(self) -> list[tuple[str, str]]:
         """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""
         shipped = [(f"builtin:{name}", name) for name in shipped_models()]
-        made = [(source, _title(source)) for source in SOURCES]
-        known = {_identity(source) for source, _ in (*shipped, *made)}
+        constructed = [(source, _title(source)) for source in SOURCES]
+        known = {_identity(source) for source, _ in (*shipped, *constructed)}
         recent: dict[str, str] = {}
         for source in sorted(self.recent(), key=lambda s: (_title(s).rpartition("/")[2].lower(), s)):
             if _identity(source) not in known:
                 recent.setdefault(_identity(source), source)
-        return [*shipped, *made, *((source, _title(source)) for source in recent.values())]
+        return [*shipped, *constructed, *((source, _title(source)) for source in recent.values())]
 
     def fill(self, menu: QMenu) -> None:
         """The models there are, by kind; the open one is marked."""

@@ -19,12 +19,12 @@ def fuzzy(needle: str, text: str) -> int:
     score, at, run = 1, 0, 0
     text, needle = text.lower(), needle.lower().replace(" ", "")
     for letter in needle:
-        found = text.find(letter, at)
-        if found < 0:
+        position = text.find(letter, at)
+        if position < 0:
             return 0
-        run = run + 1 if found == at else 0
-        score += 2 * run + (3 if found == 0 or text[found - 1] in " :-" else 0)
-        at = found + 1
+        run = run + 1 if position == at else 0
+        score += 2 * run + (3 if position == 0 or text[position - 1] in " :-" else 0)
+        at = position + 1
     return score
 
 

@@ -46,8 +46,8 @@ class Known:
         named = [i for i, text in enumerate(texts) if text.strip("·").lower() == wanted]
         begins = [i for i, text in enumerate(texts) if text.strip("·").lower().startswith(wanted) and i not in named]
         here = [Entry(f"{texts[i]}, position {i}", partial(self._read_at, i)) for i in (*named, *begins)[:TOKENS]]
-        found = [t for t in facts.find_tokens(typed, TOKENS) if t < facts.config.d_vocab_out]
-        return [*here, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in found)]
+        tokens = [t for t in facts.find_tokens(typed, TOKENS) if t < facts.config.d_vocab_out]
+        return [*here, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in tokens)]
 
     def _read_at(self, position: int) -> None:
         state = self.context.document.recorded

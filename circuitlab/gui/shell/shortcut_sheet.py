@@ -67,15 +67,17 @@ class ShortcutSheet(Dialog):
 
     def _fill(self, groups: dict[str, list[tuple[str, str]]]) -> None:
         """Headings and lines, column by column."""
-        made = {heading: [(self._label(k, "caption"), self._label(t)) for k, t in rows] for heading, rows in groups.items()}
+        groups_of_labels = {
+            heading: [(self._label(k, "caption"), self._label(t)) for k, t in rows] for heading, rows in groups.items()
+        }
         grid = QGridLayout(self.inside)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(BETWEEN)
         grid.setVerticalSpacing(LINE)
-        columns = self._columns([r for rows in made.values() for r in rows])
-        longest = -(-sum(len(rows) + 1 for rows in made.values()) // columns)
+        columns = self._columns([r for rows in groups_of_labels.values() for r in rows])
+        longest = -(-sum(len(rows) + 1 for rows in groups_of_labels.values()) // columns)
         row, column = 0, 0
-        for heading, rows in made.items():
+        for heading, rows in groups_of_labels.items():
             if row and row + len(rows) > longest + 2 and column < 3 * (columns - 1):
                 row, column = 0, column + 3
                 grid.setColumnMinimumWidth(column - 1, APART)

@@ -21,7 +21,7 @@ SIZE = 16  # px at text size 1
 def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
     """The icon `name` in one of the theme's colours, sharp at one, two and three pixels a point; paler when disabled."""
     drawing = resource("icons", f"{name}.svg").read_text(encoding="utf-8")
-    made, size = QIcon(), theme.px(SIZE)
+    drawn, size = QIcon(), theme.px(SIZE)
     for mode, ink in ((QIcon.Mode.Normal, colour), (QIcon.Mode.Disabled, "faint")):
         renderer = QSvgRenderer(QByteArray(drawing.replace("currentColor", getattr(theme, ink)).encode()))
         for ratio in (1, 2, 3):
@@ -31,18 +31,18 @@ def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
             renderer.render(painter, QRectF(0, 0, size * ratio, size * ratio))
             painter.end()
             pixels.setDevicePixelRatio(ratio)
-            made.addPixmap(pixels, mode)
-    return made
+            drawn.addPixmap(pixels, mode)
+    return drawn
 
 
 def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
     """A flat button with a name for tests and screen readers."""
-    made = QToolButton(parent)
-    made.setObjectName(name)
-    made.setText(text)
-    made.setToolTip(tip_of(tip))
-    made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-    return made
+    button = QToolButton(parent)
+    button.setObjectName(name)
+    button.setText(text)
+    button.setToolTip(tip_of(tip))
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    return button
 
 
 def tint(button: QToolButton, name: str, theme: Theme, colour: str = "muted") -> None:
@@ -53,6 +53,6 @@ def tint(button: QToolButton, name: str, theme: Theme, colour: str = "muted") ->
 
 def push(parent: QWidget, text: str, act: Callable[[], object]) -> QPushButton:
     """A button of a form."""
-    made = QPushButton(text, parent)
-    made.clicked.connect(act)
-    return made
+    button = QPushButton(text, parent)
+    button.clicked.connect(act)
+    return button

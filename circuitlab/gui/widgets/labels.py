@@ -15,20 +15,20 @@ STEP = 24  # px
 
 def label(parent: QWidget, role: str = "") -> QLabel:
     """Plain text with room at its sides."""
-    made = PlainLabel(parent)
-    made.setProperty("role", role)
-    made.setContentsMargins(8, 0, 8, 0)
-    return made
+    text_label = PlainLabel(parent)
+    text_label.setProperty("role", role)
+    text_label.setContentsMargins(8, 0, 8, 0)
+    return text_label
 
 
 def words(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
     """Plain text of several lines, from edge to edge."""
-    made = label(parent, role)
-    made.setContentsMargins(0, 0, 0, 0)
-    made.setWordWrap(True)
+    text_label = label(parent, role)
+    text_label.setContentsMargins(0, 0, 0, 0)
+    text_label.setWordWrap(True)
     if selectable:
-        made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return made
+        text_label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return text_label
 
 
 class ShortLabel(PlainLabel):

@@ -167,9 +167,9 @@ class Choices(QWidget):
 
     def button(self, choice: str) -> QToolButton:
         """The button of a choice."""
-        found = self._group.button(self._choices.index(choice))
-        assert isinstance(found, QToolButton)
-        return found
+        button = self._group.button(self._choices.index(choice))
+        assert isinstance(button, QToolButton)
+        return button
 
     @Slot(int)
     def _clicked(self, at: int) -> None:

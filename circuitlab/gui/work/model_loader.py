@@ -106,7 +106,7 @@ class ModelLoader(QObject):
         """A state is shown whose models have been closed: `act` when they are open again."""
         self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
 
-    def _walk(self, state: State | None, step: Callable[[], None], told: str) -> None:
+    def _walk(self, state: State | None, step: Callable[[], None], message: str) -> None:
         """To the state before or after, and say in the status line what that was."""
         if self.waiting:
             self.drop()
@@ -116,7 +116,7 @@ class ModelLoader(QObject):
 
             def act() -> None:
                 step()
-                self.message.emit(told)
+                self.message.emit(message)
 
             self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
 

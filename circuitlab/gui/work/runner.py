@@ -44,7 +44,7 @@ class Runner(QObject):
     """
 
     jobs_changed = Signal()
-    told = Signal(str, object, object)
+    reported = Signal(str, object, object)
 
     def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -55,7 +55,7 @@ class Runner(QObject):
         self._running: dict[WorkSlot, Job] = {}
         self._closed = False
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
-        self.told.connect(self._hear)
+        self.reported.connect(self._hear)
 
     @property
     def jobs(self) -> list[Job]:
@@ -73,16 +73,16 @@ class Runner(QObject):
 
     def ask(self, slot: WorkSlot, request: Request[R]) -> Answer[R] | None:
         """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
-        found = self.engine.cached(request)
-        if found is not None:
+        answer = self.engine.cached(request)
+        if answer is not None:
             self._forget(slot)
             slot.shown = slot.serial
-            return found
+            return answer
         lane = request.analysis.lane
 
         def work(job: Job) -> Answer[R]:
             job.memory = self.engine.check(request)
-            return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.told.emit))
+            return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.reported.emit))
 
         self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
         return None
@@ -94,7 +94,7 @@ class Runner(QObject):
     def say(self, job: Job, done: int, total: int, text: str) -> None:
         """How far other work is; called on its worker, as often as it likes."""
         if job.moved(done, total, text):
-            self.told.emit("progress", job, None)
+            self.reported.emit("progress", job, None)
 
     def _forget(self, slot: WorkSlot) -> None:
         """What is under way for a slot no longer matters."""
@@ -137,9 +137,9 @@ class Runner(QObject):
         try:
             if job.cancelled.is_set():
                 raise Cancelled
-            self.told.emit("done", job, job.work(job))
+            self.reported.emit("done", job, job.work(job))
         except BaseException as error:  # whatever happens on a worker belongs in the window, not on a dead thread
-            self.told.emit("failed", job, error)
+            self.reported.emit("failed", job, error)
 
     @Slot(str, object, object)
     def _hear(self, kind: str, job: Job, value: Any) -> None:

@@ -87,12 +87,12 @@ class StateCommands(QObject):
         state = self.context.document.recorded
         edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
         unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
-        said = "".join(f", {w}" for w in unusual)
-        pin = Pin(f"{label}{edited}{said}", state.subject, state.selection, state.text)
+        conventions = "".join(f", {w}" for w in unusual)
+        pin = Pin(f"{label}{edited}{conventions}", state.subject, state.selection, state.text)
         self.context.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
-        """Nothing is kept to compare with; beside a cut the reference is the uncut state then."""
+        """Drop every pin; while something is ablated, the reference is then the state without the ablation."""
         state = self.context.document.recorded
         self.context.apply(replace(state, pins=(), compare="now"), "unpin")
 
@@ -107,7 +107,7 @@ class StateCommands(QObject):
         if state.reference is not None:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
         else:
-            self.context.message.emit("Pin a reference first (Ctrl+P), or cut something.")
+            self.context.message.emit("Pin a reference first (Ctrl+P), or ablate something.")
 
     def convention(self, name: str, value: object) -> None:
         """Change one field of the conventions."""
@@ -145,7 +145,9 @@ class StateCommands(QObject):
 
     def _say_reference(self, before: State) -> None:
         if before.reference is None and self.context.document.recorded.reference is not None:
-            self.context.message.emit("The uncut run is the reference now: Ctrl+D shows before, after and the difference.")
+            self.context.message.emit(
+                "The run without the ablation (uncut) is the reference now: Ctrl+D shows before, after and the difference."
+            )
 
     def switch(self, edit: Intervention, on: bool) -> None:
         """One intervention on or off."""
