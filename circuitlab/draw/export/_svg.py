@@ -38,7 +38,7 @@ def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, gre
         _scaling_lines(group)
     _without_empty(root)
     for image in root.iter(f"{SVG}image"):
-        image.set("image-rendering", "optimizeSpeed")  # cells have edges; the older word for it is known more widely
+        image.set("image-rendering", "optimizeSpeed")  # sharp edges of cells; the older keyword is more widely supported
         image.set("style", "image-rendering:pixelated")
     if outlined:
         _outlined(root)
@@ -81,7 +81,7 @@ def _scaling_lines(group: ET.Element) -> None:
         return
     matrix, wrapped = _matrix(group), list(group)
     if len(still) < len(wrapped):
-        for i, element in enumerate(wrapped):  # those that move with the group keep its matrix
+        for i, element in enumerate(wrapped):  # what is left in the group keeps its matrix
             if element not in still:
                 holder = ET.Element(f"{SVG}g", {"transform": group.get("transform", "")})
                 holder.append(element)

@@ -139,7 +139,7 @@ def check(figure: Figure, paper: Paper) -> None:
 
 def _scale(paper: Paper) -> tuple[Theme, int]:
     """The theme, and the width of the layout in px."""
-    # tabular figures could not be searched in a PDF, and every format is the same picture
+    # tabular figures cannot be searched in a PDF, and all formats look alike
     theme = replace(LIGHT, least=LIGHT.small * paper.least_pt / paper.font_pt, tabular=False)
     return theme, round(paper.width_mm / INCH * POINTS * theme.small / paper.font_pt)
 
@@ -196,11 +196,11 @@ def png_bytes(image: QImage) -> bytes:
 def _svg(view: FigureView, paper: Paper, outlined: bool | None = None) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    # Curves that run out of the part that is seen are clipped, which the smaller version has no word for.
+    # Curves that leave the visible part are clipped, which SVG Tiny cannot express.
     version = QSvgGenerator.SvgVersion
     generator = QSvgGenerator(version.Svg11 if view.parts() else version.SvgTiny12)
     generator.setOutputDevice(buffer)
-    generator.setResolution(DPI)  # otherwise axes are scaled 0.75 against the image
+    generator.setResolution(DPI)  # otherwise axes are scaled by 0.75 relative to the image
     generator.setSize(view.size())
     generator.setViewBox(QRect(QPoint(0, 0), view.size()))
     generator.setTitle(view.figure.title)
@@ -226,7 +226,7 @@ def _pdf(view: FigureView, paper: Paper) -> bytes:
     size = QPageSize(page, QPageSize.Unit.Millimeter, "", QPageSize.SizeMatchPolicy.ExactMatch)
     writer.setPageLayout(QPageLayout(size, QPageLayout.Orientation.Portrait, QMarginsF(0, 0, 0, 0)))
     scale = paper.width_mm / INCH * DPI / view.width()
-    if paper.outlined(".pdf") and not view.parts():  # Qt reads no clipping back: a part has its fonts
+    if paper.outlined(".pdf") and not view.parts():  # Qt does not read clipping back: parts keep their fonts
         drawn = QSvgRenderer(_svg(view, paper, outlined=True))
         painter = QPainter(writer)
         painter.scale(scale, scale)

@@ -10,7 +10,7 @@ from circuitlab.draw.look.colours import BARELY, dark_text, rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
-MOST = 128 * 128  # rectangles: a map of more is a picture without loss
+MOST = 128 * 128  # rectangles; a map of more becomes a lossless image
 UNDER = 0.25  # px that a cell reaches under those painted after it: viewers would let the paper through between two edges
 
 
@@ -35,12 +35,12 @@ def paint_cells(painter: QPainter, colours: np.ndarray, frame: QRectF, visible: 
     x = frame.left() + np.arange(cols + 1) * (frame.width() / cols)
     y = frame.top() + np.arange(rows + 1) * (frame.height() / rows)
     around = np.pad(colours, 1, constant_values=-1)
-    # A colour is painted after all smaller ones, and reaches under them that come later.
+    # Colours are painted in ascending order; a cell extends below its neighbours painted later.
     left, right = around[1:-1, :-2] >= colours, around[1:-1, 2:] >= colours
     above, below = around[:-2, 1:-1] >= colours, around[2:, 1:-1] >= colours
     x0, x1 = x[:-1] - under * left, x[1:] + under * right
     y0, y1 = y[:-1, None] - under * above, y[1:, None] + under * below
-    if visible is not None:  # not by clipping: what a file does not show must not be in it
+    if visible is not None:  # not by clipping: a file must not contain what it does not show
         x0, x1 = (np.clip(v, visible.left(), visible.right()) for v in (x0, x1))
         y0, y1 = (np.clip(v, visible.top(), visible.bottom()) for v in (y0, y1))
         colours = np.where((x1 > x0) & (y1 > y0), colours, -1)

@@ -27,7 +27,7 @@ LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its num
 class FittedMap(PlotMark):
     """A plot of cells that knows its size in any room; a subclass draws the cells."""
 
-    _ready = False  # a mark is shown; pyqtgraph resizes before __init__ is through
+    _ready = False  # whether a mark is shown; pyqtgraph resizes during __init__
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
@@ -52,7 +52,7 @@ class FittedMap(PlotMark):
         for turn in range(5):
             left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
             top = self.legend.height_for(min(cell_x * cols, width - left - bar))
-            # at last cells only shrink: else axes may ask for more beside large ones, and make them small, without end
+            # finally cells only shrink: otherwise axes and cells could enlarge and shrink each other for ever
             most_x, most_y = (cell_x, cell_y) if turn > 2 else (inf, inf)
             cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
             cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
@@ -78,7 +78,7 @@ class FittedMap(PlotMark):
             self.noted.emit()
         layout = self.plot_item.layout
         layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
-        # The margins are part of the least size of the plot: until they are right its geometry may have been refused.
+        # The margins are part of the plot's least size: with old ones its geometry may have been refused.
         self.plot_item.setGeometry(self.range)
         layout.activate()
 
@@ -111,14 +111,14 @@ class FittedMap(PlotMark):
         """Height of the picture in px in a room of this size."""
         side = self._side(width, height, self._barred())
         self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
         return side
 
     def index_step_in(self, width: int, height: int) -> int:
         """Step between the position indices on the axes in a room of this size; 0 where both axes show the tokens themselves."""
         self._measure(width, height, self._barred())
         step = max(self.left_axis.index_step, self.bottom_axis.index_step)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
         return step
 
     def widen_bar(self, least: int) -> None:
@@ -135,7 +135,7 @@ class FittedMap(PlotMark):
         self._title_axes(True)
         used = self._measure(1e4, height, self._barred())[0]
         self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # axes as they are
+        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
         return ceil(used + 12)
 
     def least_width(self) -> float:

@@ -12,7 +12,7 @@ from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
 LEAST = 4.0  # px of a cell, below which a frame would hide it
-MOST_TILES = 1024  # above it there are no frames round them
+MOST_TILES = 1024  # with more tiles, none is framed
 CLEAR = 9.0  # px of a cell, from which on its frame stands off it: a full cell is as dark as its frame
 
 

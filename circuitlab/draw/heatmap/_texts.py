@@ -13,7 +13,7 @@ from circuitlab.draw.look.colours import dark_text, rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
-LEAST_CHARACTERS = 3  # of a cell's width, below which nothing is written
+LEAST_CHARACTERS = 3  # that fit a cell's width; with fewer nothing is written
 ELLIPSIS_FROM = 5
 DARK, LIGHT = QColor(16, 16, 20), QColor(255, 255, 255)
 

@@ -32,7 +32,7 @@ from circuitlab.draw.pointing.gestures import Id, number
 from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Axis, Heatmap
 
-MOSTLY_EMPTY = 16  # cells to each that is painted: of a larger map it is not asked how many these are
+MOSTLY_EMPTY = 16  # cells per painted one at most; painted cells of larger maps are not counted
 
 
 class HeatmapMark(FittedMap):
@@ -44,7 +44,7 @@ class HeatmapMark(FittedMap):
         self._mip = 0
         self._cursor: Id | None = None
         self._hatching = Hatching()
-        self._cells: np.ndarray | None = None  # colours that are painted as rectangles
+        self._cells: np.ndarray | None = None  # colours of cells painted as rectangles
         self.box.invertY(True)
         self.image = Image()
         self.box.addItem(self.image, ignoreBounds=True)
@@ -125,7 +125,7 @@ class HeatmapMark(FittedMap):
         noted = level != self._mip
         self._mip = level
         data = self._mips[level]
-        # Indices into the table are an eight-bit image with a palette: Qt draws it as it is, transparent entry included.
+        # Table indices are an eight-bit image with a palette, which Qt draws directly, transparent entry included.
         pixels = inks(data) if self.mark.rgb is not None else steps(data, self.mark.levels)
         self.image.setImage(pixels, autoLevels=False, levels=(0, 255))
         self.image.setRect(QRectF(0, 0, data.shape[1] * 2**level, data.shape[0] * 2**level))

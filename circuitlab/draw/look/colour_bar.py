@@ -56,7 +56,7 @@ class ColourBar(pg.GraphicsWidget):
             painter.drawImage(bar, self._image)
             return
         step = bar.height() / len(self._strip)
-        for i, colour in enumerate(self._strip.tolist()):  # each reaches under all that follow
+        for i, colour in enumerate(self._strip.tolist()):  # each extends below those that follow
             painter.fillRect(QRectF(bar.left(), bar.top() + i * step, bar.width(), bar.height() - i * step), QColor(*colour))
         if self._paper.grey and self._key[0] == "signed":
             for part in (0.625, 0.75, 0.875, 1.0):

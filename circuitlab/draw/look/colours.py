@@ -18,8 +18,8 @@ from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import ColourMap
 
 STEPS = 256
-NEUTRAL = (96, 125, 160)  # a bar that belongs to no head
-BARELY = 0.06  # of the largest level: a value below it has no sign that could be seen in colour either
+NEUTRAL = (96, 125, 160)  # data that belong to no head
+BARELY = 0.06  # of the largest level: below it a sign would not be visible in colour either
 
 # From the background outward; the background itself is put in front.
 _LIGHT: dict[str, tuple[str, ...]] = {

@@ -56,8 +56,8 @@ class Theme:
     small: float = 11.0
     normal: float = NORMAL
     large: float = 15.0
-    least: float = 0.0  # nothing is written smaller than this
-    tabular: bool = True  # Qt's PDF names the glyphs of tabular figures by characters of nobody's: nobody could search them
+    least: float = 0.0  # least text size in px
+    tabular: bool = True  # False on paper: Qt's PDF maps tabular figures to private characters, which cannot be searched
 
     @property
     def scale(self) -> float:

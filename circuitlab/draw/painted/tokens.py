@@ -107,7 +107,7 @@ class TokensMark(FlowedText):
         coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
         inks = np.where(coloured, np.where(self._inks, "#101014", "#ffffff"), self.theme.text).tolist()
         packed = (fill.astype(np.int64) @ (65536, 256, 1)).tolist()
-        ground = int(self.theme.colour("background").rgb() & 0xFFFFFF)  # what has the colour of the paper is not painted
+        ground = int(self.theme.colour("background").rgb() & 0xFFFFFF)  # boxes of the background's colour are not painted
         for i in (np.flatnonzero(coloured[first:last]) + first).tolist():
             if packed[i] != ground:
                 painter.fillRect(self._rects[i], self._paint(packed[i]))
@@ -214,7 +214,7 @@ class TokensMark(FlowedText):
         for (ink, line), members in runs:
             run = list(members)
             x, (last, _, width) = self._boxes[run[0], 0], self._boxes[run[-1]].tolist()
-            # whole pixels: a layer that is moved by part of one would blur
+            # whole pixels: a layer shifted by a fraction would blur
             left, right = floor(x * ratio), floor((last + width) * ratio)
             top, bottom = floor(line * height * ratio), floor((line + 1) * height * ratio)
             source = QRectF(left, top, right - left, bottom - top)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 
-COLUMNS = 160  # along the picture, at which it is known where curves are
-ROWS = 7  # heights that are tried
+COLUMNS = 160  # sampled along the picture for the heights of the curves
+ROWS = 7  # candidate heights
 OFF = 4.0  # px between a label and its line
 # What it costs to stand on something, to be cut short, to be broken in two lines, to stand off its line.
 ON_LABEL, CUT, ON_CURVE, ON_LINE, ON_BAND, BROKEN, AWAY = 1000.0, 300.0, 20.0, 15.0, 6.0, 3.0, 2.0

@@ -37,8 +37,8 @@ class NumberAxis(pg.AxisItem):
         self.vertical = side == "left"
         self.theme = theme
         self.spec = Axis()
-        super().__init__(side, maxTickLength=-4)  # which lays out a title at once
-        self.enableAutoSIPrefix(False)  # values are written as they are: no thousandths of a score
+        super().__init__(side, maxTickLength=-4)  # which lays out the title at once
+        self.enableAutoSIPrefix(False)  # values as they are: no SI prefixes
 
     def _apart(self, texts: list[str]) -> float:
         """Distance in px between numbers along the axis, never so small that they are hard to read."""

@@ -41,11 +41,11 @@ class LabelAxis(NumberAxis):
     def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
-        self.cell, self.large = 0.0, False  # large: tokens are written as large as in running text, where cells are
+        self.cell, self.large = 0.0, False  # large: tokens as large as in running text, where the cells are large enough
         self.stroke, self.longest = 1.0, LONGEST
         super().__init__(side, theme)
-        self.untitled = False  # so little room that the title stands in the caption
-        self.short = False  # little room: a title that the ticks say too goes ("head" under H0 H1 …)
+        self.untitled = False  # too little room: the title is in the caption
+        self.short = False  # little room: a title that the ticks repeat is dropped ("head" under H0 H1 …)
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
@@ -54,7 +54,7 @@ class LabelAxis(NumberAxis):
         self.setPen(pg.mkPen(theme.line, width=self.stroke))
         self.setTextPen(pg.mkPen(theme.muted))
         if self.label is not None:
-            self.label.setFont(theme.font(theme.small))  # else the application's, which the written style changes in part
+            self.label.setFont(theme.font(theme.small))  # otherwise the application's font, partly restyled
         self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
         self._plain_label()
         self.picture = None
@@ -64,7 +64,7 @@ class LabelAxis(NumberAxis):
         """Device pixels per px of line width."""
         self.stroke, style = scale, dict(self.labelStyle)
         self.setPen(pg.mkPen(self.theme.line, width=scale))
-        self.labelStyle = style  # which pyqtgraph writes in the colour of the line from here on
+        self.labelStyle = style  # `setPen` has set it to the colour of the line
         self._updateLabel()
         self.picture = None
 
@@ -225,7 +225,7 @@ class LabelAxis(NumberAxis):
 
     def boundingRect(self) -> QRectF:
         """Where it paints: from `TICK` px off the picture, so that a repainted picture does not repaint the labels."""
-        if not self.count:  # with room for half of a number at either end: pyqtgraph leaves one out that reaches beyond
+        if not self.count:  # with room for half a number at either end: pyqtgraph omits one that reaches beyond
             up, aside = self.theme.px(8), 15  # as far as a plot keeps free beside it
             return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
         rect = self.mapRectFromParent(self.geometry())
@@ -313,7 +313,7 @@ class LabelAxis(NumberAxis):
                 p.drawText(QPointF(left, TICK + metrics.ascent()), name)
 
     def _title(self, p: QPainter) -> None:
-        if not self._titled() or min(self.width(), self.height()) < 1:  # beside a picture without room there is none to name
+        if not self._titled() or min(self.width(), self.height()) < 1:  # a picture without room has no title
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))

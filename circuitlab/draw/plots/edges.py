@@ -220,7 +220,7 @@ class EdgesMark(XYPlot):
         nearest = int(away.argmin())
         if away[nearest] > REACH:
             return None
-        # Among edges equally near, the strongest: it is the one that is seen.
+        # Among equally near edges the strongest, which is painted on top.
         close = np.flatnonzero(away <= away[nearest] + 1.0)
         return 1, int(close[np.asarray(self.mark.weights)[close].argmax()])
 
@@ -279,7 +279,7 @@ class EdgesMark(XYPlot):
         tints = np.round(self._rgb * 0.2 + ground * 0.8).astype(int).tolist() if labelled else self._rgb.tolist()
         for i, box in enumerate(boxes):
             if box.x() != box.x():
-                continue  # a node without a place
+                continue  # a node without coordinates
             ring = (
                 self.theme.colour("accent" if i in chosen else "text")
                 if i in chosen or i == hovered

@@ -21,7 +21,7 @@ from circuitlab.figures.marks import Lines
 
 REACH = 24.0
 IN_LEGEND = 12
-MOST_ABSENT = 3  # names of curves without a value that are said
+MOST_ABSENT = 3  # names of curves without a value in the caption
 BAND = 0.14  # of the accent
 DASH = [5.0, 3.0]  # of the other one of a pair: a control, a reference
 # Of series after the first, so that they are told apart without colour; none of them looks like DASH.
@@ -33,7 +33,7 @@ PATTERNS: tuple[list[float], ...] = (
     [3.0, 1.5],
     [8.0, 2.0, 1.5, 2.0, 1.5, 2.0],
 )
-STEPPED_BACK = 185  # alpha of curves beside chosen ones: still read on either ground
+STEPPED_BACK = 185  # alpha of curves beside selected ones: legible in either theme
 # Curves that belong to no head: none of the three of Q, K and V, each with a contrast of 3 : 1 on either ground.
 PLAIN = ((74, 122, 190), (204, 128, 22), (158, 92, 158), (112, 112, 120), (42, 148, 172), (156, 104, 68))
 
@@ -78,7 +78,7 @@ class LinesMark(XYPlot):
             self.box.addItem(curve, ignoreBounds=True)
             self._curves.append(curve)
         for curve, y in zip(self._curves, self._ys, strict=True):
-            # One point is no curve: it is drawn by the overlay.
+            # A single point is drawn by the overlay.
             if self.mark.joined:
                 finite = np.isfinite(self._x) & np.isfinite(y)
                 curve.setData(self._x[finite], y[finite])

@@ -42,7 +42,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         axes = {"left": self.left_axis, "bottom": self.bottom_axis}
         before = set(QApplication.topLevelWidgets())
         pg.PlotWidget.__init__(self, parent, axisItems=axes, enableMenu=False)
-        # pyqtgraph makes windows of nobody's, an empty one and a menu that is switched off: they go with this widget.
+        # pyqtgraph creates parentless windows, an empty one and a disabled menu: they are deleted with this widget.
         for orphan in set(QApplication.topLevelWidgets()) - before - {self}:
             if orphan.parentWidget() is None:
                 orphan.setParent(self, orphan.windowFlags())
@@ -57,7 +57,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         plot = self.plot_item
         plot.hideButtons()
         plot.layout.setContentsMargins(0, 0, 0, 0)
-        plot.layout.removeItem(plot.getAxis("top"))  # a legend may stand there
+        plot.layout.removeItem(plot.getAxis("top"))  # the place of a legend
         for axis in (self.left_axis, self.bottom_axis):
             axis.setZValue(-1000)  # grid lines under the data
         self.box: pg.ViewBox = plot.vb

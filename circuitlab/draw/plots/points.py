@@ -25,7 +25,7 @@ BUCKETS = 64
 BINS = 256
 REACH = 14.0  # px
 MOST_LABELS = 80
-SHAPES = ("o", "s", "t1", "d", "+", "star", "t", "x")  # by the order of the legend: told apart without colour
+SHAPES = ("o", "s", "t1", "d", "+", "star", "t", "x")  # in the order of the legend: distinct without colour
 PATH = 150  # opacity of a path, of 255
 TINT = 0.05  # of the half where x is positive
 
@@ -94,7 +94,7 @@ class PointsMark(XYPlot):
             self.noted.emit()
             return
         self.density.clear()
-        # A point without a place would reach Qt as NaN, which kills the process.
+        # A point without coordinates would reach Qt as NaN, which kills the process.
         finite = np.isfinite(self._x) & np.isfinite(self._y)
         brushes = [self._brush(tuple(c)) for c in self._rgb()[finite].tolist()]
         x, y, size = self._x[finite], self._y[finite], self.mark.size * self.theme.scale
@@ -286,11 +286,11 @@ class PointsMark(XYPlot):
         for i in order:
             x, y = at[i]
             if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
-                continue  # without a place (for Qt, NaN lies within every frame), or out of sight
+                continue  # no coordinates (for Qt, NaN lies within every frame), or out of view
             text = self.mark.labels[i]
             size = metrics.horizontalAdvance(text), metrics.height()
             box = _free(QPointF(x, y), *size, radius, frame, taken, dots)
-            if box is None and text and i in self.mark.chosen:  # what is chosen is named, over points if need be
+            if box is None and text and i in self.mark.chosen:  # a selected point is labelled, over others if need be
                 box = _free(QPointF(x, y), *size, radius, frame, taken, [])
             if box is None:
                 continue

@@ -38,7 +38,7 @@ def chain_as_read(inside: QWidget) -> None:
 
 def _before(a: tuple[QPoint, QWidget], b: tuple[QPoint, QWidget]) -> int:
     (p, v), (q, w) = a, b
-    if v.isAncestorOf(w) or w.isAncestorOf(v):  # an area, then what it holds
+    if v.isAncestorOf(w) or w.isAncestorOf(v):  # an area before its contents
         return -1 if v.isAncestorOf(w) else 1
     if p.y() + v.height() <= q.y() + OVERLAP or q.y() + w.height() <= p.y() + OVERLAP:
         return p.y() - q.y()

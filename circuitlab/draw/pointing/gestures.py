@@ -65,8 +65,8 @@ class Gestures(_Base):
     gestured: Any
     context: Any
     mark_name: str = ""
-    pointer: QPoint | None = None  # in the viewport, while it is the pointer that hovers and not the keyboard
-    _at: QPoint | None = None  # the same on the screen
+    pointer: QPoint | None = None  # position in the viewport, while the pointer hovers rather than the keyboard
+    _at: QPoint | None = None  # the same position on the screen
     _hovered: Id | None = None
     _readout_shown: bool = False  # whether the readout of the hovered item is still on the screen
     _pressed: QPoint | None = None

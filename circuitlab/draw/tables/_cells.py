@@ -100,7 +100,7 @@ class RowsDelegate(QStyledItemDelegate):
             return
         ends = [f"{end:,.{column.digits}f}" for end in column.levels]
         metrics = self._faces[False, False][1]
-        room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # the number stands clear
+        room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # keeps clear of the number
         if room.width() < 16:
             room = rect.adjusted(4, 4, -4, -4)
         zero = min(max(-low / (high - low), 0.0), 1.0)
@@ -156,7 +156,7 @@ class RowsTable(QTableView):
         self._fitting = True
         super().updateGeometries()
         row = self.verticalHeader().defaultSectionSize()
-        for _ in range(3):  # the bar below may go meanwhile
+        for _ in range(3):  # the scroll bar below may disappear meanwhile
             high = self.viewport().height()
             if not high % row or high < row or self.verticalHeader().length() <= high:
                 break
@@ -212,14 +212,14 @@ class RowsTable(QTableView):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         at, where = event.pos(), event.globalPos()
-        if event.reason() == QContextMenuEvent.Reason.Keyboard:  # about the row that the keys are on
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:  # for the current row
             at = self.visualRect(self.currentIndex()).center()
             where = self.viewport().mapToGlobal(at)
         self.asked_menu.emit(at, where)
         event.accept()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        # Dragging must not paint a selection that nobody asked for.
+        # Dragging must not select.
         if not event.buttons():
             super().mouseMoveEvent(event)
 

@@ -61,7 +61,7 @@ def paint_key(painter: QPainter, room: QRectF, column: RowColumn, theme: Theme) 
     strip = QRectF(room.left() + metrics.horizontalAdvance(before) + GAP, room.center().y() - 4, wide, 8)
     shades = np.asarray(table(column.map, theme))[1:].tolist()
     step = wide / len(shades)
-    for i, colour in enumerate(shades):  # each reaches under all that follow
+    for i, colour in enumerate(shades):  # each extends below those that follow
         left = strip.left() + i * step
         painter.fillRect(QRectF(left, strip.top(), strip.right() - left, strip.height()), QColor(*colour[:3]))
     painter.drawText(QPointF(strip.right() + GAP, base), after)

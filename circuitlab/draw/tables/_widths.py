@@ -17,8 +17,8 @@ LEAST_SECTION = 32  # px
 ROW = 22  # px, like the others at text size 1
 LONG = 220  # px at text size 1: words ask for no more, and take what is left
 SHORT_BAR = 28  # beside its number
-SHORTENED = 84  # words are cut down to this, so that the numbers beside them stay in sight
-SHORTEST = 36  # and to this, with titles cut and margins narrowed, before a column is pushed out
+SHORTENED = 84  # words are elided to this, so that the numbers beside them stay visible
+SHORTEST = 36  # and to this, with titles elided and padding narrowed, before a column is left out
 
 
 def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
@@ -48,7 +48,7 @@ class ColumnWidths:
     def fit(self, width: int, height: int) -> None:
         """As wide as the first rows and the header; bars, else tokens, else sentences share what is left evenly."""
         header = self._table.horizontalHeader()
-        strong = bool(self._model.mark.strong)  # in bold, which is the wider
+        strong = bool(self._model.mark.strong)  # bold is wider
         plain = QFontMetricsF(self.theme.font(self.theme.normal, bold=strong))
         mono = QFontMetricsF(self.theme.font(self.theme.normal, mono=True, bold=strong))
         columns, px = self._model.mark.columns, self.theme.px
@@ -143,4 +143,4 @@ class ColumnWidths:
         hidden = ranked and sum(self._least) > room
         if self._widths and header.isSectionHidden(0) != hidden:
             header.setSectionHidden(0, hidden)
-            header.sectionPosition(0)  # Qt places them now; after further resizing it would leave the hidden one its width
+            header.sectionPosition(0)  # have Qt place them now; after further resizing it would leave the hidden one its width

@@ -95,7 +95,7 @@ class RowsModel(QAbstractTableModel):
     def filter(self, text: str) -> None:
         """Keep the rows whose text contains `text`."""
         self.beginResetModel()
-        # A typed space means the visible one.
+        # A typed space matches the visible one.
         self.filter_text = text.replace(" ", "·") if any(c.tokens for c in self.mark.columns) else text
         self._arrange()
         self.endResetModel()

@@ -72,7 +72,7 @@ class RowsOnPaper(PaintedMark):
 
     def _column(self, at: int) -> _Column:
         column, title = self.mark.columns[at], QFontMetricsF(self.theme.font(self.theme.small))
-        metrics = QFontMetricsF(self._font(column, *self.mark.strong[:1]))  # bold ones are the wider ones
+        metrics = QFontMetricsF(self._font(column, *self.mark.strong[:1]))  # bold is wider
         texts = [cell_text(column, row) for row in self._rows()]
         widest = max(map(metrics.horizontalAdvance, texts), default=0.0)
         words = max(map(title.horizontalAdvance, self._title(at).split()), default=0.0)

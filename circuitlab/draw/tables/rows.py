@@ -24,7 +24,7 @@ from circuitlab.draw.tables._widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.tables.model import RowsModel, cell_text
 from circuitlab.figures.marks import Hit, Rows
 
-MOST = 40  # rows that it asks room for
+MOST = 40  # rows at most in its natural height
 LEAST_WITH_KEY = 150  # px of height from which on a key to its colours stands below it
 
 
@@ -176,7 +176,7 @@ class RowsMark(QWidget):
         if rows:
             leading = self.model.index(self._place(chosen[0], rows[0]), 0)
             follows = follow and (self.table.hasFocus() or not self._by_size())
-            self.table.setAutoScroll(follows)  # else another current row is scrolled to
+            self.table.setAutoScroll(follows)  # otherwise Qt scrolls to the current row
             self.table.selectionModel().setCurrentIndex(leading, flag.NoUpdate)
             self.table.setAutoScroll(True)
             if follows:
@@ -289,7 +289,7 @@ class RowsMark(QWidget):
     def _sorted(self, column: int, order: Qt.SortOrder) -> None:
         self.model.sort(column, order)
         if self.mark.chosen and (place := self._place(self.mark.chosen[0], -1)) >= 0:
-            self._reveal(place)  # what is chosen stays in sight
+            self._reveal(place)  # the selection stays in view
 
     @Slot(int, int)
     def _ranged(self, low: int, high: int) -> None:

@@ -11,7 +11,7 @@ from circuitlab.draw.look.theme import Theme
 DELAY_MS = 150
 FRAME_MS = 40
 LINE = 2
-RUNNER = 0.22  # share of the width of the line that runs when the progress is not known
+RUNNER = 0.22  # share of the width of the running line, where progress is unknown
 
 
 class Busy(QWidget):

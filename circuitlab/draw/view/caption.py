@@ -97,7 +97,7 @@ class Wrapped(QLabel):
 
     def _fit(self) -> None:
         text = self.words
-        self.folds = not self._fits(text, self.beside)  # also with the room of what says that it does
+        self.folds = not self._fits(text, self.beside)  # even with the room of the button
         if self.folds and not self.whole:
             first, parts = self.parts[: self.first], self.parts[self.first :]
             stay = [p for p in parts if STAYS.match(p)]
@@ -105,7 +105,7 @@ class Wrapped(QLabel):
             while go and not self._fits(joined(*first, *go, *stay, "…")):
                 go.pop()
             text = joined(*first, *go, *stay, "…")
-            if not go and not stay and not first and parts:  # one long sentence: as many of its words as fit
+            if not go and not stay and not first and parts:  # one long sentence: as many words as fit
                 text = self._begun(parts[0])
         if text != self.text():
             self.setText(text)

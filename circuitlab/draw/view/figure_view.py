@@ -48,7 +48,7 @@ class FigureView(QWidget):
         self._why_above = False
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._still = False  # while a pointer is on an item: what is written round the picture does not move it
+        self._still = False  # while the pointer is on an item, text around the picture does not move it
         self._shown, self._why = PlainLabel(self), PlainLabel(self)
         self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
         for label in (self._shown, self._why):
@@ -111,7 +111,7 @@ class FigureView(QWidget):
         if not self._still:
             self._places.leave_frames()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
-            self.take_keyboard()  # there is something to walk now, or what was walked has gone
+            self.take_keyboard()  # the focused mark is new, or has gone
 
     def _keep_widgets(self, figure: Figure) -> None:
         """Keep the widgets whose type and name stay; create and delete the others."""
@@ -300,7 +300,7 @@ class FigureView(QWidget):
         self.setPalette(palette(theme))
         own, app = stylesheet(theme), QApplication.instance()
         if isinstance(app, QApplication) and own in app.styleSheet():
-            own = ""  # the application says it: a sheet for each view as well is polished for seconds
+            own = ""  # the application has it: a sheet per view as well would take seconds to polish
         if self.styleSheet() != own:
             self.setStyleSheet(own)
         colours = {self._title: ("text", theme.normal, True), self._shown: ("muted", theme.small, False)}
@@ -338,7 +338,7 @@ class FigureView(QWidget):
         self._busy.hide()
         once = self._once
         self.say_once(())
-        self.fold.hide()  # nobody can press it there
+        self.fold.hide()  # not part of a picture
         QGuiApplication.clipboard().setPixmap(self.grab(QRect(QPoint(0, 0), self.size())))
         self.say_once(once)
         self.fold.refresh()

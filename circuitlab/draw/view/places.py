@@ -23,9 +23,9 @@ LOW_FOR_TWO = 300  # px of height of a map and a plot below which they stand sid
 LEAST_FRAME = 40  # px of height of a plot's picture
 CHROME = 48  # px of height that a title and a line of caption take
 BESIDE = 200  # px of width that the text beside its map has at least
-INDEXED = 5  # tokens from one index under a text to the next, at most
-LOW_MAP = 0.6  # of the height of a stage: from here on a map is large enough to have its text below it
-MUCH = 0.25  # of the width: what a map leaves so much of, it stands in the middle of
+INDEXED = 5  # largest step between indices below a text
+LOW_MAP = 0.6  # of the height: from here on a map is large enough to have its text below
+MUCH = 0.25  # of the width: a map that leaves more than this empty is centred
 LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
 FLOWS = Tokens | Bars | Dials | Prose
 
@@ -66,7 +66,7 @@ class Places:
         self._rows: list[QWidget] = []
         self._stacked = self._by_hand = False
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
-        self._shared: object = None  # what the present places of a map and its text follow from
+        self._shared: object = None  # map, text, size and theme that the present places were computed for
         self._together: list[ScrolledTogether] = []
         self.body = QVBoxLayout()
         self.body.setSpacing(GRID)
@@ -189,7 +189,7 @@ class Places:
                 map_ = self._widgets[type(row[0]), row[0].name]
                 beside = (
                     (self._view.width() - 4 * GRID) * 2 // 7
-                )  # stretches alone do not hold where hints ask for more than there is
+                )  # stretch factors alone are not kept where size hints exceed the room
                 map_.setMaximumWidth(
                     UNLIMITED
                     if stacked
@@ -210,12 +210,12 @@ class Places:
         key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme)
         picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
         filled = words.mark.texts == text.texts and picture.mark.values.shape == heat.values.shape
-        if key == self._shared or not filled:  # they are filled after they have been laid out
+        if key == self._shared or not filled:  # marks are shown after they are laid out
             return
         self._shared = key
         width, height = max(self._view.width() - 2 * GRID, 80), max(self._view.height() - self._px(CHROME), 60)
         lines_in = lambda wide: max(28, min(words.natural_height(wide), height * 2 // 5))
-        for _ in range(2):  # with indices below the text the map is smaller
+        for _ in range(2):  # indices below the text make the map smaller
             lines = lines_in(width)
             words.show_indices(min(picture.index_step_in(width, height - lines - GRID), INDEXED))
         lines = lines_in(width)
