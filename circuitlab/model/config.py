@@ -370,14 +370,14 @@ class ModelConfig:
         return out
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
-        """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields."""
+    def from_json(cls, data: Mapping[str, Any], source: str = "config.json") -> ModelConfig:
+        """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields of `source`."""
         by_name = {f.name: f for f in dataclasses.fields(cls)}
         if unknown := sorted(set(data) - set(by_name)):
-            raise BadModel("config.json has fields that are not known.", expected=" ".join(by_name), got=ascii(unknown)[:200])
+            raise BadModel(f"{source} has fields that are not known.", expected=" ".join(by_name), got=ascii(unknown)[:200])
         needed = [n for n, f in by_name.items() if f.default is dataclasses.MISSING]
         if missing := [n for n in needed if n not in data]:
-            raise BadModel("config.json lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
+            raise BadModel(f"{source} lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         try:
             for name in ("rotary", "rotary_windowed"):
@@ -388,4 +388,4 @@ class ModelConfig:
                 values["experts"] = Experts(**dict(values["experts"]))
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
-            raise BadModel("config.json cannot be read.", expected="sizes and options", got=str(error)) from error
+            raise BadModel(f"{source} cannot be read.", expected="sizes and options", got=str(error)) from error

@@ -155,8 +155,8 @@ class Recipe:
     def config(self) -> ModelConfig:
         """The model's configuration."""
         n_ctx = max(s.context for s in self.stages)
-        placed = {"d_vocab": self.vocab, "n_ctx": n_ctx, "prepend_bos": True, "family": "circuitlab"}
-        return ModelConfig.from_json({**self.model, **placed})
+        derived = {"d_vocab": self.vocab, "n_ctx": n_ctx, "prepend_bos": True, "family": "circuitlab"}
+        return ModelConfig.from_json({**self.model, **derived}, "the table")
 
     def stage(self, step: int) -> Stage:
         """The stage that `step` belongs to."""

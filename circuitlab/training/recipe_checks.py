@@ -12,7 +12,7 @@ from circuitlab.training.recipe import Recipe
 DRAWN = ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "W_gate")
 FORMATS = ("circuitlab", "gpt2")
 PRECISIONS = ("float32", "bfloat16")
-_PLACED = ("d_vocab", "d_vocab_out", "n_ctx", "prepend_bos", "family")  # fields of the configuration that follow from the rest
+_DERIVED = ("d_vocab", "d_vocab_out", "n_ctx", "prepend_bos", "family")  # fields of the configuration that follow from the rest
 
 _Test = tuple[str, Callable[[Any], bool]]
 
@@ -99,15 +99,15 @@ def checked(recipe: Recipe, name: str) -> Recipe:
 
 
 def _check_model(recipe: Recipe, name: str) -> None:
-    if placed := sorted(set(recipe.model) & set(_PLACED)):
+    if derived := sorted(set(recipe.model) & set(_DERIVED)):
         raise BadInput(
-            f"{name}: [model] has what follows from the rest.", expected="vocab and [[stages]] context", got=" ".join(placed)
+            f"{name}: [model] has what follows from the rest.", expected="vocab and [[stages]] context", got=" ".join(derived)
         )
     try:
         config = recipe.config()
     except BadModel as error:
         raise BadInput(
-            f"{name}: [model] is impossible: {error.what}".replace("config.json", "the table"),
+            f"{name}: [model] is impossible: {error.what}",
             expected=error.expected,
             got=error.got,
         ) from error

@@ -77,10 +77,10 @@ def map_of(data: Mapping[str, Any]) -> ImportMap:
             raise UsageError("The map has a part that is not known.", expected=" ".join(sections), got=f"{name} {value!r}"[:80])
     fields = data.get("config", {})
     try:
-        config = ModelConfig.from_json(fields)
-    except BadModel as error:  # in a map it is no file of its own
-        what = error.what.replace("config.json", "[config] of the map", 1)
-        raise BadModel(what, expected=error.expected, got=error.got, remedy="State them under [config] in the map.") from error
+        config = ModelConfig.from_json(fields, "[config] of the map")
+    except BadModel as error:
+        remedy = "State them under [config] in the map."
+        raise BadModel(error.what, expected=error.expected, got=error.got, remedy=remedy) from error
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
     for ours, value in data.get("tensors", {}).items():
