@@ -1,4 +1,4 @@
-"""Heads that a parameter names: all of them for none, and one refusal for those that the model does not have."""
+"""Heads named by a parameter: `()` means all, and heads that the model does not have are refused in one way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from circuitlab.model.subject import Head
 
 
 def check_heads(config: ModelConfig, *heads: Head) -> None:
-    """Raise `BadInput` with those that the model does not have, where there are any."""
+    """Raise `BadInput` for heads that the model does not have."""
     if bad := [h for h in heads if not (0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads)]:
         last = Head(config.n_layers - 1, config.n_heads - 1)
         raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=" ".join(map(str, bad)))
 
 
 def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:
-    """The heads themselves, layer by layer all of them for `()`. Raises `BadInput` for one that is not there."""
+    """The heads, or for `()` all heads layer by layer. Raises `BadInput` for heads that the model does not have."""
     check_heads(config, *heads)
     return heads or tuple(Head(i, h) for i in range(config.n_layers) for h in range(config.n_heads))

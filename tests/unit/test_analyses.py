@@ -260,13 +260,13 @@ def test_model_facts_count_what_is_there(ask: Asker) -> None:
     assert "1/√d_head" in values["score scale"]
 
 
-@pytest.mark.parametrize(("tokenizer", "prepend", "said"), [(True, True, "in front"), (True, False, "not"), (False, True, "not")])
+@pytest.mark.parametrize(("tokenizer", "prepend", "said"), [(True, True, "before"), (True, False, "not"), (False, True, "not")])
 def test_bos_is_in_front_of_prompts_only_where_prompts_get_one(tmp_path: Path, tokenizer: bool, prepend: bool, said: str) -> None:
     asker = Asker(directory(tmp_path / "m", tokenizer=tokenizer, prepend_bos=prepend))
     facts = {name: value for _, name, value in asker("model_facts", analyses()["model_facts"].params(), ()).facts}
     assert facts["BOS"].startswith(said)
     begins = any("BOS +" in word for word in asker("head_scores", HeadScoresParams(samples=1), ()).conventions)
-    assert begins == (said == "in front")
+    assert begins == (said == "before")
 
 
 @pytest.mark.parametrize("config", ["attention-only", "llama", "both-norms-capped", "odd"])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab.analysis import base
+from circuitlab.analysis import _registry, base
 from circuitlab.analysis.attribution.neurons import NeuronsParams
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams
 from circuitlab.analysis.attribution.token_attribution import NEAR, TokenAttributionParams
@@ -81,7 +81,7 @@ def probe(inputs: Inputs, p: ProbeParams, ctx: Ctx) -> ProbeResult:
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     base.analyses()
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
     reason = lambda c, p: "this shape is refused." if p.shape == "refused" else None
     analysis(version=1, needs="tokens", lane="live", memory=lambda c, n, p: 0, refuse=reason)(probe)
     yield
@@ -223,9 +223,9 @@ def test_partial_results_and_going_on(ask: Asker) -> None:
     assert np.isnan(last.values[2:]).all() and not np.isnan(last.values[:2]).any()
     np.testing.assert_array_equal(last.mean, last.values[:2].mean(0))
     asked: list[Any] = []
-    real = base._REGISTRY["probe"]
+    real = _registry._REGISTRY["probe"]
     counted = lambda inputs, p, ctx: asked.append(p) or real.run(inputs, p, ctx)
-    base._REGISTRY["probe"] = replace(real, run=counted)
+    _registry._REGISTRY["probe"] = replace(real, run=counted)
     going_on = NullContext()
     going_on.previous = last
     ask.engine = Engine(ask.engine.store)  # which has no answer of the inner analysis either
@@ -498,7 +498,7 @@ def test_a_set_must_be_named_and_params_must_be_json(ask: Asker) -> None:
 
 def test_the_memory_of_the_inner_analysis_is_checked_at_every_prompt(ask: Asker) -> None:
     long = lambda c, n, p, dtype: 2**40 if n > 8 else 0
-    base._REGISTRY["probe"] = replace(base._REGISTRY["probe"], memory=long)
+    _registry._REGISTRY["probe"] = replace(_registry._REGISTRY["probe"], memory=long)
     with pytest.raises(CircuitLabError, match="does not fit in the memory budget"):
         ask()
 

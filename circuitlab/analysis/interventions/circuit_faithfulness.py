@@ -114,7 +114,7 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
-    """Faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
+    """Circuit faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config
     some = (p.samples, p.seed)
     sets: Sets = edge_sets(config, p.edges, p.through, *some) if p.edges else head_sets(config, p.heads, *some)
