@@ -246,3 +246,10 @@ def test_a_tensor_of_the_wrong_size_is_told_in_our_words(line: dict, named: tupl
     with pytest.raises(BadModel, match=r"not make a whole model") as caught:
         refuse_problems(found)
     assert problem in caught.value.got and "--check" in caught.value.remedy
+
+
+def test_an_error_of_the_maps_configuration_names_the_map_and_no_file() -> None:
+    with pytest.raises(BadModel) as caught:
+        map_of({"config": {"n_layers": 2}})
+    assert "[config] of the map" in caught.value.what and "config.json" not in str(caught.value)
+    assert "n_layers" in caught.value.expected and "d_model" in caught.value.got
