@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QLineEdit, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -114,3 +115,18 @@ def test_other_declarations(qtbot: QtBot) -> None:
     form.widgets["scale"].setCurrentText("0.125")
     form.widgets["folder"].setText("a")
     assert (form.value("scale"), form.value("folder"), heard) == ("0.125", "a", ["scale", "folder"])
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_typed_number_is_told_when_it_is_entered_or_with_each_key(qtbot: QtBot, live: bool) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    form = Form((Field("whole", "Whole", int, low=0, high=99, live=live),), parent)
+    heard: list[str] = []
+    form.changed.connect(heard.append)
+    spin = form.widgets["whole"]
+    spin.selectAll()
+    qtbot.keyClicks(spin, "42")
+    assert len(heard) == (2 if live else 0)
+    qtbot.keyClick(spin, Qt.Key.Key_Return)
+    assert (len(heard), form.value("whole")) == (2 if live else 1, 42)
