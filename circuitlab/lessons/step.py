@@ -221,8 +221,8 @@ def _choice(table: Mapping[str, Any], name: str, choices: tuple[str, ...], refus
     return value
 
 
-def _where(said: Mapping[str, Any], name: str, refuse: Refuse) -> Where | None:
-    value = said.get(name)
+def _where(block_table: Mapping[str, Any], name: str, refuse: Refuse) -> Where | None:
+    value = block_table.get(name)
     if value is None or _whole(value):
         return value
     table: Any = {"text": value} if isinstance(value, str) else value

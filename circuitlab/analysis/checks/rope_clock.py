@@ -76,8 +76,8 @@ class RotationClockResult(Result):
 
     def right(self) -> tuple[int, int]:
         """(k, n): k of the n destinations with followers predict one of their most frequent followers."""
-        known = self.margin[~np.isnan(self.margin)]
-        return int((known > 0).sum()), len(known)
+        margins = self.margin[~np.isnan(self.margin)]
+        return int((margins > 0).sum()), len(margins)
 
     def table(self) -> Table:
         """One row per Δ: the distance of the source, the sum of cosines, and every hand in radians."""

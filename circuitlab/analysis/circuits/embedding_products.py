@@ -74,8 +74,8 @@ def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
     if embed == "tokens":
         weights = uncentred(inputs)
         return lambda some: embedding_rows(weights, some)
-    found = inputs.answer(effective_embedding, EffectiveEmbeddingParams())
-    return lambda some: torch.tensor(found.values[some])
+    effective = inputs.answer(effective_embedding, EffectiveEmbeddingParams())
+    return lambda some: torch.tensor(effective.values[some])
 
 
 def uncentred(inputs: Inputs) -> Weights:

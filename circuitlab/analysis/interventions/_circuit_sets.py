@@ -56,9 +56,9 @@ def cut_members(circuit: np.ndarray, random: np.ndarray, of: int, which: int) ->
         if which >= 3:
             cut[circuit[which - 3]] = True
         return cut
-    kept = which < 3 + k + n
-    cut = every if kept else ~every
-    cut[random[(which - 3 - k) % max(n, 1)]] = not kept
+    kept_alone = which < 3 + k + n
+    cut = every if kept_alone else ~every
+    cut[random[(which - 3 - k) % max(n, 1)]] = not kept_alone
     return cut
 
 

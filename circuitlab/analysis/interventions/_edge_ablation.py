@@ -58,8 +58,8 @@ class Cut:
 
     def senders(self, layer: int) -> tuple[Tensor, Tensor]:
         """Two bool [head] of this layer: ablated for some later reader, and ablated for every later reader."""
-        seen = torch.cat([self.part(kind, slice(layer + 1, None))[..., layer, :].flatten(0, 1) for kind in self.kinds])
-        return seen.any(dim=0), seen.all(dim=0)
+        ablated = torch.cat([self.part(kind, slice(layer + 1, None))[..., layer, :].flatten(0, 1) for kind in self.kinds])
+        return ablated.any(dim=0), ablated.all(dim=0)
 
 
 def cut_of(config: ModelConfig, rows: np.ndarray, through: tuple[Through, ...]) -> Cut:

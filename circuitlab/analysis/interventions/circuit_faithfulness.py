@@ -106,10 +106,10 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
         size = len(p.heads) or heads
         return 32 * p.samples * size + 3 * heads * (p.samples + size) + sweep_bytes(config, n, p.source)
     trial = config.n_layers * n * (config.d_model + (config.n_heads + 2 * config.n_kv_heads) * config.d_head)
-    kept = min(len(p.edges), heads) * wide + (9 * config.n_heads + 8) * wide  # senders one by one; readers' streams of a layer
-    drawn = 64 * p.samples * len(p.edges)
+    streams = min(len(p.edges), heads) * wide + (9 * config.n_heads + 8) * wide  # senders one by one; readers' streams of a layer
+    random = 64 * p.samples * len(p.edges)
     edges = 64 * count(config, p.through) + 4 * heads**2
-    return 8 * (trial + kept + 4 * config.n_heads * n * n) + edges + drawn + sweep_bytes(config, n, p.source)
+    return 8 * (trial + streams + 4 * config.n_heads * n * n) + edges + random + sweep_bytes(config, n, p.source)
 
 
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
@@ -138,8 +138,8 @@ def _sample(p: KeepOnlyParams, size: int) -> str:
     return f"{number_of(p.samples, 'random set')} of {parts}, seed {p.seed}" if p.samples else "no random sets"
 
 
-def _finished(found: KeepOnlyResult, what: str) -> KeepOnlyResult:
-    if not np.isnan(found.whole):
-        return replace(found, done=1.0)
+def _finished(result: KeepOnlyResult, what: str) -> KeepOnlyResult:
+    if not np.isnan(result.whole):
+        return replace(result, done=1.0)
     words = f"shares not computed: ablating every {what} changes nothing"
-    return replace(found, done=1.0, conventions=(*found.conventions, words))
+    return replace(result, done=1.0, conventions=(*result.conventions, words))
