@@ -18,6 +18,7 @@ import torch
 
 from circuitlab import api
 from circuitlab.analysis.base import analyses, find_analysis
+from circuitlab.analysis.checks.model_facts import ModelFactsParams, model_facts
 from circuitlab.cli.output import print_answer, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
@@ -228,16 +229,16 @@ def info(args: argparse.Namespace) -> int:
     """`circuitlab info`."""
     model = api.open(args.model, use=Engine(ModelStore()), assume=dict(pairs(args.assume)))
     opened = model.engine.store.open(model.ref)
-    answer = model.compute("model_facts")
-    facts = answer.result.facts  # type: ignore[attr-defined]
+    measured = model.engine.answer(Request(model_facts, ModelFactsParams(), model.subject())).result
+    facts = measured.facts
     if args.json:
         tokenizer = opened.opened.weights.tokenizer
         about = {
             "source": model.ref.source,
             "family": opened.opened.family,
             "config": model.config.to_json(),
-            "n_parameters": answer.result.n_parameters,  # type: ignore[attr-defined]
-            "exactness": answer.result.exactness,  # type: ignore[attr-defined]
+            "n_parameters": measured.n_parameters,
+            "exactness": measured.exactness,
             "notes": list(opened.opened.notes),
             "assumptions": to_json(opened.opened.assumptions),
             "published_heads": _published(known_heads(model.config, model.ref.source, model.engine.store.sha256(model.ref))),

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, ablation
+from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, Effect, ablation
+from circuitlab.analysis.interventions.ablation_sweep import How
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
@@ -32,7 +33,12 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
 Measured = Literal["loss", "second half", "target", "in-context score"]
-EFFECTS = {"loss": "loss", "second half": "second_half", "target": "target", "in-context score": "in_context"}
+EFFECTS: dict[Measured, Effect] = {
+    "loss": "loss",
+    "second half": "second_half",
+    "target": "target",
+    "in-context score": "in_context",
+}
 MOST = 12  # chosen heads of which all pairs are taken
 
 
@@ -41,14 +47,14 @@ class AblationView:
     """The controls of the ablation panel."""
 
     page: Literal["heads", "sets"] = control("heads", label="", kind="tabs", tip="Heads one by one, or chosen heads together")
-    how: Literal["zero", "mean", "resample"] = control(
+    how: How = control(
         "zero", label="By", tip="A head's z becomes zero, its mean over this text, or that of the pinned reference's text"
     )
     effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")
     frozen: bool = control(False, label="Hold patterns", tip="Later patterns stay as recorded: only what is moved changes")
 
 
-def base_params(state: State, facts: Facts, how: str, effect: Measured) -> AblationParams | Why:
+def base_params(state: State, facts: Facts, how: How, effect: Measured) -> AblationParams | Why:
     """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
     if not state.tokens:
         return Why("Type some text in the Prompt to see what breaks when a head is cut.")
@@ -58,12 +64,12 @@ def base_params(state: State, facts: Facts, how: str, effect: Measured) -> Ablat
     if how == "resample" and foreign(state, facts):
         return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
     source = pin.subject.tokens if how == "resample" and pin is not None else ()
-    made = AblationParams(how=how, effect=EFFECTS[effect], source=source)  # type: ignore[arg-type]
+    params = AblationParams(how=how, effect=EFFECTS[effect], source=source)
     if effect != "target":
-        return made
+        return params
     # a locked position only: a sweep does not run after the pointer
     at = destination(state) if state.selection.locked else len(state.tokens) - 1
-    return replace(made, target=state.selection.target, position=at)
+    return replace(params, target=state.selection.target, position=at)
 
 
 def too_short(state: State) -> str:
@@ -110,14 +116,14 @@ def _heads(state: State, facts: Facts, answer: Answer[AblationResult]) -> Figure
     marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
     known, n = int(result.exact.sum()), result.exact.size
-    said = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
-    words = (said, *_said(result))
+    estimates = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
+    words = (estimates, *_reading(result))
     grid = marks if text is None else (*marks, (text,))
     weights = () if text is None else (3.0, 1.0)
     return Figure(grid, _title(result, state), caption(answer, *words), weights=weights)
 
 
-def _said(result: AblationResult) -> tuple[str, str]:
+def _reading(result: AblationResult) -> tuple[str, str]:
     worse = "positive: the loss rises without the head" if result.unit == "nats" else "negative: the head was raising it"
     return f"uncut: {result.baseline:.3f} {result.unit}", worse
 
@@ -159,8 +165,8 @@ def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         order = descending(result.effect, by_size=True)
         layer, head = np.unravel_index(order, result.effect.shape)
-        said = lambda a, b: f"{Head(a, b)}" if result.exact[a, b] else f"{Head(a, b)} ≈"
-        names = np.array([said(int(a), int(b)) for a, b in zip(layer, head, strict=True)], dtype=object)
+        name = lambda a, b: f"{Head(a, b)}" if result.exact[a, b] else f"{Head(a, b)} ≈"
+        names = np.array([name(int(a), int(b)) for a, b in zip(layer, head, strict=True)], dtype=object)
         values, top = result.effect.ravel()[order], top_level(result.effect)
         columns = (
             RowColumn("without", names, tip="≈: a first-order estimate; else exact"),
@@ -210,7 +216,7 @@ def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: A
     grid = ((rows,), (_coloured(together, values, ("set tips",), state, facts),)) if known else ((rows,),)
     effect = one.set_effect[0] if len(one.set_effect) else np.nan
     title = "Ablation of a set" if np.isnan(effect) else f"without all {one.members.shape[1]}: {effect:+.3f} {one.unit}"
-    words = (*_said(one), "beyond: together − the sum of each alone")
+    words = (*_reading(one), "beyond: together − the sum of each alone")
     return Figure(grid, title, captions((together, pairs), *words), weights=(3.0, 1.0) if known else ())
 
 

@@ -120,8 +120,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.several == "average" and len(heads) > 1:
         title = f"mean of {title}"
     text = _text(state, facts, heat, view)
-    said = caption(answer, _reading(state, facts, view))
-    return Figure(((heat,), (text,)), title, said, weights=(4.0, 1.0))
+    caption_parts = caption(answer, _reading(state, facts, view))
+    return Figure(((heat,), (text,)), title, caption_parts, weights=(4.0, 1.0))
 
 
 def _reading(state: State, facts: Facts, view: AttentionView) -> str:

@@ -72,12 +72,12 @@ def read_position(state: State, view: AttributionView) -> int:
     return destination(state) if sources(view) or chosen_source is None else min(chosen_source, len(state.tokens) - 1)
 
 
-def target_name(found: np.ndarray, facts: Facts) -> str:
+def target_name(target_ids: np.ndarray, facts: Facts) -> str:
     """A target by its ids [2]: ‘a’, ‘a’ − ‘b’, or the direction."""
-    if found[0] < 0:
+    if target_ids[0] < 0:
         return "the direction"
-    first = quoted(facts.token_text(int(found[0])))
-    return first if found[1] < 0 else f"{first} − {quoted(facts.token_text(int(found[1])))}"
+    first = quoted(facts.token_text(int(target_ids[0])))
+    return first if target_ids[1] < 0 else f"{first} − {quoted(facts.token_text(int(target_ids[1])))}"
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -159,11 +159,11 @@ def _others(result: DirectAttributionResult) -> Rows:
         values.append(float(value))
     whole = float(result.total[at])
     names = ["target", "sum of parts", *(_short(name) for name in names)]
-    found = np.array([whole, float(np.sum(values)), *values])
-    top = top_level(found)
+    logits = np.array([whole, float(np.sum(values)), *values])
+    top = top_level(logits)
     columns = (
         RowColumn("part", np.array(names, dtype=object)),
-        RowColumn("logit", found, digits=digits(top), bar=True, levels=(-top, top), tip="what it adds directly"),
+        RowColumn("logit", logits, digits=digits(top), bar=True, levels=(-top, top), tip="what it adds directly"),
     )
     return Rows("others", columns, ids(np.arange(len(names))), strong=(0, 1))
 

@@ -112,8 +112,8 @@ def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
         "attended": f"QK: {text} is attended to by",
     }
     result = answer.result
-    found = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
-    shown = [table for i, table in enumerate(found) if not np.isnan(result.sd[i])]
+    tables = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
+    shown = [table for i, table in enumerate(tables) if not np.isnan(result.sd[i])]
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
     grid = on_one_scale(tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2)))
@@ -128,18 +128,18 @@ def _ends(
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        found = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
-        more = np.setdiff1d(also[(also >= 0) & (also < result.rows.shape[1])], found)
+        token_ids = np.concatenate([result.top_ids[i], result.bottom_ids[i, ::-1]])
+        more = np.setdiff1d(also[(also >= 0) & (also < result.rows.shape[1])], token_ids)
         values = np.concatenate([result.top[i], result.bottom[i, ::-1], result.rows[i, more]])
-        found = np.concatenate([found, more])
+        token_ids = np.concatenate([token_ids, more])
         top = top_level(values)
         unit = "logit" if role in ("raises", "raised") else "score"
         tip = f"mean {result.mean[i]:.3g}, sd {result.sd[i]:.3g} over the vocabulary"
         columns = (
-            RowColumn("token", texts(found, facts), tokens=True),
+            RowColumn("token", texts(token_ids, facts), tokens=True),
             RowColumn(unit, values, digits=digits(top), map="signed", levels=(-top, top), tip=tip),
         )
-        return columns, ids(found)
+        return columns, ids(token_ids)
 
     columns, keys = memo(answer, ("rows", role, also.tobytes()), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == token).tolist()[:1])

@@ -96,8 +96,8 @@ def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
     values = _measured(result, by)
     known = np.flatnonzero(np.isfinite(values))
     order = known[descending(values.ravel()[known])]
-    places = np.unravel_index(order, values.shape)
-    return Pairs(*places, result.scores.ravel()[order], result.z.ravel()[order], values.ravel()[order])  # type: ignore[arg-type]
+    columns = (*np.unravel_index(order, values.shape), *(array.ravel()[order] for array in (result.scores, result.z, values)))
+    return Pairs(*columns)
 
 
 def _shown(answer: Answer[CompositionResult], view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
@@ -145,13 +145,13 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _title(state: State, result: CompositionResult) -> str:
-    said = f"Composition · chance {result.baseline:.3f}"
+    title = f"Composition · chance {result.baseline:.3f}"
     edge, kind = state.selection.edge, state.selection.edge_kind
     if edge is None or kind not in result.kinds:
-        return said
+        return title
     source, dest = edge
     if max(source.layer, dest.layer) >= result.scores.shape[1] or max(source.head, dest.head) >= result.scores.shape[2]:
-        return said
+        return title
     place = (result.kinds.index(kind), *dest, *source)
     score = f"{result.scores[place]:.3f}, z {number(result.z[place], '.1f')}"
     return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
@@ -164,13 +164,13 @@ def _named(answer: Answer[HeadScoresResult] | None, facts: Facts) -> dict[Head, 
     result = answer.result
 
     def make() -> dict[Head, str]:
-        said: dict[Head, str] = {}
+        names: dict[Head, str] = {}
         for score, short in MARKS.items():
             values = result.of(score)
             for layer, head in np.argwhere(np.nan_to_num(values) >= MARKED).tolist():
                 key = Head(layer, head)
-                said[key] = " ".join(t for t in (said.get(key, ""), f"{short} {values[layer, head]:.2f}") if t)
-        return said
+                names[key] = " ".join(t for t in (names.get(key, ""), f"{short} {values[layer, head]:.2f}") if t)
+        return names
 
     return memo(answer, "named", make)
 
@@ -206,8 +206,8 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = memo(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
-    said, crossed = hints(facts), struck(state, facts)
-    mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in said else "")))
+    published_names, crossed = hints(facts), struck(state, facts)
+    mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
     badges = memo(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
@@ -232,9 +232,9 @@ def _graph(
 
 def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
     """[n]: what is cut in each head, and what papers have called it, with the source; () where there is nothing of either."""
-    said = and_struck(hints(facts), crossed)
-    make = lambda: tuple(said.get((layer, head), "") for layer, head in node_ids.tolist())
-    return memo(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if said else ()
+    notes = and_struck(hints(facts), crossed)
+    make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
+    return memo(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if notes else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:

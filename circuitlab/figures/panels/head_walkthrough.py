@@ -92,8 +92,8 @@ def _largest(products: np.ndarray) -> str:
     return ", ".join(f"[{i}] {products[i]:.2f}" for i in order.tolist())
 
 
-def _raised(facts: Facts, found: np.ndarray, values: np.ndarray) -> str:
-    pairs = zip(found.tolist(), values.tolist(), strict=True)
+def _raised(facts: Facts, token_ids: np.ndarray, values: np.ndarray) -> str:
+    pairs = zip(token_ids.tolist(), values.tolist(), strict=True)
     return ", ".join(f"{quoted(facts.token_text(i))} {v:+.2f}" for i, v in list(pairs)[:WORDS])
 
 

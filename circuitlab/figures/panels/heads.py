@@ -137,8 +137,8 @@ def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarr
     """What papers have called these heads, as a column; none where nothing is published of this model."""
     if known is None:
         return ()
-    said = [known.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
-    return (RowColumn("published", np.array(said, dtype=object), tip=f"What papers called it: a hint; {known.how}"),)
+    names = [known.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
+    return (RowColumn("published", np.array(names, dtype=object), tip=f"What papers called it: a hint; {known.how}"),)
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from circuitlab.analysis.interventions.ablation_sweep import How
 from circuitlab.analysis.interventions.edges import Edge
 from circuitlab.analysis.interventions.faithfulness_result import KeepOnlyResult
 from circuitlab.counting import number_of
@@ -39,7 +40,7 @@ class KeepOnlyView:
         when="of",
         values=("edges",),
     )
-    how: Literal["zero", "mean", "resample"] = control(
+    how: How = control(
         "zero", label="By", tip="What all others write becomes: zero, its mean over this text, or the pinned text's"
     )
     effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")

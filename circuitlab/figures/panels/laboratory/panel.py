@@ -15,10 +15,11 @@ from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.laboratory import pages as pages
 from circuitlab.figures.panels.laboratory.parameters import NAME, LaboratoryView, parameters, reads, with_parameters, writes
 from circuitlab.model.constructed import RopeInduction
+from circuitlab.model.constructed.parameters import Variant
 from circuitlab.session.state import State
 
 TITLE = "Induction laboratory"
-_CHOICES = (
+_CHOICES: tuple[tuple[Variant, str], ...] = (
     ("one-hot", "a direction for each letter: completes A B … A → B, provably"),
     ("sinusoidal", "letters on a circle, two numbers each: completes it too"),
     ("rank-one", "one number for each letter: does not find its like"),
@@ -68,7 +69,7 @@ def pick(state: State, hit: Hit) -> State:
     """A line opens its model; cells and tokens select; a place on the curve is a source, or a Δ beyond the prompt."""
     if hit.mark == "open" and hit.id and hit.gesture in ("click", "double-click"):
         variant = _CHOICES[hit.id[0]][0]
-        return with_parameters(state, RopeInduction.preset(variant))  # type: ignore[arg-type]
+        return with_parameters(state, RopeInduction.preset(variant))
     if hit.mark in ("formula", "measured"):
         return _pick_cell(state, hit)
     if hit.mark in ("text", *pages.STEPS):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from circuitlab.analysis.interventions.patching import PatchingResult
+from circuitlab.analysis.interventions.path_patching import PathPatchingResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import number, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -19,11 +21,10 @@ Show = Literal["effect", "normalised"]
 Strips = tuple[tuple[Tokens], tuple[Tokens]]
 
 
-def prompts(state: State, facts: Facts, answer: Answer) -> Strips:
+def prompts(state: State, facts: Facts, answer: Answer[PatchingResult] | Answer[PathPatchingResult]) -> Strips:
     """The pinned prompt over this one: tokens that differ from their partner in one colour, those without one in another."""
-    params: Any = answer.request.params
-    result: Any = answer.result
-    own, source = answer.request.subject.tokens, params.source or answer.request.subject.tokens
+    result, own = answer.result, answer.request.subject.tokens
+    source = answer.request.params.source or own
 
     def make() -> tuple[Tokens, Tokens]:
         partner = np.full(len(source), -1)
@@ -67,26 +68,26 @@ def read_beside(state: State) -> str:
     return "text: the pinned one above this one, orange where they differ, blue without a partner"
 
 
-def measured(result: Any, facts: Facts, other: str) -> str:
+def measured(result: PatchingResult | PathPatchingResult, facts: Facts, other: str) -> str:
     """What is measured, in token texts, and its value on both prompts."""
     names = [quoted(facts.token_text(int(i))) for i in result.ids if i >= 0]
     there = f"no partner {other}" if np.isnan(result.other) else f"{other} {number(result.other)}"
     return f"{' − '.join(names) or 'direction'}: here {number(result.clean)}, {there}"
 
 
-def scale(show: Show, values: np.ndarray, result: Any) -> tuple[str, float]:
+def scale(show: Show, values: np.ndarray, result: PatchingResult | PathPatchingResult) -> tuple[str, float]:
     """Unit and largest magnitude of what is shown."""
     if show == "normalised":
         return "share", top_level(values)
     return "logits" if (result.ids >= 0).any() else "units", top_level(values)
 
 
-def shown(show: Show, result: Any) -> np.ndarray:
+def shown(show: Show, result: PatchingResult | PathPatchingResult) -> np.ndarray:
     """What is asked for of a result's effects."""
     return result.normalised if show == "normalised" else result.effect
 
 
-def no_share(show: Show, result: Any) -> str:
+def no_share(show: Show, result: PatchingResult | PathPatchingResult) -> str:
     """Why there is no normalised effect, "" where there is one or none is asked for."""
     if show == "effect" or np.isfinite(result.normalised).any() or not np.isfinite(result.values).any():
         return ""
