@@ -62,11 +62,12 @@ def test_the_newest_of_a_slot_counts_and_takes_nothing_from_another(qtbot: Any, 
     go_on.set()
     qtbot.waitUntil(lambda: not runner.busy)
     assert {value for _, value, _ in heard} == {"beside", "new"} and len(heard) == 2
-    runner.do(slot, "waits", lambda job: go_on.clear() or go_on.wait(20))
+    last = threading.Event()
+    runner.do(slot, "waits", lambda job: last.wait(20))
     runner.do(beside, "cancelled before it began", lambda job: "never")
     runner.cancel_slot(beside)
     assert isinstance(heard[-1][1], Cancelled) and heard[-1][2] == "beside"
-    go_on.set()
+    last.set()
     qtbot.waitUntil(lambda: not runner.busy)
 
 
