@@ -15,7 +15,7 @@ from circuitlab.draw.plots._line_labels import Around, Label
 from circuitlab.draw.plots.edges import segment_distance
 from circuitlab.draw.plots.lines import DASH
 from circuitlab.figures.contracts.hues import composition_rgb, head_hue, hue_rgb
-from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Lines, Points, ids
+from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Heatmap, Lines, Points, ids
 from circuitlab.model.subject import Head
 from tests import pointer
 
@@ -518,3 +518,17 @@ def test_what_counts_has_no_numbers_between_whole_ones(view, whole):
     for low, high in ((1.0, 3.0), (1.2, 2.4)):
         ticks = [v for _, values in axis.tickValues(low, high, 600) for v in values]
         assert (all(v == round(v) for v in ticks)) == whole
+
+
+@pytest.mark.parametrize("kind", ["points", "map"])
+def test_the_labels_of_a_vertical_axis_stand_beside_what_they_name(view, kind):
+    axis = Axis("layer", ("L0", "L1", "L2"))
+    points = Points("m", np.zeros(3), np.arange(3.0), ids(np.arange(3)), y_axis=axis)
+    mark = points if kind == "points" else Heatmap("m", np.zeros((3, 3), np.float32), (0.0, 1.0), y=axis)
+    view.show_figure(Figure(((mark,),)))
+    QApplication.processEvents()
+    widget = view.widget("m")
+    row = 0.0 if kind == "points" else 0.5  # a cell's middle
+    for i in range(3):
+        middle = widget.box.mapFromView(QPointF(0.0, i + row)).y()
+        assert abs(widget.left_axis.place(i) - middle) < 1.0, f"L{i}"

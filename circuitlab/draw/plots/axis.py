@@ -132,7 +132,8 @@ class LabelAxis(NumberAxis):
         if self.count and not self._numbers() and not self.spec.bare and length:
             view: Any = self.linkedView()
             low, high = view.viewRange()[1 if self.vertical else 0]
-            along = (at.y() if self.vertical else at.x()) / length * (high - low) + low
+            part = (at.y() if self.vertical else at.x()) / length
+            along = (1 - part if self.vertical and not view.yInverted() else part) * (high - low) + low
             i = round((along - self.offset) / self.pitch)
             if 0 <= i < len(self.spec.ticks) and self._advance(self.spec.ticks[i]) > self.longest + 2:
                 return self.spec.ticks[i]
@@ -237,7 +238,9 @@ class LabelAxis(NumberAxis):
         x, y = view.viewRange()
         low, high = y if self.vertical else x
         part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
-        return part * (self.height() if self.vertical else self.width())
+        if self.vertical:
+            return (part if view.yInverted() else 1 - part) * self.height()  # maps count down, plots up
+        return part * self.width()
 
     @guarded_item
     def paint(self, p: QPainter, opt: Any, widget: Any) -> None:

@@ -48,6 +48,7 @@ class EdgesMark(XYPlot):
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._boxed: list[QRectF] = []
         self._boxed_for: Any = None
+        self._boxed_of: tuple[object, object] = (None, None)  # held, so that what takes their place is another object
         self._over = Overlay(self, self._draw_over)
         plot = self.plot_item
         plot.hideAxis("left")
@@ -192,9 +193,9 @@ class EdgesMark(XYPlot):
     def _boxes(self) -> list[QRectF]:
         """A rectangle per node: its label, or a dot where labels would crowd. Computed once per view."""
         frame, view = self.frame(), self.box.viewRange()
-        key = (frame.getRect(), tuple(map(tuple, view)), id(self.mark.xy), id(self.mark.labels), self.theme.small)
-        if key != self._boxed_for:
-            self._boxed_for, self._boxed = key, self._place_boxes(self._nodes())
+        key, of = (frame.getRect(), tuple(map(tuple, view)), self.theme.small), (self.mark.xy, self.mark.labels)
+        if key != self._boxed_for or any(a is not b for a, b in zip(of, self._boxed_of, strict=True)):
+            self._boxed_for, self._boxed_of, self._boxed = key, of, self._place_boxes(self._nodes())
         return self._boxed
 
     def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:

@@ -14,7 +14,7 @@ from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrum
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, previous_head_spectrum
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrumResult, qk_spectrum
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, has_mlps, rotates
+from circuitlab.figures.contracts.common import captions, has_mlps, number, rotates
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
     distance_read,
@@ -164,7 +164,7 @@ def _title(ov: Answer[OvSpectrumResult], qk: Answer[QkSpectrumResult] | None, ow
 def _score(answer: Answer[Any], head: Head, raw: bool) -> str:
     """The score of one head, "" where the answer does not have it."""
     places = np.flatnonzero((answer.result.heads == np.array(head)).all(axis=1))
-    return f"{scores_of(answer.result, raw)[places[0]]:.3f}" if places.size else ""
+    return number(float(scores_of(answer.result, raw)[places[0]]), ".3f") if places.size else ""
 
 
 def pick(state: State, hit: Hit) -> State:
