@@ -75,3 +75,21 @@ def norm_on_stream(words: str) -> bool:
 def fault_in_figure(words: str) -> bool:
     """Whether a figure could not be drawn by a fault of ours."""
     return "could not be drawn" in words
+
+
+# -- how a mark is drawn ---------------------------------------------------------------------------------------------------
+
+
+def negative_cells_marked(words: str) -> bool:
+    """Whether cells of a map are said to carry a sign where they are negative."""
+    return "− marks negative cells" in words
+
+
+def negative_tokens_marked(words: str) -> bool:
+    """Whether tokens are said to be underlined where they are negative."""
+    return "underlined tokens are negative" in words
+
+
+def columns_left_out(words: str) -> bool:
+    """Whether a table is said to have more columns than there is room for."""
+    return "columns left out" in words

@@ -17,6 +17,7 @@ from circuitlab.draw.tables.model import RowsModel, cell_text
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.pinned import Pinned
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
+from tests.words import columns_left_out
 
 TEXTS = np.array(["<s>", "·the", "&amp;", "·of", "·The"], dtype=object)
 P = np.array([0.5, 0.1, np.nan, 0.9, -0.25])
@@ -244,7 +245,7 @@ def test_in_a_difference_the_change_is_in_sight_where_the_table_is_narrow(view):
     view.resize(300, 300)
     table = settled(view, made).table
     at = [c.name for c in made.columns].index("Δ")
-    assert "columns left out" in view.whole_caption, "not all of it has room"
+    assert columns_left_out(view.whole_caption), "not all of it has room"
     assert table.viewport().rect().contains(table.visualRect(table.model().index(0, at)))
 
 

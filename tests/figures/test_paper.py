@@ -27,6 +27,7 @@ from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, RowCol
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin
 from tests.figures.paper_files import SVG, pdf_characters, pdf_rectangles, svg_rectangles, texts
+from tests.words import negative_cells_marked, negative_tokens_marked
 
 RNG = np.random.default_rng(0)
 TEXT = "Mr and Mrs Dursley, of number four, Privet Drive, were proud to say that they were perfectly normal. Mr Dursley was"
@@ -188,7 +189,7 @@ def test_grey_is_grey_and_marks_what_is_negative():
         colours[ink] = any(len(set(parts)) > 1 for parts in found)
         png = QImage.fromData(picture(figure, ".png", paper))
         assert png.allGray() == (ink == "grey")
-        assert ("− marks negative cells" in text) == ("underlined tokens are negative" in text) == (ink == "grey")
+        assert negative_cells_marked(text) == negative_tokens_marked(text) == (ink == "grey")
         assert len(set(re.findall(r'stroke-dasharray="([^"]*)"', text))) >= 2
     assert colours == {"colour": True, "grey": False}
     lines = [ET.fromstring(picture(figure, ".svg", Paper(ink=ink))).iter(f"{SVG}polyline") for ink in ("colour", "grey")]
