@@ -104,17 +104,17 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     result = answer.result
     weighted = result.weighted_raw if raw else result.weighted
     points = _scatter(answer, result.copying, weighted, ("plane", raw))
-    y_axis = memo(answer, "positivity", lambda: Axis("QK positivity behind"))
+    y_axis = memo(answer, "positivity", lambda: Axis("QK positivity, composed"))
     plane = Points(name="plane", **points, chosen=rows_of_heads(state, points["ids"]), x_axis=COPYING, y_axis=y_axis)
     head = state.selection.head
-    behind = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
-    title = f"{head} copying {number(result.copying[head], '.3f')}, behind earlier heads {behind}"
+    composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
+    title = f"{head} copying {number(result.copying[head], '.3f')}, QK positivity composed with earlier heads {composed}"
     marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
     return Figure((marks,), title, captions((answer,), "upper right: looks for what an earlier head moved there, and copies"))
 
 
 def _earlier(answer: Answer[PreviousHeadSpectrumResult], raw: bool, head: Head) -> Rows:
-    """The earlier heads, in the order of the positivity of `head` behind each."""
+    """The earlier heads, in the order of the QK positivity of `head` composed with each."""
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:

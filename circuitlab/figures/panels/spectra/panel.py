@@ -100,7 +100,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return scores if own_tokens.refuse(facts.config, own) else {**scores, "own": Request(own_tokens, own, subject)}
     if view.page == "plane":
         if facts.config.n_layers < 2:
-            return Why("This model has one layer: no head has an earlier one to look behind.")
+            return Why("This model has one layer: no head has an earlier one to compose with.")
         return {"plane": Request(previous_head_spectrum, PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
     edge = selected_edge(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
