@@ -52,6 +52,15 @@ def test_heads_let_go_of_an_edge_and_an_edge_brings_its_heads() -> None:
         STATE.select(heads=(Head(0, 0),), edge=(Head(0, 1), Head(1, 1)))
 
 
+def test_heads_given_with_an_edge_stand_after_its_destination() -> None:
+    source, destination, other = Head(0, 1), Head(1, 1), Head(0, 3)
+    assert STATE.with_edge(source, destination, "K").selection.heads == (destination, source)
+    assert STATE.with_edge(destination, destination, "K").selection.heads == (destination,)
+    chosen = STATE.selection.with_edge(source, destination, "Q", destination, other)
+    assert (chosen.heads, chosen.edge, chosen.edge_kind) == ((destination, other), (source, destination), "Q")
+    assert STATE.select(heads=(destination, other), edge=(source, destination)).selection.heads == (destination, other)
+
+
 def toggled(state: State) -> State:
     """A click on the edge L0H1 → L1H2, as the panels have it."""
     edge = (Head(0, 1), Head(1, 2))
