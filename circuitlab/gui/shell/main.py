@@ -24,6 +24,7 @@ from circuitlab.gui.shell.errors import ErrorHook
 from circuitlab.gui.shell.opening import asked_of
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
+from circuitlab.gui.work.garbage import collected_on_this_thread
 from circuitlab.gui.work.settings import Settings
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
@@ -120,7 +121,8 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
     elif failure is not None:
         window.dialogs.show_error(failure)
-    return app.exec()
+    with collected_on_this_thread():
+        return app.exec()
 
 
 def settle(window: Window, seconds: float = 60.0) -> bool:
