@@ -118,7 +118,7 @@ def test_defaults_that_were_used_are_named(tmp_path: Path, name: str) -> None:
         ("gpt2", {"add_cross_attention": True}, "Cross-attention"),
         ("gpt_neo", {"attention_layers": ["global", "diagonal"]}, "attention do not fit"),
         ("gpt_neo", {"attention_layers": ["global"]}, "attention do not fit"),
-        ("gpt_neo", {"window_size": 0}, "sees nothing"),
+        ("gpt_neo", {"window_size": 0}, "window_size"),
         ("gpt_neo", {"attention_layers": None, "attention_types": [[[], 10**18]]}, "attention"),
         ("gpt_neo", {"attention_layers": None, "attention_types": [[["local"], 10**12]]}, "attention do not fit"),
         ("gpt_neo", {"attention_layers": None, "attention_types": None}, "attention_types"),
