@@ -106,15 +106,15 @@ def test_every_format_is_the_same_picture():
 
 @pytest.mark.parametrize("part", [None, {"m": ((0.5, 1.5), (0.0, 9.0))}], ids=["whole", "part"])
 def test_text_that_is_text_is_its_characters(part):
-    said = "step 4,500: −12.67 of 3.89 (0.5)"
+    title = "step 4,500: −12.67 of 3.89 (0.5)"
     axis = Axis("time: 0,1,2,3,4,5,6,7,8,9")
-    figure = Figure(((Lines("m", np.arange(3.0), np.arange(3.0)[None], ("1:7,2",), x_axis=axis),),), said, said)
+    figure = Figure(((Lines("m", np.arange(3.0), np.arange(3.0)[None], ("1:7,2",), x_axis=axis),),), title, (title,))
     paper = Paper(text="outlines" if part else "auto")
-    seen = pdf_characters(picture(figure, ".pdf", paper, part))
-    assert not [hex(ord(c)) for c in seen if 0xE000 <= ord(c) <= 0xF8FF], "characters of nobody's"
-    assert set("0123456789,:.−()") <= set(seen)
+    characters = pdf_characters(picture(figure, ".pdf", paper, part))
+    assert not [hex(ord(c)) for c in characters if 0xE000 <= ord(c) <= 0xF8FF], "private characters"
+    assert set("0123456789,:.−()") <= set(characters)
     written = [t.said for t in texts(ET.fromstring(picture(figure, ".svg", Paper(text="fonts"))))]
-    assert said in written and all(ord(c) < 0xE000 for text in written for c in text)
+    assert title in written and all(ord(c) < 0xE000 for text in written for c in text)
 
 
 @pytest.mark.parametrize("ink", ["colour", "grey"])

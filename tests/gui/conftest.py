@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox
 
 from circuitlab.draw.look.app import application
+from circuitlab.gui.shell.dialogs import ErrorDialog
 from circuitlab.gui.shell.window import Window
 from tests.gui.driving import shown_window
 from tests.models import directory
@@ -32,7 +33,7 @@ def _words(dialog: QDialog) -> str:
 
 @pytest.fixture(autouse=True)
 def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A modal dialog fails the test, unless the test takes its place: `setattr(Its, "exec", …)`; errors call `open`."""
+    """A dialog that waits for an answer (`exec`), or reports an error (`open`), fails the test, unless the test replaces it."""
     seen: list[str] = []
 
     def closed(dialog: QDialog, *_: Any) -> int:
@@ -52,6 +53,7 @@ def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     for box in (QDialog, QMessageBox):
         monkeypatch.setattr(box, "exec", closed)
+    for box in (ErrorDialog, QMessageBox):  # other dialogs that are opened without an event loop are what a test drives
         monkeypatch.setattr(box, "open", opened)
     for kind, names in ((QMessageBox, BOXES), (QFileDialog, FILES)):
         for name in names:

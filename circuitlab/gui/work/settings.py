@@ -31,10 +31,7 @@ class Setting:
 
 
 # Hues of heads and signs stay; `draw/look/colours.py` has the scales.
-THEME = (
-    "Colours of the window and its figures. In dark, scales are reversed: zero is the background, the largest value light. "
-    "Exports are light"
-)
+THEME = "Window and figures. In dark, scales are reversed: zero is the background, the largest value light. Exports are light"
 SETTINGS: tuple[Setting, ...] = (
     Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
     Setting("text_scale", "Text size", 1.0, "All text of window and figures", low=0.8, high=1.6, unit=" ×"),
