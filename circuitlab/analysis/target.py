@@ -22,6 +22,7 @@ from circuitlab.analysis.base import Inputs
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model import block
+from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights
@@ -54,10 +55,8 @@ class TargetVector:
         c, ends = weights.config, weights.unembed()
         if not c.final_norm or c.norm == "none":
             return self.D, self.offset
-        D = self.D if ends.norm.gain is None else self.D * ends.norm.gain
-        D = D - D.mean(dim=-1, keepdim=True) if c.norm == "layer" else D
         constant = self.offset if ends.norm.bias is None else self.offset + self.D @ ends.norm.bias
-        return D * scale, constant
+        return before_norm(self.D, ends.norm, c.norm) * scale, constant
 
 
 def final_scale(weights: Weights, x: Tensor) -> Tensor:

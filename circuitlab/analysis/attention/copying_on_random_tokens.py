@@ -40,8 +40,9 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
+from circuitlab.model.recorded_norm import before_norm, norm_at_scale
 from circuitlab.model.run import Run
-from circuitlab.model.weights import Layer, Norm, Weights
+from circuitlab.model.weights import Layer, Weights
 
 NAMES = ("unrepeated", "repeated")
 
@@ -154,7 +155,7 @@ def _scores(weights: Weights, tokens: Tensor, counted: Tensor, mean_out: Tensor,
     run = forward(weights, tuple(tokens.tolist()), tick=lambda i, n: ctx.tick(i, n, "forward pass"))
     with torch.inference_mode():
         directions = weights.unembed().W_U[:, distinct] - mean_out[:, None]
-        directions = _before_norm(config, weights.unembed().norm, directions) if config.final_norm else directions
+        directions = before_norm(directions, weights.unembed().norm, config.norm, axis=0) if config.final_norm else directions
         for layer in range(config.n_layers):
             ctx.tick(layer, config.n_layers, "shares")
             shares = _shares(run, layer, directions, where)[:, counted]
@@ -166,7 +167,7 @@ def _shares(run: Run, layer: int, directions: Tensor, where: Tensor) -> Tensor:
     """[head, dest]: r of every head of one layer; `directions` [d_model, distinct]; `where` [pos]: each token's column of it."""
     config, weights = run.weights.config, run.weights.layer(layer)
     if config.norm_placement in ("both", "post_sublayer"):
-        directions = _before_norm(config, weights.attn_post_norm, directions)
+        directions = before_norm(directions, weights.attn_post_norm, config.norm, axis=0)
     pattern = run.get("pattern", layer)
     values = _read(run, weights, layer) @ weights.W_V
     z = pattern @ values[[config.kv_head(h) for h in range(config.n_heads)]]
@@ -180,14 +181,4 @@ def _read(run: Run, weights: Layer, layer: int) -> Tensor:
     config, x = run.weights.config, run.get("resid_pre", layer)
     if config.norm == "none" or config.norm_placement not in ("pre", "both"):
         return x
-    x = x - x.mean(dim=-1, keepdim=True) if config.norm == "layer" else x
-    x = x * run.get("attn_norm_scale", layer)
-    return x if weights.attn_norm.gain is None else x * weights.attn_norm.gain
-
-
-def _before_norm(config: ModelConfig, norm: Norm, directions: Tensor) -> Tensor:
-    """Directions [d_model, k] after a norm as directions before it, without its positive scale."""
-    if config.norm == "none":
-        return directions
-    directions = directions if norm.gain is None else directions * norm.gain[:, None]
-    return directions - directions.mean(dim=0, keepdim=True) if config.norm == "layer" else directions
+    return norm_at_scale(x, weights.attn_norm, config.norm, run.get("attn_norm_scale", layer), bias=False)

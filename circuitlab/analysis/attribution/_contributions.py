@@ -18,9 +18,10 @@ from torch import Tensor
 from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model import block
 from circuitlab.model.block import QKV
-from circuitlab.model.config import ModelConfig, NormKind
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights
 
@@ -47,8 +48,7 @@ class Directions:
     def before_norm(self, config: ModelConfig, norm: Norm, sublayer_output: Tensor) -> tuple[Directions, Tensor]:
         """(E, constant [pos]): the directions for the input `sublayer_output` [pos, d_model] of a norm after a sublayer."""
         bias = torch.zeros_like(self.scale[:, 0]) if norm.bias is None else self.of(norm.bias.expand(len(self.scale), -1))
-        E = self.base if norm.gain is None else self.base * norm.gain
-        E = E - E.mean(dim=-1, keepdim=True) if config.norm == "layer" else E
+        E = before_norm(self.base, norm, config.norm)
         return Directions(E, self.scale * block.norm_scale(sublayer_output, config.norm, config.norm_eps)), bias
 
 
@@ -57,14 +57,6 @@ def directions(weights: Weights, target: TargetVector, final: Tensor, shared: bo
     scale = final_scale(weights, final)
     base, constant = target.at_scale(weights, torch.ones_like(scale))
     return Directions(base[:1] if shared else base, scale), constant
-
-
-def norm_at_scale(x: Tensor, norm: Norm, kind: NormKind, scale: Tensor, bias: bool = True) -> Tensor:
-    """A norm at its recorded scale [..., pos, 1], at which it is affine in x [..., pos, d_model]; linear without its `bias`."""
-    x = x - x.mean(dim=-1, keepdim=True) if kind == "layer" else x
-    x = x * scale
-    x = x if norm.gain is None else x * norm.gain
-    return x if norm.bias is None or not bias else x + norm.bias
 
 
 def initial_stream(run: Run, dest: slice) -> dict[str, Tensor]:

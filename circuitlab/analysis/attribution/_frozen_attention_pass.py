@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import norm_at_scale
 from circuitlab.analysis.base import Ctx
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.block import QKV
+from circuitlab.model.recorded_norm import norm_at_scale
 from circuitlab.model.run import Run, loss_tiles
 from circuitlab.model.weights import Layer, Norm
 

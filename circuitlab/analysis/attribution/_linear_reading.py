@@ -24,6 +24,7 @@ from torch import Tensor
 from circuitlab.analysis.attribution._contributions import attention_output, initial_stream, stream_intervention, z_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig, NormKind
+from circuitlab.model.recorded_norm import before_norm, linear_part
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm
@@ -58,10 +59,8 @@ class Reading:
         """This reading as a function of a norm's input, at the recorded `scale` [pos, 1], and the part of the norm's bias."""
         if kind == "none":
             return self, []
-        W = self.W if norm.gain is None else norm.gain[:, None] * self.W
-        W = W - W.mean(dim=0, keepdim=True) if kind == "layer" else W
         constant = [] if norm.bias is None else [Part(NORM_BIASES, "bias", self.scale * (norm.bias @ self.W))]
-        return Reading(W, self.scale * scale), constant
+        return Reading(before_norm(self.W, norm, kind, axis=0), self.scale * scale), constant
 
 
 class Passage:
@@ -96,8 +95,7 @@ class Passage:
     def apply(self, x: Tensor) -> Tensor:
         """x N for x [..., d_model]: each norm's centring and gain, without scale and bias."""
         for norm in self._norms:
-            x = x - x.mean(dim=-1, keepdim=True) if self.c.norm == "layer" else x
-            x = x if norm.gain is None else x * norm.gain
+            x = linear_part(x, norm, self.c.norm)
         return x
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import norm_at_scale
 from circuitlab.analysis.attribution.path_terms import Paths, Recorded, mlp_output, recorded
 from circuitlab.model import block
 from circuitlab.model.forward import embedded
+from circuitlab.model.recorded_norm import norm_at_scale
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Norm
 

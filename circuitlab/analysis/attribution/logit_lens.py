@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import norm_at_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.recorded_norm import norm_at_scale
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights

@@ -22,6 +22,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Tab
 from circuitlab.analysis.target import position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.recorded_norm import linear_part
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import NO_NEURONS, Layer, Weights
@@ -129,8 +130,7 @@ def in_tokens(weights: Weights, writes: Tensor, k: int) -> tuple[np.ndarray, ...
     """(ids, values, ids, values) [row, k]: the tokens that output directions [row, d_model] raise most and lower most."""
     c, ends = weights.config, weights.unembed()
     if c.final_norm and c.norm != "none":
-        writes = writes - writes.mean(dim=-1, keepdim=True) if c.norm == "layer" else writes
-        writes = writes if ends.norm.gain is None else writes * ends.norm.gain
+        writes = linear_part(writes, ends.norm, c.norm)
     out = writes @ ends.W_U
     out = out - out.mean(dim=1, keepdim=True)
     k = min(max(0, k), out.shape[1])

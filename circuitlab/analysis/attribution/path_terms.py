@@ -22,8 +22,9 @@ from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import embedded
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
-from circuitlab.model.weights import Layer, Norm
+from circuitlab.model.weights import Layer
 
 TILE = 256  # positions of an MLP between two ticks
 
@@ -166,12 +167,6 @@ def mlp_output(run: Run, i: int, n: int, tick: Callable[[], None]) -> Tensor:
         tick()
         parts.append(run.get("mlp_out", i, (), slice(first, min(first + step, n))))
     return torch.cat(parts)
-
-
-def before_norm(direction: Tensor, norm: Norm, kind: str) -> Tensor:
-    """A direction [..., d_model] after a norm as a direction before it, without the scale: gain, and centring."""
-    E = direction if norm.gain is None else direction * norm.gain
-    return E - E.mean(dim=-1, keepdim=True) if kind == "layer" else E
 
 
 def positions_read(run: Run, position: int) -> int:

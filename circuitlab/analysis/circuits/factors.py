@@ -21,6 +21,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
+from circuitlab.model.recorded_norm import linear_part
 from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm, Weights
 
@@ -115,8 +116,7 @@ def _output_weight(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
     """An output weight with the linear part of a norm after the sublayer."""
     if c.norm == "none" or c.norm_placement not in ("post_sublayer", "both"):
         return W_O
-    W_O = W_O - W_O.mean(dim=-1, keepdim=True) if c.norm == "layer" else W_O
-    return W_O if norm.gain is None else W_O * norm.gain
+    return linear_part(W_O, norm, c.norm)
 
 
 def check_finite(layer: Layer, i: int) -> None:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
-from circuitlab.model.weights import NO_NEURONS, Mlp, Norm
+from circuitlab.model.weights import NO_NEURONS, Mlp
 
 
 class At(NamedTuple):
@@ -55,13 +56,7 @@ def jacobian_of(at: At, layer: int) -> tuple[Tensor, Tensor]:
         gate = block.affine(read, mlp.W_gate, mlp.b_gate)
         reads = mlp.W_gate * (scale * _slope(gate, c.activation) * up).mean(0)
         reads = reads + mlp.W_in * (scale * block.activate(gate, c.activation)).mean(0)
-    return before_norm(c, weights.mlp_norm, reads), mlp.W_out
-
-
-def before_norm(c: ModelConfig, norm: Norm, reads: Tensor) -> Tensor:
-    """Reading weights [d_model, n] after a norm as weights that read its input, without its scale: gain and centring."""
-    reads = reads if norm.gain is None else reads * norm.gain[:, None]
-    return reads - reads.mean(0) if c.norm == "layer" else reads
+    return before_norm(reads, weights.mlp_norm, c.norm, axis=0), mlp.W_out
 
 
 def attention_scale(at: At, layer: int) -> float:

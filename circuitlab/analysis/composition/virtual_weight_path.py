@@ -20,11 +20,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.circuits.factors import embedding, heads_of
-from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, before_norm, jacobian_of
+from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, jacobian_of
 from circuitlab.errors import BadModel
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.recorded_norm import before_norm, linear_part
 from circuitlab.model.subject import Head
 
 ROWS = 128  # rows of a factor that pass a layer at a time
@@ -78,10 +79,9 @@ def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
     """
     c, block = inputs.weights.config, inputs.weights.layer(layer)
     assert block.mlp is not None
-    W_in, W_out, gain = block.mlp.W_in, block.mlp.W_out, block.mlp_post_norm.gain
+    W_in, W_out = block.mlp.W_in, block.mlp.W_out
     if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
-        W_out = W_out - W_out.mean(dim=-1, keepdim=True) if c.norm == "layer" else W_out
-        W_out = W_out if gain is None else W_out * gain
+        W_out = linear_part(W_out, block.mlp_post_norm, c.norm)
     for name, value in (("W_in", W_in), ("W_out", W_out)):
         _check(f"layers.{layer}.mlp.{name}", value.sum())
     return W_in, W_out
@@ -111,7 +111,7 @@ def recorded_pairs(at: At) -> Callable[[Inputs, Place], Pairs]:
         if place.kind in ("heads", "block"):
             heads = heads_of(inputs, place.layer)
             norm, reads = inputs.weights.layer(place.layer, mlp=False).attn_norm, flat_in(heads.W_V)
-            reads = before_norm(inputs.weights.config, norm, reads) * attention_scale(at, place.layer)
+            reads = before_norm(reads, norm, inputs.weights.config.norm, axis=0) * attention_scale(at, place.layer)
             steps.append((reads, flat_out(heads.W_O)))
         if place.kind in ("mlp", "block"):
             steps.append(jacobian_of(at, place.layer))
