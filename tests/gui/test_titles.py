@@ -176,3 +176,51 @@ def test_a_model_without_heads_has_none_to_walk(tmp_path: Path, engine: Engine) 
     ref = ModelRef(f"file:{directory(tmp_path / 'm', replace(CONFIGS['attention-only'], n_layers=0))}")
     state = State(ref).with_tokens(TOKENS)
     assert dict(commands(engine, state))["Alt+Right"] == state
+
+
+OLDER, MOVED = (0, 5, 9, 5, 7, 5, 9), (3, 8, 2, 4)  # prompts without a token in common
+TOKEN = re.compile(r"‘(\d+)’")  # a model without a tokenizer shows ids
+ON_PROMPT = ("attention", "overview", "heads", "ablation", "attribution", "logit_lens", "neurons", "predictions")
+
+
+@pytest.mark.parametrize(("name", "page"), [page for page in PAGES if page[0] in ON_PROMPT])
+def test_titles_are_of_the_request_while_the_state_has_another_prompt(
+    tmp_path: Path, engine: Engine, name: str, page: str
+) -> None:
+    config = CONFIGS["gpt2" if name == "neurons" else "attention-only"]
+    start = State(ModelRef(f"file:{directory(tmp_path / 'm', config)}")).select(heads=(Head(1, 1), Head(0, 1)))
+    facts = facts_of(engine, start.model)
+    panel = panels()[name]
+    state = on_page(start.with_tokens(OLDER), name, page)
+    answers = answers_of(engine, panel, state)
+    figure, after = (panel.figure(s, facts, answers, {}) for s in (state, on_page(start.with_tokens(MOVED), name, page)))
+    assert figure.grid and after.grid
+    assert set(TOKEN.findall(figure.title)) & set(map(str, OLDER)) == set(TOKEN.findall(after.title)) & set(map(str, OLDER))
+    assert not set(TOKEN.findall(after.title)) & set(map(str, MOVED)) - set(TOKEN.findall(figure.title))
+
+
+@pytest.mark.parametrize("name", ["attention", "overview"])
+def test_a_title_names_what_its_cells_hold_while_another_choice_is_computed(engine: Engine, start: State, name: str) -> None:
+    facts, panel = facts_of(engine, start.model), panels()[name]
+    answers = answers_of(engine, panel, start)
+    scores = start.with_view(name, replace(start.view(name, panel.view), show="scores"))
+    before, after = (panel.figure(state, facts, answers, {}) for state in (start, scores))
+    assert "pattern" in before.title
+    assert after.title == before.title
+    assert [m.unit for m in after.marks()] == [m.unit for m in before.marks()]  # type: ignore[union-attr]
+
+
+def test_a_score_in_a_title_is_that_of_the_heads_it_names(engine: Engine, start: State) -> None:
+    facts = facts_of(engine, start.model)
+    asked = {name: answers_of(engine, panels()[name], start) for name in ("ablation", "composition")}
+    effect, scores = asked["ablation"]["each"].result.effect, asked["composition"]["composition"].result
+    for source, dest in ((Head(0, 1), Head(1, 2)), (Head(0, 0), Head(1, 1))):
+        for kind in ("Q", "K", "V"):
+            moved = start.with_edge(source, dest, kind)
+            titles = {name: panels()[name].figure(moved, facts, answers, {}).title for name, answers in asked.items()}
+            assert f"without {dest}: " in titles["ablation"]
+            assert f"{effect[dest]:+.3f}" in titles["ablation"]
+            assert (
+                f"{kind}-composition {source} → {dest}: {scores.scores[(scores.kinds.index(kind), *dest, *source)]:.3f}"
+                in (titles["composition"])
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,19 @@ def destination(state: State) -> int:
     return len(state.tokens) - 1 if chosen is None else min(chosen, len(state.tokens) - 1)
 
 
-def token_axis(label: str, state: State, facts: Facts) -> Axis:
+def prompt_of(answer: Answer[Any]) -> tuple[int, ...]:
+    """The token ids [pos] that an answer was computed on: the State's may be another prompt's by now."""
+    return answer.request.subject.tokens
+
+
+def token_at(position: int, token_ids: tuple[int, ...], facts: Facts) -> str:
+    """A position and its token in a sentence: 3 ‘ the’."""
+    return f"{position} {quoted(facts.token_text(token_ids[position]))}"
+
+
+def token_axis(label: str, token_ids: tuple[int, ...], facts: Facts) -> Axis:
     """An axis with a token at each step; the same object for the same texts, so that another head lays nothing out again."""
-    return _token_axis(label, facts.tokens(state.tokens))
+    return _token_axis(label, facts.tokens(token_ids))
 
 
 @lru_cache(maxsize=16)

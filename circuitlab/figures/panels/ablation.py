@@ -1,4 +1,4 @@
-"""What breaks when a head is taken away: every head one by one, estimates first; chosen heads together and in pairs."""
+"""What breaks when a head is ablated: every head one by one, estimates first; chosen heads together and in pairs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from circuitlab.figures.contracts.common import (
     digits,
     head_axes,
     pick_position,
+    prompt_of,
     rows_of_heads,
     top_level,
 )
@@ -48,16 +49,16 @@ class AblationView:
 
     page: Literal["heads", "sets"] = control("heads", label="", kind="tabs", tip="Heads one by one, or chosen heads together")
     how: How = control(
-        "zero", label="By", tip="A head's z becomes zero, its mean over this text, or that of the pinned reference's text"
+        "zero", label="By", tip="Ablate by: a head's z becomes zero, its mean over this text, or z on the pinned reference's text"
     )
     effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")
     frozen: bool = control(False, label="Hold patterns", tip="Later patterns stay as recorded: only what is moved changes")
 
 
 def base_params(state: State, facts: Facts, how: How, effect: Measured) -> AblationParams | Why:
-    """How heads are cut and what is measured, as this panel and its neighbour ask for it; Why where it cannot be."""
+    """How heads are ablated and what is measured, here and in Circuit faithfulness; Why where a text or a pin is missing."""
     if not state.tokens:
-        return Why("Type some text in the Prompt to see what breaks when a head is cut.")
+        return Why("Type some text in the Prompt to see what breaks when a head is ablated.")
     pin = state.pinned
     if how == "resample" and pin is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
@@ -73,7 +74,7 @@ def base_params(state: State, facts: Facts, how: How, effect: Measured) -> Ablat
 
 
 def too_short(state: State) -> str:
-    """Why a loss could not be measured."""
+    """Why no loss could be measured."""
     if len(state.tokens) < 2:
         return "A single token has no loss: type more text, or measure the target."
     return "This text is too short for an in-context score: type more, or measure the loss."
@@ -94,7 +95,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {"each": ask()}
     heads = tuple(sorted(selected_heads(state, facts)))
     if len(heads) < 2:
-        return Why("Shift-click a second head in All heads: two or more are cut together here.")
+        return Why("Shift-click a second head in All heads: two or more are ablated together here.")
     if len(heads) > MOST:
         return Why(
             f"{number_of(len(heads), 'head')} are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads."
@@ -115,12 +116,12 @@ def _heads(state: State, facts: Facts, answer: Answer[AblationResult]) -> Figure
         return empty(too_short(state), "Ablation")
     marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
-    known, n = int(result.exact.sum()), result.exact.size
-    estimates = "" if known == n else f"{known} of {n} exact; hatched, ≈: first-order estimates"
+    exact, n = int(result.exact.sum()), result.exact.size
+    estimates = "" if exact == n else f"{exact} of {n} exact; hatched, ≈: first-order estimates"
     words = (estimates, *_reading(result))
     grid = marks if text is None else (*marks, (text,))
     weights = () if text is None else (3.0, 1.0)
-    return Figure(grid, _title(result, state), caption(answer, *words), weights=weights)
+    return Figure(grid, _title(result, state.selection.head), caption(answer, *words), weights=weights)
 
 
 def _reading(result: AblationResult) -> tuple[str, str]:
@@ -128,8 +129,8 @@ def _reading(result: AblationResult) -> tuple[str, str]:
     return f"uncut: {result.baseline:.3f} {result.unit}", worse
 
 
-def _title(result: AblationResult, state: State) -> str:
-    head = state.selection.head
+def _title(result: AblationResult, head: Head) -> str:
+    """The leading head's own entry of the answer, which is one to all heads, and its rank."""
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]):
         return "Ablation"
     rank, sign = ranks(np.abs(result.effect))[head], "" if result.exact[head] else "≈ "
@@ -179,7 +180,7 @@ def _ranking(answer: Answer, result: AblationResult, state: State) -> Rows:
 
 
 def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) -> Tokens | None:
-    """The prompt coloured by how the leading head's absence changes each token's loss; None where that is not known."""
+    """The prompt coloured by how ablating the leading head changes each token's loss; None where that is not computed."""
     head = state.selection.head
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]) or not result.exact[head]:
         return None
@@ -188,7 +189,7 @@ def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) ->
 
 
 def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state: State, facts: Facts) -> Tokens:
-    texts, top = facts.tokens(state.tokens), top_level(values)
+    texts, top = facts.tokens(prompt_of(answer)), top_level(values)
     tip = lambda i: f"{i} {texts[i]}" + ("" if np.isnan(values[i]) else f"  loss {values[i]:+.3f} nats")
     tips = memo(answer, (*key, texts), lambda: tuple(map(tip, range(len(texts)))))
     return Tokens(
@@ -205,19 +206,18 @@ def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state
 
 
 def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: Answer[AblationResult]) -> Figure:
-    """All chosen heads together first, then each, then pairs by what they do beyond the sum of both."""
+    """All chosen heads together first, then each, then pairs by their effect beyond the sum of both."""
     one, two = together.result, pairs.result
     if np.isnan(one.baseline):
         return empty(too_short(state), "Ablation of a set")
     columns, keys, together_row = memo((pairs, one), "sets", lambda: _set_rows(one, two))
     rows = Rows("sets", columns, keys, strong=together_row)
     values = memo(together, "change", lambda: one.set_change[0].copy())
-    known = not np.isnan(values).all()
-    grid = ((rows,), (_coloured(together, values, ("set tips",), state, facts),)) if known else ((rows,),)
+    text = () if np.isnan(values).all() else ((_coloured(together, values, ("set tips",), state, facts),),)
     effect = one.set_effect[0] if len(one.set_effect) else np.nan
     title = "Ablation of a set" if np.isnan(effect) else f"without all {one.members.shape[1]}: {effect:+.3f} {one.unit}"
     words = (*_reading(one), "beyond: together − the sum of each alone")
-    return Figure(grid, title, captions((together, pairs), *words), weights=(3.0, 1.0) if known else ())
+    return Figure(((rows,), *text), title, captions((together, pairs), *words), weights=(3.0, 1.0) if text else ())
 
 
 def _set_rows(one: AblationResult, two: AblationResult) -> tuple[tuple[RowColumn, ...], np.ndarray, tuple[int, ...]]:
@@ -260,7 +260,7 @@ PANEL = register(
         equation="effect(h) = value(z_h replaced) − value;   ≈ Σ ∂value/∂z_h · (z'_h − z_h) until the exact value is there",
         source="Olsson et al. 2022, In-context Learning and Induction Heads, “pattern-preserving ablation”",
         help=(
-            "Each cell: how much the measured value changes when this head's output is taken away and everything after it is "
+            "Each cell: how much the measured value changes when this head's output is ablated and everything after it is "
             "computed again. Orange: the loss rises without it, so the head helps. Hatched cells and ≈ are first-order "
             "estimates, which exact values replace from the last layer down. Hold patterns: later heads still look where they "
             "looked, so only what is moved counts; a head that matters only by where it makes later heads look then stops "

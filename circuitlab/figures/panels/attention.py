@@ -9,7 +9,15 @@ import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show, attention
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, pick_position, quoted, token_axis, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    destination,
+    pick_position,
+    prompt_of,
+    token_at,
+    token_axis,
+    top_level,
+)
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -57,8 +65,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     heads = selected_heads(state, facts)
     if not heads:
         return no_head(state.selection.head, facts)
-    wanted = heads if _view(state).several != "leading" else heads[:1]
-    return {"attention": Request(attention, AttentionParams(wanted, _view(state).show), state.subject)}
+    shown_heads = heads if _view(state).several != "leading" else heads[:1]
+    return {"attention": Request(attention, AttentionParams(shown_heads, _view(state).show), state.subject)}
 
 
 def _chosen(answer: Answer[AttentionResult], view: AttentionView) -> np.ndarray:
@@ -69,13 +77,10 @@ def _chosen(answer: Answer[AttentionResult], view: AttentionView) -> np.ndarray:
     return memo(answer, "mean", lambda: values.mean(axis=0))
 
 
-def _levels(values: np.ndarray, view: AttentionView) -> tuple[tuple[float, float], ColourMap]:
-    seen = values[:, 1:] if view.leave_out_bos and values.shape[1] > 1 else values
-    if view.show == "scores":
-        top = view.high if view.lock_range and view.high else top_level(seen)
-        return (-top, top), "signed"
-    top = view.high if view.lock_range and view.high else top_level(seen)
-    return (0.0, top), "magnitude"
+def _levels(values: np.ndarray, show: Show, view: AttentionView) -> tuple[tuple[float, float], ColourMap]:
+    scaled = values[:, 1:] if view.leave_out_bos and values.shape[1] > 1 else values
+    top = view.high if view.lock_range and view.high else top_level(scaled)
+    return ((-top, top), "signed") if show == "scores" else ((0.0, top), "magnitude")
 
 
 def blend(values: np.ndarray, heads: tuple[Head, ...], top: float) -> np.ndarray:
@@ -93,18 +98,18 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("attention", attention)
     result = answer.result
     heads = tuple(Head(*map(int, h)) for h in result.heads)
-    names = " ".join(map(str, heads))
+    show, tokens = answer.request.params.show, prompt_of(answer)
     values = _chosen(answer, view)
-    levels, colours = memo(answer, ("levels", view), lambda: _levels(values, view))
-    title = f"{names} · {NAMES[view.show]}"
+    levels, colours = memo(answer, ("levels", view), lambda: _levels(values, show, view))
+    title = f"{' '.join(map(str, heads))} · {NAMES[show]}"
     heat = Heatmap(
         name="attention",
         values=values,
         levels=levels,
         map=colours,
-        unit=UNITS[view.show],
-        x=memo(answer, ("x", state.tokens), lambda: token_axis("source", state, facts)),
-        y=memo(answer, ("y", state.tokens), lambda: token_axis("destination", state, facts)),
+        unit=UNITS[show],
+        x=memo(answer, ("x", tokens), lambda: token_axis("source", tokens, facts)),
+        y=memo(answer, ("y", tokens), lambda: token_axis("destination", tokens, facts)),
         row=state.selection.destination,
         col=state.selection.source,
         blank="masked",
@@ -119,21 +124,18 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         )
     if view.several == "average" and len(heads) > 1:
         title = f"mean of {title}"
-    text = _text(state, facts, heat, view)
-    caption_parts = caption(answer, _reading(state, facts, view))
-    return Figure(((heat,), (text,)), title, caption_parts, weights=(4.0, 1.0))
-
-
-def _reading(state: State, facts: Facts, view: AttentionView) -> str:
-    position = destination(state)
-    token = quoted(facts.token_text(state.tokens[position]))
-    return f"text: {'what {} attends to' if view.direction == 'dest → src' else 'what attends to {}'}".format(
-        f"{position} {token}"
+    position = min(destination(state), len(tokens) - 1)
+    text = _text(state, tokens, position, heat, view)
+    return Figure(
+        ((heat,), (text,)), title, caption(answer, _reading(token_at(position, tokens, facts), view)), weights=(4.0, 1.0)
     )
 
 
-def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tokens:
-    position = min(destination(state), heat.values.shape[0] - 1)
+def _reading(token: str, view: AttentionView) -> str:
+    return f"text: what {token} attends to" if view.direction == "dest → src" else f"text: what attends to {token}"
+
+
+def _text(state: State, tokens: tuple[int, ...], position: int, heat: Heatmap, view: AttentionView) -> Tokens:
     row = heat.values[position] if view.direction == "dest → src" else heat.values[:, position]
     rgb = None
     if heat.rgb is not None:
@@ -145,7 +147,7 @@ def _text(state: State, facts: Facts, heat: Heatmap, view: AttentionView) -> Tok
         levels=heat.levels,
         map=heat.map,
         unit=heat.unit,
-        tips=tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(heat.x.ticks)),
+        tips=tuple(f"{i} {t} (id {tokens[i]})" for i, t in enumerate(heat.x.ticks)),
         row=state.selection.destination,
         locked=state.selection.locked,
         rgb=rgb,

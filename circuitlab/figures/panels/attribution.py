@@ -24,8 +24,10 @@ from circuitlab.figures.contracts.common import (
     head_axes,
     number,
     pick_position,
+    prompt_of,
     quoted,
     texts,
+    token_at,
     top_level,
 )
 from circuitlab.figures.contracts.memo import memo
@@ -81,7 +83,7 @@ def target_name(target_ids: np.ndarray, facts: Facts) -> str:
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """Every part at the selected position, or every token through all heads: choosing heads asks for nothing."""
+    """Every part at the selected position, or every token through all heads: choosing heads needs no new request."""
     view, target = _view(state), state.selection.target
     params = DirectAttributionParams(target, "one", destination(state))
     if not state.tokens:
@@ -89,8 +91,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "parts":
         return {"parts": Request(direct_attribution, params, state.subject)}
     direction: Any = "sources" if sources(view) else "destinations"
-    sent = TokenAttributionParams(target, read_position(state, view), (), direction)
-    return {"tokens": Request(token_attribution, sent, state.subject)}
+    by_token = TokenAttributionParams(target, read_position(state, view), (), direction)
+    return {"tokens": Request(token_attribution, by_token, state.subject)}
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -119,7 +121,7 @@ def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) 
         col=head.head if inside else None,
     )
     rows = memo(answer, "others", lambda: _others(result))
-    title = _title(state, facts, result, head if inside else None)
+    title = _title(facts, answer, head if inside else None)
     return Figure(((heat, rows),), title, caption(answer))
 
 
@@ -127,15 +129,16 @@ def _signed(value: float) -> str:
     return number(value, "+.2f")
 
 
-def _title(state: State, facts: Facts, result: DirectAttributionResult, head: Head | None) -> str:
-    position = min(int(result.positions[result.at]), len(state.tokens) - 1)
-    after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
-    name = f"{target_name(result.ids[result.at], facts)} {after}: {_signed(result.total[result.at])}"
-    own = result.heads[:, :, result.at]
-    if head is None or np.isnan(own).any():
-        return name
-    rank = int((np.nan_to_num(own) > np.nan_to_num(own[head])).sum()) + 1
-    return f"{name}, of it {head} {_signed(own[head])} (no. {rank} of {own.size})"
+def _title(facts: Facts, answer: Answer[DirectAttributionResult], head: Head | None) -> str:
+    """The target with its logit, then the leading head's own entry of the answer with its rank."""
+    result = answer.result
+    after = token_at(int(result.positions[result.at]), prompt_of(answer), facts)
+    title = f"{target_name(result.ids[result.at], facts)} after {after}: {_signed(result.total[result.at])}"
+    by_head = result.heads[:, :, result.at]
+    if head is None or np.isnan(by_head).any():
+        return title
+    rank = int((np.nan_to_num(by_head) > np.nan_to_num(by_head[head])).sum()) + 1
+    return f"{title}, of it {head} {_signed(by_head[head])} (no. {rank} of {by_head.size})"
 
 
 def _short(name: str) -> str:
@@ -147,19 +150,18 @@ def _others(result: DirectAttributionResult) -> Rows:
     """All heads of each layer and every other part in the order of the model, below what they add up to."""
     names, values, at = list[str](), list[float](), result.at
     layer_of = lambda name: int(name.rpartition("L")[2]) if name.rpartition("L")[2].isdecimal() else None
-    layers, done = result.heads.shape[0], 0
+    layers, listed = result.heads.shape[0], 0
     for name, value in zip(result.names, result.others[:, at], strict=True):
         layer = layer_of(name)
-        until = layers if name == result.names[-1] else done if layer is None else layer + (not name.startswith("intervention"))
-        for i in range(done, until):
+        until = layers if name == result.names[-1] else listed if layer is None else layer + (not name.startswith("intervention"))
+        for i in range(listed, until):
             names.append(f"heads L{i}")
             values.append(float(result.heads[i, :, at].sum()))
-        done = max(done, until)
+        listed = max(listed, until)
         names.append(name)
         values.append(float(value))
-    whole = float(result.total[at])
     names = ["target", "sum of parts", *(_short(name) for name in names)]
-    logits = np.array([whole, float(np.sum(values)), *values])
+    logits = np.array([float(result.total[at]), float(np.sum(values)), *values])
     top = top_level(logits)
     columns = (
         RowColumn("part", np.array(names, dtype=object)),
@@ -180,58 +182,60 @@ def _of_heads(result: TokenAttributionResult, heads: tuple[Head, ...]) -> np.nda
 
 def _tokens(state: State, facts: Facts, answer: Answer[TokenAttributionResult]) -> Figure:
     result, view, heads = answer.result, _view(state), selected_heads(state, facts)
+    prompt, of_sources = prompt_of(answer), answer.request.params.direction == "sources"
     every = view.through == "all heads" or not heads
     values = memo(answer, ("text", heads, every), lambda: result.summed if every else _of_heads(result, heads))
     top = top_level(values)
-    tokens = facts.tokens(state.tokens)
+    tokens = facts.tokens(prompt)
     text = Tokens(
         name="text",
-        texts=memo(answer, ("texts", state.tokens), lambda: tokens),
+        texts=memo(answer, ("texts", prompt), lambda: tokens),
         values=memo(answer, ("values", heads, every), lambda: values.astype(np.float32)),
         levels=(-top, top),
         map="signed",
         unit="logit",
-        tips=memo(answer, ("tips", state.tokens), lambda: tuple(f"{i} {t} (id {state.tokens[i]})" for i, t in enumerate(tokens))),
+        tips=memo(answer, ("tips", prompt), lambda: tuple(f"{i} {t} (id {prompt[i]})" for i, t in enumerate(tokens))),
         row=result.position,
         locked=state.selection.locked,
     )
-    rows = memo(answer, ("rows", heads, state.tokens), lambda: _positions(result, facts, state, heads))
+    rows = memo(answer, ("rows", heads, prompt), lambda: _positions(result, facts, prompt, heads))
     names = "all heads" if every else number_of(len(heads), "head") if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
     token = f"{result.position} {quoted(tokens[result.position])}"
-    shown = (len(rows.ids), len(state.tokens)) if len(rows.ids) < len(state.tokens) else None
-    if sources(view):
-        goal = target_name(result.ids[0], facts)
-        title = f"{names} added {np.nansum(values):+.2f} to {goal} after {token}: from where"
+    shown = (len(rows.ids), len(prompt)) if len(rows.ids) < len(prompt) else None
+    if of_sources:
+        target = target_name(result.ids[0], facts)
+        title = f"{names} added {np.nansum(values):+.2f} to {target} after {token}: from where"
     else:
         title = f"what {token} did through {names} to the token after each position"
     return Figure(((text,), (rows,)), title, caption(answer, _sum_line(result)), shown, weights=(1.0, 1.6))
 
 
 def _sum_line(result: TokenAttributionResult) -> str:
-    """Sources, what interventions placed, and everything else, adding up to the target."""
+    """Sources, what interventions write, and everything else, adding up to the target."""
     if np.isnan(result.total):
-        return "one source alone: nothing is meant to add up"
-    placed = f" + placed by interventions {result.placed.sum():+.3f}" if result.placed.any() else ""
-    sent = float(np.nansum(result.summed))
-    return f"sources through all heads {sent:+.3f}{placed} + everything else {result.rest:+.3f} = target {result.total:+.3f}"
+        return "one source alone: its contributions need not add up to a logit"
+    by_edits = f" + written by interventions {result.placed.sum():+.3f}" if result.placed.any() else ""
+    by_sources = float(np.nansum(result.summed))
+    return (
+        f"sources through all heads {by_sources:+.3f}{by_edits} + everything else {result.rest:+.3f} = target {result.total:+.3f}"
+    )
 
 
-def _positions(result: TokenAttributionResult, facts: Facts, state: State, heads: tuple[Head, ...]) -> Rows:
-    """One row a position, the strongest first; a column for each chosen head and for all heads."""
-    shown = heads[:MOST_HEADS]
+def _positions(result: TokenAttributionResult, facts: Facts, prompt: tuple[int, ...], heads: tuple[Head, ...]) -> Rows:
+    """One row a position, the largest contribution first; a column for each chosen head and for all heads."""
     lead = _of_heads(result, heads) if heads else result.summed
-    known = np.flatnonzero(~np.isnan(result.summed))
-    order = known[descending(lead[known], by_size=True)]
-    per_head = {str(h): _of_heads(result, (h,)) for h in shown}
+    computed = np.flatnonzero(~np.isnan(result.summed))
+    order = computed[descending(lead[computed], by_size=True)]
+    per_head = {str(h): _of_heads(result, (h,)) for h in heads[:MOST_HEADS]}
     several = {"chosen heads": lead} if len(heads) > 1 else {}
-    top = max(top_level(v[known]) for v in (*per_head.values(), *several.values(), result.summed))
+    top = max(top_level(v[computed]) for v in (*per_head.values(), *several.values(), result.summed))
     columns = [
         RowColumn("#", order, digits=0),
-        RowColumn("token", texts(np.array(state.tokens)[order], facts), tokens=True),
+        RowColumn("token", texts(np.array(prompt)[order], facts), tokens=True),
     ]
     if len(result.ids) > 1:
-        goals = [target_name(result.ids[i - result.position], facts).strip("‘’") for i in order]
-        columns.append(RowColumn("raised", np.array(goals, dtype=object), tokens=True, tip="the target after this position"))
+        targets = [target_name(result.ids[i - result.position], facts).strip("‘’") for i in order]
+        columns.append(RowColumn("raised", np.array(targets, dtype=object), tokens=True, tip="the target after this position"))
     for name, values in (*several.items(), *per_head.items(), ("all heads", result.summed)):
         columns.append(RowColumn(name, values[order], digits=digits(top), bar=True, levels=(-top, top), tip="logit"))
     return Rows("positions", tuple(columns), ids(order), ranked=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,9 @@ class CompositionView:
     through: Literal["Q K V", "apart", "Q", "K", "V"] = control(
         "Q K V", label="", tip="Through queries, keys, values: together in one picture, each in its own, or one of them"
     )
-    by: Measure = control("minus baseline", label="By", tip="The score, what it has above chance, or how far above in sd")
+    by: Measure = control(
+        "minus baseline", label="By", tip="The score, its excess over chance, or that excess in standard deviations"
+    )
     top: int = control(60, label="Top", tip="How many edges are drawn at most", low=1, high=5000, kind="slider")
     least: float = control(0.0, label="≥", tip="Edges of a smaller score are left out", low=0.0, high=1.0, kind="slider")
 
@@ -56,7 +58,7 @@ class Pairs(NamedTuple):
     value: np.ndarray
 
     def take(self, rows: np.ndarray) -> Pairs:
-        """Some of them."""
+        """The pairs in these rows."""
         return Pairs(*(column[rows] for column in self))
 
     def keys(self) -> np.ndarray:
@@ -71,9 +73,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if facts.config.n_layers < 2:
         return Why("This model has one layer: no head has an earlier one to read from.")
     subject = of_weights(state)
-    wanted = {"composition": Request(composition, CompositionParams(), subject)}
-    scores = random_scores(facts)
-    return wanted if scores is None else wanted | {"scores": Request(head_scores, scores, subject)}
+    requests_by_role: dict[str, Request[Any]] = {"composition": Request(composition, CompositionParams(), subject)}
+    if (scores := random_scores(facts)) is not None:
+        requests_by_role["scores"] = Request(head_scores, scores, subject)
+    return requests_by_role
 
 
 def _view(state: State) -> CompositionView:
@@ -94,21 +97,21 @@ def _measured(result: CompositionResult, by: Measure) -> np.ndarray:
 def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
     """Every pair that has a score, strongest first."""
     values = _measured(result, by)
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[descending(values.ravel()[known])]
+    scored = np.flatnonzero(np.isfinite(values))
+    order = scored[descending(values.ravel()[scored])]
     columns = (*np.unravel_index(order, values.shape), *(array.ravel()[order] for array in (result.scores, result.z, values)))
     return Pairs(*columns)
 
 
 def _shown(answer: Answer[CompositionResult], view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
-    """The pairs that are drawn, and of how many."""
+    """The pairs that are drawn, and how many there are of these kinds."""
 
     def make() -> tuple[Pairs, int]:
         pairs = memo(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))
-        mine = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
-        strong = mine.score >= view.least
-        strong &= (mine.value > 0) if view.by != "score" else True
-        return mine.take(np.flatnonzero(strong)[: view.top]), len(mine.kind)
+        of_kinds = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
+        strong = of_kinds.score >= view.least
+        strong &= (of_kinds.value > 0) if view.by != "score" else True
+        return of_kinds.take(np.flatnonzero(strong)[: view.top]), len(of_kinds.kind)
 
     return memo(answer, ("shown", view.by, view.top, view.least, kinds), make)
 
@@ -130,9 +133,10 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
             pairs, _ = _shown(answer, view, kinds)
             marks = (_list(answer, view, pairs, kinds, state),)
         else:
-            named = _named(answers.find("scores", head_scores), facts)
+            behaviour = _behaviour(answers.find("scores", head_scores))
             marks = tuple(
-                _graph(answer, view, pairs, group, state, facts, named) for group, (pairs, _) in zip(groups, shown, strict=True)
+                _graph(answer, view, pairs, group, state, facts, behaviour)
+                for group, (pairs, _) in zip(groups, shown, strict=True)
             )
     words = f"marked: prefix matching and previous token from {MARKED:g} on random tokens" if view.form == "graph" else ""
     if view.form == "matrix" and len(kinds) > 1:
@@ -140,13 +144,13 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
     named_by = published(facts)
     dagger = "† " if named_by and view.form == "graph" else ""
-    title = _title(state, result) + (" · † named in papers" if dagger else "")
+    title = _title(result, state.selection.edge, state.selection.edge_kind) + (" · † named in papers" if dagger else "")
     return Figure((marks,), title, caption(answer, words, dagger + named_by), counted)
 
 
-def _title(state: State, result: CompositionResult) -> str:
+def _title(result: CompositionResult, edge: tuple[Head, Head] | None, kind: Kind) -> str:
+    """The chosen pair's own entry of the answer, which is one to all pairs; without a pair in it what was asked, and chance."""
     title = f"Composition · chance {result.baseline:.3f}"
-    edge, kind = state.selection.edge, state.selection.edge_kind
     if edge is None or kind not in result.kinds:
         return title
     source, dest = edge
@@ -157,8 +161,8 @@ def _title(state: State, result: CompositionResult) -> str:
     return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
 
 
-def _named(answer: Answer[HeadScoresResult] | None, facts: Facts) -> dict[Head, str]:
-    """What heads are known to do on repeated random tokens: head -> "ind 0.93"."""
+def _behaviour(answer: Answer[HeadScoresResult] | None) -> dict[Head, str]:
+    """What heads do on repeated random tokens, where they score at least `MARKED`: head -> "ind 0.93"."""
     if answer is None:
         return {}
     result = answer.result
@@ -176,7 +180,7 @@ def _named(answer: Answer[HeadScoresResult] | None, facts: Facts) -> dict[Head, 
 
 
 def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
-    """Places (layers from below, every second one moved by half a head so that edges pass beside), labels, hues, ids."""
+    """Positions (layers from below, every second one shifted by half a head so that edges pass beside), labels, hues, ids."""
 
     def make() -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
         layer, head = np.indices((facts.config.n_layers, facts.config.n_heads)).reshape(2, -1)
@@ -194,7 +198,7 @@ def _graph(
     kinds: tuple[str, ...],
     state: State,
     facts: Facts,
-    named: dict[Head, str],
+    behaviour: dict[Head, str],
 ) -> Edges:
     xy, labels, hues, node_ids = _nodes(answer, facts)
     n_heads = facts.config.n_heads
@@ -207,8 +211,8 @@ def _graph(
     ends, weights, edge_ids = memo(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
     published_names, crossed = hints(facts), struck(state, facts)
-    mark = lambda node: " ".join(filter(None, (named.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
-    badges = memo(answer, ("badges", tuple(named.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
+    mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
+    badges = memo(answer, ("badges", tuple(behaviour.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
         xy=xy,
@@ -231,14 +235,14 @@ def _graph(
 
 
 def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
-    """[n]: what is cut in each head, and what papers have called it, with the source; () where there is nothing of either."""
+    """[n]: what is ablated in each head, and what papers call it, with the source; () where there is nothing of either."""
     notes = and_struck(hints(facts), crossed)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
     return memo(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if notes else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:
-    """The chosen edge as an id, one that no edge has where nothing is chosen."""
+    """The chosen edge as an id; an id that no edge has where none is chosen."""
     edge = state.selection.edge
     return (-1,) * 5 if edge is None else (*edge[1], *edge[0], KINDS.index(state.selection.edge_kind))
 
@@ -261,12 +265,12 @@ def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str,
     n = (n_layers - 1) * n_heads
 
     def make() -> np.ndarray:
-        chosen = _measured(result, view.by)[result.kinds.index(kind)]
-        return np.ascontiguousarray(chosen[1:, :, :-1].reshape(n, n), dtype=np.float32)
+        by_pair = _measured(result, view.by)[result.kinds.index(kind)]
+        return np.ascontiguousarray(by_pair[1:, :, :-1].reshape(n, n), dtype=np.float32)
 
     values = memo(answer, ("matrix", view.by, kind), make)
     heads = memo(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
-    names = lambda which: tuple(map(str, which))
+    names = lambda some: tuple(map(str, some))
     edge = state.selection.edge if state.selection.edge_kind == kind else None
     return Heatmap(
         name=kind,

@@ -45,14 +45,9 @@ class HeadsView:
 
 
 def random_scores(facts: Facts) -> HeadScoresParams | None:
-    """Scores on repeated random tokens, the same wherever they are asked for; None where the model has room for none."""
+    """Scores on repeated random tokens, the same in every panel; None where the model's context is too short for a sample."""
     params = HeadScoresParams()
     return params if head_scores.refuse(facts.config, params) is None else None
-
-
-def _params(state: State, facts: Facts) -> HeadScoresParams:
-    view: HeadsView = state.view("heads", HeadsView)
-    return HeadScoresParams(on=view.on)
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -60,7 +55,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view: HeadsView = state.view("heads", HeadsView)
     if not state.tokens and view.on == "text":
         return Why("Type some text in the Prompt to rank the heads on it.")
-    return {"scores": Request(head_scores, _params(state, facts), state.subject if view.on == "text" else of_weights(state))}
+    subject = state.subject if view.on == "text" else of_weights(state)
+    return {"scores": Request(head_scores, HeadScoresParams(on=view.on), subject)}
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -68,15 +64,14 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("scores", head_scores)
     view: HeadsView = state.view("heads", HeadsView)
     result = answer.result
-    name = view.score.replace("_", " ")
+    name, params = view.score.replace("_", " "), answer.request.params
     if np.isnan(result.of(view.score)).all():
         return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
-    rank = ranks(result.of(view.score))
-    title = f"{name} · {state.selection.head}"
-    if state.selection.head.layer < rank.shape[0] and state.selection.head.head < rank.shape[1]:
-        head = state.selection.head
+    head, rank = state.selection.head, ranks(result.of(view.score))
+    title = f"{name} · {head}"
+    if head.layer < rank.shape[0] and head.head < rank.shape[1]:
         title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
-    title += f" {short_sample(facts.config, _params(state, facts))}"
+    title += f" {short_sample(facts.config, params)}"
     return Figure(
         ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
         title,
@@ -87,9 +82,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 def ranks(values: np.ndarray) -> np.ndarray:
     """Rank from 1 of each entry, the largest first; NaN last."""
     order = descending(values)
-    out = np.empty(values.size, dtype=np.int64)
-    out[order] = np.arange(1, values.size + 1)
-    return out.reshape(values.shape)
+    rank = np.empty(values.size, dtype=np.int64)
+    rank[order] = np.arange(1, values.size + 1)
+    return rank.reshape(values.shape)
 
 
 def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
@@ -112,7 +107,7 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
 
 
 def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Rows:
-    known = facts.known_heads()
+    known_heads = facts.known_heads()
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         i = result.names.index(view.score)
@@ -127,18 +122,18 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
             RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
         )
-        return (*columns, *published_column(known, layer, head)), ids(layer, head)
+        return (*columns, *published_column(known_heads, layer, head)), ids(layer, head)
 
-    columns, keys = memo(answer, ("rows", view.score, known), make)
+    columns, keys = memo(answer, ("rows", view.score, known_heads), make)
     return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
 
 
-def published_column(known: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
-    """What papers have called these heads, as a column; none where nothing is published of this model."""
-    if known is None:
+def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
+    """What papers call these heads, as a column; () where nothing is published about this model."""
+    if known_heads is None:
         return ()
-    names = [known.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
-    return (RowColumn("published", np.array(names, dtype=object), tip=f"What papers called it: a hint; {known.how}"),)
+    names = [known_heads.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
+    return (RowColumn("published", np.array(names, dtype=object), tip=f"What papers call it: a hint; {known_heads.how}"),)
 
 
 def pick(state: State, hit: Hit) -> State:

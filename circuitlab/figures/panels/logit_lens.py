@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult, logit_lens
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult, residual_norms
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, pick_position, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, destination, pick_position, prompt_of, quoted, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
@@ -102,17 +102,16 @@ def _coloured(result: LogitLensResult, colour: Colour) -> np.ndarray:
 
 
 def _axes(result: LogitLensResult, facts: Facts, tokens: tuple[int, ...]) -> tuple[Axis, Axis]:
-    shown = [tokens[p] for p in result.positions if p < len(tokens)]
     first = int(result.positions[0])
-    names = facts.tokens(tuple(shown))
+    names = facts.tokens(tuple(tokens[p] for p in result.positions))
     x = Axis("after", names, tokens=True) if first == 0 else Axis("after", tuple(f"{first + i} {t}" for i, t in enumerate(names)))
     return x, Axis("stage", tuple(result.stages[::-1]))
 
 
 def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer[LogitLensResult]) -> Figure:
-    result = answer.result
+    result, tokens = answer.result, prompt_of(answer)
     values = memo(answer, ("values", view.colour), lambda: _coloured(result, view.colour))
-    x, y = memo(answer, ("axes", state.tokens), lambda: _axes(result, facts, state.tokens))
+    x, y = memo(answer, ("axes", tokens), lambda: _axes(result, facts, tokens))
     places = np.flatnonzero(result.positions == destination(state))
     at = int(places[0]) if places.size else len(result.positions) - 1
     heat = Heatmap(
@@ -129,11 +128,11 @@ def _grid(state: State, facts: Facts, view: LogitLensView, answer: Answer[LogitL
         col_ids=memo(answer, "columns", lambda: ids(result.positions)),
         texts=memo(answer, "texts", lambda: _top_texts(result, facts)),
     )
-    targeted = state.selection.target != Target()
+    targeted = answer.request.params.target != Target()
     rows = memo(answer, ("table", at, targeted), lambda: _table(result, facts, at, targeted))
-    shown = (len(result.positions), len(state.tokens)) if len(result.positions) < len(state.tokens) else None
+    shown = (len(result.positions), len(tokens)) if len(result.positions) < len(tokens) else None
     reading = f"colour: {COLOURS[view.colour]}, cells: the most probable token"
-    return Figure(((heat,), (rows,)), _title(result, facts, state, at), caption(answer, reading), shown, weights=(1.7, 1.0))
+    return Figure(((heat,), (rows,)), _title(answer, facts, at), caption(answer, reading), shown, weights=(1.7, 1.0))
 
 
 def _map(colour: Colour) -> ColourMap:
@@ -142,14 +141,14 @@ def _map(colour: Colour) -> ColourMap:
 
 def _top_texts(result: LogitLensResult, facts: Facts) -> np.ndarray:
     """[stage, pos] the most probable token, the last stage on top; empty where nothing is computed."""
-    known = {int(i): facts.token_text(int(i)) for i in np.unique(result.ids[..., 0]) if i >= 0}
+    token_texts = {int(i): facts.token_text(int(i)) for i in np.unique(result.ids[..., 0]) if i >= 0}
     top = result.ids[::-1, :, 0]
-    return np.array([[known.get(int(i), "") for i in row] for row in top], dtype=object)
+    return np.array([[token_texts.get(int(i), "") for i in row] for row in top], dtype=object)
 
 
-def _title(result: LogitLensResult, facts: Facts, state: State, at: int) -> str:
-    position = int(result.positions[at])
-    after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
+def _title(answer: Answer[LogitLensResult], facts: Facts, at: int) -> str:
+    result = answer.result
+    after = f"after {token_at(int(result.positions[at]), prompt_of(answer), facts)}"
     if result.actual[at] < 0:
         return f"{after}: end of the prompt, nothing follows"
     follows = quoted(facts.token_text(int(result.actual[at])))
@@ -190,12 +189,12 @@ def _or_empty(rank: np.ndarray) -> np.ndarray:
 
 
 def _norms(state: State, facts: Facts, answer: Answer[ResidualNormsResult]) -> Figure:
-    result = answer.result
-    at = min(destination(state), result.stream.shape[1] - 1)
+    result, tokens = answer.result, prompt_of(answer)
+    at = min(destination(state), len(tokens) - 1)
 
     def lines() -> Lines:
         x = np.arange(len(result.stages), dtype=float)
-        own = f"after {at} {quoted(facts.token_text(state.tokens[at]))}"
+        own = f"after {token_at(at, tokens, facts)}"
         ys = np.stack([result.stream[:, at], result.stream.mean(axis=1)]).astype(float)
         axis = Axis("stage", result.stages)
         return Lines("stream", x, ys, (own, "mean over positions"), dashed=(False, True), x_axis=axis, y_axis=Axis("length"))
@@ -212,7 +211,7 @@ def _norms(state: State, facts: Facts, answer: Answer[ResidualNormsResult]) -> F
         )
         return Rows("added", columns, ids(np.arange(len(result.components))))
 
-    curves, table = memo(answer, ("lines", at, state.tokens), lines), memo(answer, ("rows", at), rows)
+    curves, table = memo(answer, ("lines", at, tokens), lines), memo(answer, ("rows", at), rows)
     title = f"the stream is {result.stream[0, at]:.1f} long at the start, {result.stream[-1, at]:.1f} at the end"
     return Figure(((curves,), (table,)), title, caption(answer), weights=(1.4, 1.0))
 

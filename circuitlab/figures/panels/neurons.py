@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult, neurons
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import caption, destination, digits, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, destination, digits, prompt_of, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
@@ -42,9 +42,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The neurons, or what all neurons of each layer add up to."""
     answer = answers.of("neurons", neurons)
     result = answer.result
-    position = min(result.position, len(state.tokens) - 1)
-    after = f"after {position} {quoted(facts.token_text(state.tokens[position]))}"
-    title = f"{target_name(result.ids[0], facts)} {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
+    after = token_at(result.position, prompt_of(answer), facts)
+    title = f"{target_name(result.ids[0], facts)} after {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
     view: NeuronsView = state.view("neurons", NeuronsView)
     if view.page == "layers":
         return Figure(((memo(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
@@ -82,7 +81,7 @@ def _layers(result: NeuronsResult) -> Rows:
         RowColumn("bias", result.bias, digits=3),
     ]
     if result.placed.any():
-        columns.append(RowColumn("intervention", result.placed, digits=3, tip="put in the MLP's place"))
+        columns.append(RowColumn("intervention", result.placed, digits=3, tip="what interventions write instead of the MLP"))
     columns.append(RowColumn("MLP", result.mlp, digits=3, bar=True, levels=(-top, top), tip="the sum: its direct contribution"))
     return Rows("layers", tuple(columns), ids(np.arange(len(result.mlp))))
 

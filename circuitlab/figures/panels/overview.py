@@ -38,8 +38,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """One heatmap of tiles."""
     answer = answers.of("overview", attention_overview)
     result, config = answer.result, facts.config
-    view: OverviewView = state.view("overview", OverviewView)
-    signed = view.show == "scores"
+    show = answer.request.params.show
+    signed = show == "scores"
     top = memo(answer, "top", lambda: top_level(result.sheet))
     crossed = struck(state, facts)
     x, y = head_axes(config.n_layers, config.n_heads)
@@ -56,7 +56,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         values=result.sheet,
         levels=(-top, top) if signed else (0.0, top),
         map="signed" if signed else "magnitude",
-        unit=UNITS[view.show],
+        unit=UNITS[show],
         x=x,
         y=y,
         tiles=tiles,
@@ -66,7 +66,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     )
     n = config.n_layers * config.n_heads
     every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"
-    return Figure(((heat,),), f"{every} · {NAMES[view.show]}", caption(answer, "one scale for all heads", published(facts)))
+    return Figure(((heat,),), f"{every} · {NAMES[show]}", caption(answer, "one scale for all heads", published(facts)))
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:

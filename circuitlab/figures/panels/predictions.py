@@ -8,7 +8,7 @@ import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult, predictions
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, quoted, texts
+from circuitlab.figures.contracts.common import caption, destination, prompt_of, quoted, texts, token_at
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
@@ -59,12 +59,11 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("predictions", predictions)
     result, view = answer.result, state.view("predictions", PredictionsView)
     rows = _rows(answer, max(1, view.k), facts)
-    token = quoted(facts.token_text(state.tokens[min(result.position, len(state.tokens) - 1)]))
     selected = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
     rows = rows if selected == rows.chosen else replace(rows, chosen=selected)
-    actual = _actual(result, facts, len(answer.request.subject.tokens))
+    actual = _actual(result, facts, len(prompt_of(answer)))
     shown = (len(rows.ids), result.n_vocab)
-    return Figure(((rows,),), f"after {result.position} {token}", caption(answer, *actual), shown)
+    return Figure(((rows,),), f"after {token_at(result.position, prompt_of(answer), facts)}", caption(answer, *actual), shown)
 
 
 def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
