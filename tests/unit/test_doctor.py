@@ -181,11 +181,11 @@ class _Window:
 
 @pytest.fixture
 def window(monkeypatch: pytest.MonkeyPatch) -> _Window:
-    import circuitlab.gui
+    import circuitlab.gui.shell
 
     stand_in = _Window()
     monkeypatch.setitem(sys.modules, "circuitlab.gui.shell.main", stand_in)
-    monkeypatch.setattr(circuitlab.gui, "main", stand_in, raising=False)
+    monkeypatch.setattr(circuitlab.gui.shell, "main", stand_in, raising=False)
     monkeypatch.setattr(launch, "import_torch", lambda: None)
     monkeypatch.setattr(probe, "probe", lambda environ=None, **_: probe.Probe(True, platform="offscreen"))
     monkeypatch.setenv("QT_QPA_PLATFORM", "")
