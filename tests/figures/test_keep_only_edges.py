@@ -100,7 +100,7 @@ def test_the_chosen_edge_is_the_circuit_until_one_is_listed_and_joins_by_a_click
         ("gpt2", "L0H9->L1H0:K", "has no"),
         ("gpt2", "L1H0->L0H0:K", "later layer"),
         ("gpt2", "L1H0->logits", "Logits too"),
-        ("both-norms-capped", LISTED, "norm of its own"),
+        ("both-norms-capped", LISTED, "norm"),
     ],
 )
 def test_what_cannot_be_kept_says_what_to_do(engine: Engine, tmp_path: Path, name: str, edges: str, why: str) -> None:

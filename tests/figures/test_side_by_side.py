@@ -169,8 +169,8 @@ def test_the_open_model_joins_with_its_interventions(engine: Engine, zoo: Any) -
         ("short", "it reads 4 tokens at most, and these are 6"),
         ("few", "its vocabulary ends at 6"),
         ("ids", "it has another tokenizer"),
-        ("!nowhere", "no such folder"),
-        ("!builtin:nothing", "no such model ships"),
+        ("!nowhere", "no folder"),
+        ("!builtin:nothing", "no shipped model"),
         ("!construct:rope-induction?alpha=x", "not compared"),
     ],
 )

@@ -168,7 +168,7 @@ def test_the_chosen_edge_is_kept_and_let_go_under_the_right_button(qtbot: Any, w
     menu.aim(None)
     names = [a.text() for a in menu.cuts.actions()]
     assert not [n for n in names if n.startswith("Keep the edge")]
-    cut(window, "keep_only", None, "Let the edge L0H1 → L1H2")
+    cut(window, "keep_only", None, "Remove the edge L0H1 → L1H2")
     settle(qtbot, window)
     assert not document.state.view("keep_only", KeepOnlyView).edges
     document.undo()

@@ -269,7 +269,7 @@ def test_the_panel_says_the_score_with_its_error_and_minus_the_control() -> None
     state = State(ref).with_view("training", TrainingView(context="text"))
     figure = figure_of(Engine(ModelStore()), find_panel("training"), state)
     assert "−0.42 nats (text), −0.39 nats minus a model without layers" in figure.title
-    assert "over the 136 texts whose own losses were kept" in figure.caption and " ± " in figure.caption
+    assert "over the 136 texts" in figure.caption and " ± " in figure.caption
     mark = figure.find("in-context score")
     assert isinstance(mark, Lines) and mark.names == ("on text", "minus a model without layers")
     assert mark.ys[1, -1] == pytest.approx(-0.39, abs=0.005)

@@ -1,4 +1,4 @@
-"""The edges of a circuit in its panel: the list, the chosen edge that may join it, what is offered under the right button."""
+"""Edges in the circuit panel: the table of them, the chosen edge that can be added, the entries of the context menu."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from circuitlab.figures.panels.ablation import Measured
 from circuitlab.session.cuts import Offer, register_offer
 from circuitlab.session.state import State
 
-KEPT, OFFERED = 0, 1  # rows of the list: an edge in it, the chosen edge that is not
-MOST = 400  # edges in the list: one pass is made without each
+KEPT, OFFERED = 0, 1  # kinds of rows in the table: an edge of the circuit; the chosen edge, which is not in it
+MOST = 400  # edges in a circuit: minimality takes a forward pass for each
 
 
 @dataclass(frozen=True)
@@ -31,62 +31,62 @@ class KeepOnlyView:
     """The controls of the circuit panel."""
 
     of: Literal["heads", "edges"] = control(
-        "heads", label="", kind="tabs", tip="The chosen heads alone, or a list of edges between heads alone"
+        "heads", label="", kind="tabs", tip="Keep only the chosen heads, or only a list of edges between heads"
     )
     edges: str = control(
         "",
         label="Edges",
-        tip="The circuit, as L0H1->L1H2:K with commas between; empty: the edge chosen in Composition",
+        tip="The edges of the circuit, such as L0H1->L1H2:K, separated by commas; if empty, the edge chosen in Composition",
         when="of",
         values=("edges",),
     )
     how: How = control(
-        "zero", label="By", tip="What all others write becomes: zero, its mean over this text, or the pinned text's"
+        "zero", label="By", tip="Ablate all the others by zero, by their mean over this text, or by the pinned text's values"
     )
-    effect: Measured = control("loss", label="On", tip="What is measured; the target is the one chosen in the bar above")
+    effect: Measured = control("loss", label="On", tip="What is measured; the target is chosen in the bar above")
     ends: bool = control(
         False,
         label="Logits too",
-        tip="Edges from heads to the logits are cut as well; kept are those listed as L1H2->logits",
+        tip="Ablate edges from heads to the logits as well, except those listed as L1H2->logits",
         when="of",
         values=("edges",),
     )
-    samples: int = control(20, label="Random sets", tip="How many sets of as many stand beside", low=0, high=1000)
-    seed: int = control(0, label="Seed", tip="By which the random sets are drawn", low=0, high=9999)
+    samples: int = control(20, label="Random sets", tip="How many random sets of the same size to compare with", low=0, high=1000)
+    seed: int = control(0, label="Seed", tip="Seed of the random sets", low=0, high=9999)
 
 
 def view_of(state: State) -> KeepOnlyView:
-    """The settings."""
+    """The panel's controls in a state."""
     return state.view("keep_only", KeepOnlyView)
 
 
 def listed(view: KeepOnlyView) -> tuple[Edge, ...]:
-    """The edges in the list, each once. Raises `UsageError`."""
+    """The edges typed into the control, without repeats. Raises `UsageError` where one cannot be read."""
     return tuple(dict.fromkeys(Edge.parse(text) for text in view.edges.replace(";", ",").split(",") if text.strip()))
 
 
 def chosen_edge(state: State, facts: Facts) -> Edge | None:
-    """The edge that is chosen in Composition, as the model names it."""
-    found = selected_edge(state, facts)
-    return None if found is None else Edge(*found, state.selection.edge_kind).grouped(facts.config)
+    """The edge chosen in Composition; keys and values belong to the first query head of their group."""
+    pair = selected_edge(state, facts)
+    return None if pair is None else Edge(*pair, state.selection.edge_kind).grouped(facts.config)
 
 
 def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
-    """The circuit: the listed edges, or the chosen one where none is listed."""
+    """The edges of the circuit: those listed, or the chosen one if none is listed; else why there is no circuit."""
     if facts.config.norm_placement != "pre":
-        return Why("In this model what a head writes passes a norm of its own: edges cannot be cut. Choose heads.")
+        return Why("In this model each head's output passes through a norm, so edges cannot be ablated. Choose heads.")
     if facts.config.n_layers < 2 and not view_of(state).ends:
-        return Why("One layer has no edges between heads: tick “Logits too”, or choose heads.")
+        return Why("A one-layer model has no edges between heads: tick “Logits too”, or choose heads.")
     try:
         edges = tuple(dict.fromkeys(edge.grouped(facts.config) for edge in listed(view_of(state))))
     except UsageError as error:
-        return Why(f"The list of edges cannot be read at {error.got}: write edges as L0H1->L1H2:K, with commas between.")
-    one = chosen_edge(state, facts)
-    edges = edges or (() if one is None else (one,))
+        return Why(f"The list of edges cannot be read at {error.got}: write edges as L0H1->L1H2:K, separated by commas.")
+    chosen = chosen_edge(state, facts)
+    edges = edges or (() if chosen is None else (chosen,))
     if not edges:
-        return Why("Choose an edge in Composition: it becomes the circuit, and its row here adds it to the list.")
+        return Why("Choose an edge in Composition: it becomes the circuit, and “+ add” in its row adds it to the list.")
     if len(edges) > MOST:
-        return Why(f"{number_of(len(edges), 'edge')} are listed, {MOST} can be: take some out of the list.")
+        return Why(f"{number_of(len(edges), 'edge')} are listed, and at most {MOST} can be: remove some from the list.")
     for edge in edges:
         if why := _impossible(edge, state, facts):
             return Why(why)
@@ -94,36 +94,35 @@ def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
 
 
 def _impossible(edge: Edge, state: State, facts: Facts) -> str:
+    """Why this edge cannot be part of a circuit in this model, "" where it can."""
     if not has_head(edge.source, facts) or (edge.dest is not None and not has_head(edge.dest, facts)):
-        return f"This model has no {edge}: take it out of the list."
+        return f"This model has no {edge}: remove it from the list."
     if edge.dest is None:
-        return (
-            "" if view_of(state).ends else f"{edge} is cut and kept with “Logits too” only: tick it, or take it out of the list."
-        )
-    return "" if edge.dest.layer > edge.source.layer else f"{edge} does not lead to a later layer: take it out of the list."
+        return "" if view_of(state).ends else f"{edge} counts only with “Logits too”: tick it, or remove the edge from the list."
+    return "" if edge.dest.layer > edge.source.layer else f"{edge} does not lead to a later layer: remove it from the list."
 
 
 def list_of(answer: Answer, result: KeepOnlyResult, state: State, facts: Facts) -> Rows:
-    """The edges of the circuit with what each adds; the chosen edge first where it is not in the list."""
-    here, kept = chosen_edge(state, facts), {edge.grouped(facts.config) for edge in listed(view_of(state))}
+    """A table of the circuit's edges and what is lost without each; the chosen edge comes first if it is not in the list."""
+    chosen, circuit = chosen_edge(state, facts), {edge.grouped(facts.config) for edge in listed(view_of(state))}
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         edges, lost = [Edge.of(row) for row in result.members], 100 * result.minimality
-        if here is not None and here not in edges:
-            edges, lost = [here, *edges], np.concatenate([[np.nan], lost])
+        if chosen is not None and chosen not in edges:
+            edges, lost = [chosen, *edges], np.concatenate([[np.nan], lost])
         name = lambda edge: f"{edge.source} → {'logits' if edge.dest is None else f'{edge.dest}  {edge.kind}'}"
         top = top_level(lost)
         columns = (
-            RowColumn("", np.array(["kept" if edge in kept else "+ add" for edge in edges], dtype=object)),
+            RowColumn("", np.array(["kept" if edge in circuit else "+ add" for edge in edges], dtype=object)),
             RowColumn("edge", np.array([name(edge) for edge in edges], dtype=object)),
             RowColumn("lost without it, %", lost, digits=1, bar=True, levels=(-top, top)),
         )
-        return columns, np.array([(KEPT if e in kept else OFFERED, *e.row()) for e in edges], dtype=np.int64)
+        return columns, np.array([(KEPT if e in circuit else OFFERED, *e.row()) for e in edges], dtype=np.int64)
 
-    columns, keys = memo(answer, ("list", here, frozenset(kept)), make)
-    at = () if here is None else tuple(np.flatnonzero((keys[:, 1:] == here.row()).all(axis=1)).tolist())
-    heading = "Click “+ add” to keep the edge" if (keys[:, 0] == OFFERED).any() else "Kept; Shift-click lets one go"
-    return Rows("kept", columns, keys, chosen=at, heading=heading)
+    columns, keys = memo(answer, ("list", chosen, frozenset(circuit)), make)
+    marked = () if chosen is None else tuple(np.flatnonzero((keys[:, 1:] == chosen.row()).all(axis=1)).tolist())
+    heading = "Click “+ add” to keep the edge" if (keys[:, 0] == OFFERED).any() else "Kept; Shift-click removes an edge"
+    return Rows("kept", columns, keys, chosen=marked, heading=heading)
 
 
 def with_edges(state: State, edges: tuple[Edge, ...]) -> State:
@@ -132,12 +131,12 @@ def with_edges(state: State, edges: tuple[Edge, ...]) -> State:
 
 
 def pick_edge(state: State, hit: Hit) -> State:
-    """“+ add” keeps an edge, Shift-click lets one go, a click makes it the chosen one."""
-    edge, kept = Edge.of(hit.id[1:]), listed(view_of(state))
+    """“+ add” adds an edge to the circuit, Shift-click removes one, and a click chooses it."""
+    edge, circuit = Edge.of(hit.id[1:]), listed(view_of(state))
     if hit.id[0] == OFFERED:
-        return with_edges(state, (*kept, edge))
+        return with_edges(state, (*circuit, edge))
     if hit.gesture == "shift-click":
-        return with_edges(state, tuple(e for e in kept if e != edge))
+        return with_edges(state, tuple(e for e in circuit if e != edge))
     if edge.dest is None or edge.kind == "logits":
         return state.with_heads(edge.source)
     return state.with_edge(edge.source, edge.dest, edge.kind)
@@ -145,16 +144,16 @@ def pick_edge(state: State, hit: Hit) -> State:
 
 @register_offer
 def offers(state: State, config: Any) -> tuple[Offer, ...]:
-    """To take the chosen edge into the circuit of this panel, or out of it."""
-    found = state.selection.edge
-    if found is None or config.norm_placement != "pre" or not found[0].layer < found[1].layer < config.n_layers:
+    """The menu entry that adds the chosen edge to the circuit of this panel, or removes it."""
+    pair = state.selection.edge
+    if pair is None or config.norm_placement != "pre" or not pair[0].layer < pair[1].layer < config.n_layers:
         return ()
-    edge = Edge(*found, state.selection.edge_kind).grouped(config)
+    edge = Edge(*pair, state.selection.edge_kind).grouped(config)
     try:
-        kept = listed(view_of(state))
+        circuit = listed(view_of(state))
     except UsageError:
         return ()
-    what = f"the edge {found[0]} → {found[1]} through {edge.kind}"
-    if edge in kept:
-        return (Offer(f"Let {what} go (Keep only this circuit)", with_edges(state, tuple(e for e in kept if e != edge))),)
-    return (Offer(f"Keep {what} (Keep only this circuit)", with_edges(state, (*kept, edge))),)
+    name = f"the edge {pair[0]} → {pair[1]} through {edge.kind}"
+    if edge in circuit:
+        return (Offer(f"Remove {name} (Keep only this circuit)", with_edges(state, tuple(e for e in circuit if e != edge))),)
+    return (Offer(f"Keep {name} (Keep only this circuit)", with_edges(state, (*circuit, edge))),)

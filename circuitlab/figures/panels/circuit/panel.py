@@ -1,4 +1,4 @@
-"""Keep only this circuit: the chosen heads, or a list of edges between heads, alone, beside random sets of as many."""
+"""Keep only this circuit: ablate all but the chosen heads or listed edges, and compare with random sets of the same size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLE = "Keep only this circuit"
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """The chosen heads are the circuit, or the listed edges."""
+    """Faithfulness of the circuit: the chosen heads, or the listed edges."""
     view = view_of(state)
     base = base_params(state, facts, view.how, view.effect)
     if isinstance(base, Why):
@@ -46,16 +46,14 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The plane of faithfulness and completeness, and what each head or edge adds."""
+    """Faithfulness against completeness, and below it what is lost without each head or edge."""
     answer = answers.of("circuit", keep_only)
     result = answer.result
     if np.isnan(result.intact):
         return empty(too_short(state), TITLE)
     if np.isnan(result.whole) and result.done == 1:
         what = "edge" if result.are_edges else "head"
-        why = (
-            f"Ablating every {what} changes nothing here, so that no share can be taken: measure something else, or another text."
-        )
+        why = f"Ablating every {what} changes nothing here, so there is no share to take: choose another measure or text."
         return empty(why, TITLE)
     below = list_of(answer, result, state, facts) if result.are_edges else _minimality(answer, result)
     weights = (1.4, 1.0) if result.are_edges else (2.0, 1.0)
@@ -64,12 +62,12 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 def _title(result: KeepOnlyResult) -> str:
     what, few = ("edges", 2) if result.are_edges else ("heads", 4)
-    said = " ".join(map(_shown, result.names)) if len(result.names) <= few else f"{len(result.names)} {what}"
+    members = " ".join(map(_shown, result.names)) if len(result.names) <= few else f"{len(result.names)} {what}"
     if np.isnan(result.faithfulness):
-        return f"only {said}"
+        return f"only {members}"
     rank, n = result.rank("faithfulness")
     among = f" (rank {rank} of {n})" if n > 1 else ""
-    return f"only {said}: faithful {_percent(result.faithfulness)}{among}, complete {_percent(result.completeness)}"
+    return f"only {members}: faithful {_percent(result.faithfulness)}{among}, complete {_percent(result.completeness)}"
 
 
 def _percent(share: float) -> str:
@@ -81,29 +79,29 @@ def _shown(name: str) -> str:
 
 
 def _values(result: KeepOnlyResult) -> tuple[str, ...]:
-    """The values that shares are made of, and the random sets in two numbers."""
+    """Parts of the caption: the values behind the shares, the mean and spread of the random sets, what the ring marks."""
     what = "edges" if result.are_edges else "heads"
-    named = {
+    measurements = {
         f"all {what}": result.intact,
         "none": result.bare,
         "only these": result.circuit,
         "without these": result.without,
     }
-    values = ", ".join(f"{name} {value:.3f}" for name, value in named.items() if not np.isnan(value))
+    values = ", ".join(f"{name} {value:.3f}" for name, value in measurements.items() if not np.isnan(value))
     random = result.random_faithfulness
     random = random[~np.isnan(random)]
     spread = f" ± {random.std(ddof=1):.0%} (sd)" if len(random) > 1 else ""
-    beside = f"random sets: faithful {_percent(float(random.mean()))}{spread}" if len(random) else ""
-    return f"{values} {result.unit}", beside, f"ringed: the {what} kept"
+    random_sets = f"random sets: faithful {_percent(float(random.mean()))}{spread}" if len(random) else ""
+    return f"{values} {result.unit}", random_sets, f"ringed: the {what} kept"
 
 
 def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
     def make() -> tuple[np.ndarray, ...]:
         x = 100 * np.concatenate([[result.faithfulness], result.random_faithfulness])
         y = 100 * np.concatenate([[result.completeness], result.random_completeness])
-        keys = np.stack([np.asarray(one, dtype=np.int64).ravel() for one in (result.members, *result.random_members)])
-        known = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
-        return x[known], y[known], keys[known]
+        keys = np.stack([np.asarray(members, dtype=np.int64).ravel() for members in (result.members, *result.random_members)])
+        finite = np.flatnonzero(~np.isnan(x) & ~np.isnan(y))
+        return x[finite], y[finite], keys[finite]
 
     x, y, keys = memo(answer, "points", make)
     width = result.members.shape[1]
@@ -143,7 +141,7 @@ def _minimality(answer: Answer, result: KeepOnlyResult) -> Bars:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A bar or row opens its head's or edge's place in the circuit; “+ add” keeps an edge; a point makes that set the circuit."""
+    """A bar makes its head the leading one, a row of the table chooses or adds an edge, a point makes its set the circuit."""
     if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
         return state
     if hit.mark == "kept":
@@ -172,20 +170,21 @@ PANEL = register(
         equation="faithfulness = (F(S) − F(∅)) / (F(all) − F(∅));   completeness = (F(all) − F(all∖S)) / (F(all) − F(∅))",
         source="Wang et al. 2022, Interpretability in the Wild (criteria; their differences divided by F(all) − F(∅))",
         help=(
-            "S are the chosen heads (Shift-click adds one); F is the measured value with only some heads left, every other "
-            "head's output replaced; MLPs and embeddings stay. Right: the chosen heads do alone what the model does. Up: "
-            "without them it is gone. The other points are random sets of as many: a circuit should stand out from them. "
-            "Bars: what is lost when one leaves the circuit; near zero: it is not needed. Click a point to take its heads.\n\n"
-            "Edges: an edge is cut for one reader. The query, key or value of the later head is made of the stream "
-            "x − Σ z_s W_O of the senders s cut for it; every edge from a head to a later head is cut but those listed, and with "
-            "“Logits too” those to the unembedding. What heads write to MLPs is never cut. Choose an edge in Composition, then "
-            "“+ add” here, or “Keep the edge …” under the right button."
+            "S is the set of chosen heads (Shift-click adds one). F(S) is the measured value when every head outside S is "
+            "ablated; MLPs and embeddings stay. Far to the right, the chosen heads alone do what the model does; far up, it "
+            "fails without them. The other points are random sets of the same size: a circuit should stand out from them. "
+            "Bars: how much faithfulness is lost when a head leaves the circuit; near zero, the head is not needed. Click a "
+            "point to choose its heads.\n\n"
+            "Edges: an edge is ablated for one reader. The query, key or value of the later head is computed from the stream "
+            "x − Σ z_s W_O, where s are the heads whose edges to it are ablated. Every edge from a head to a later head is "
+            "ablated unless it is listed; with “Logits too”, so is every edge to the unembedding. Edges to MLPs are never "
+            "ablated. Choose an edge in Composition, then click “+ add” here, or “Keep the edge …” in the context menu."
         ),
         requests=requests,
         draw=draw,
         pick=pick,
         of_heads=True,
-        instead="Paths has the direct path, which is all that there is",
+        instead="Paths has the direct path, which is the whole model",
         area="bottom",
         order=150,
         opens="attention",

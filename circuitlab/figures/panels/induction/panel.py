@@ -1,4 +1,4 @@
-"""Induction: what a second repetition costs, where a head looks for it, and what that raises."""
+"""Induction: the loss on a second repetition, where a head attends to find it, and which logits that raises."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
 
-# attention that is not on the stripe: the one that is farther from the head's own hue; as inks both are seen on either ground
+# colours of attention off the stripe: whichever is farther from the head's hue; both can be seen on light and dark
 ELSEWHERE = ((90, 150, 235), (240, 150, 50))
-MEAN = "mean loss"  # and a standard deviation to either side, in one colour
-FAINT = 0.16  # how strongly a cell of the stripe is tinted where nothing is attended to
+MEAN = "mean loss"  # drawn in one colour with a standard deviation to either side
+FAINT = 0.16  # tint of a cell of the stripe that gets no attention
 NO_LAYERS, CONTROL = "builtin:attn-only-0l", "without layers"
 Page = Literal["loss", "stripe", "heads", "text"]
 
@@ -45,7 +45,7 @@ Page = Literal["loss", "stripe", "heads", "text"]
 class InductionView:
     """The controls of the induction panel."""
 
-    page: Page = control("loss", label="", tip="Loss by index, the head's stripe, all heads, the effect in the text", kind="tabs")
+    page: Page = control("loss", label="", tip="Loss by index, a head's stripe, all heads, the effect in the text", kind="tabs")
     on: Literal["random", "prompt", "file"] = control(
         "random",
         label="On",
@@ -54,19 +54,25 @@ class InductionView:
         values=("loss", "stripe", "heads"),
     )
     curve: Literal["loss", "slope"] = control(
-        "loss", label="Curve", tip="Loss by index, or its slope by ln(index)", when="page", values=("loss",)
+        "loss", label="Curve", tip="Loss by index, or its slope d loss / d ln(index)", when="page", values=("loss",)
     )
-    file: str = control("", label="File", tip="A text file, cut into pieces", kind="file", when="on", values=("file",))
+    file: str = control("", label="File", tip="A text file, split into pieces", kind="file", when="on", values=("file",))
     against: bool = control(
         True,
         label="Control",
-        tip="Beside a model without layers on the same texts: what the texts do alone",
+        tip="Compare with a model without layers on the same texts: how far the texts alone lower the loss",
         when="on",
         values=("prompt", "file"),
         also=lambda view: view.page == "loss",
     )
     texts: int = control(
-        32, label="Texts", tip="Samples, or pieces of the file", low=1, high=10_000, when="page", values=("loss",)
+        32,
+        label="Texts",
+        tip="Number of random samples, or of pieces of the file",
+        low=1,
+        high=10_000,
+        when="page",
+        values=("loss",),
     )
 
 
@@ -75,15 +81,15 @@ def _view(state: State) -> InductionView:
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """What the open page shows."""
+    """The requests of the open page."""
     view = _view(state)
     needs_text = view.page == "text" or view.on == "prompt"
     if needs_text and not state.tokens:
-        return Why("Type some text in the Prompt, with a name or a phrase in it twice.")
+        return Why("Type some text in the Prompt in which a name or a phrase occurs twice.")
     if view.page == "loss":
         return _loss_request(state, view, _control(facts) if view.against else None)
     if view.page != "text" and view.on == "file":
-        return Why("A file is for the page of the loss: choose random or prompt here.")
+        return Why("Only the loss page reads a file: choose random or prompt here.")
     head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
@@ -94,15 +100,15 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         }
     if view.page == "heads":
         return _scores_requests(state, facts, view)
-    asked: dict[str, Request[Any]] = {"attention": Request(attention, AttentionParams((head,)), state.subject)}
+    requests_by_role: dict[str, Request[Any]] = {"attention": Request(attention, AttentionParams((head,)), state.subject)}
     params = TokenAttributionParams(state.selection.target, destination(state), (head,))
     if token_attribution.refuse(facts.config, params) is None:
-        asked["effect"] = Request(token_attribution, params, state.subject)
-    return asked
+        requests_by_role["effect"] = Request(token_attribution, params, state.subject)
+    return requests_by_role
 
 
 def _control(facts: Facts) -> SeriesRef | None:
-    """The shipped model without layers, where it makes the same tokens of a text and is another than the open one."""
+    """The shipped model without layers, if it tokenizes alike and is not the open model."""
     if not facts.config.n_layers or not facts.has_tokenizer or not (own := facts.vocabulary()):
         return None
     try:
@@ -112,28 +118,29 @@ def _control(facts: Facts) -> SeriesRef | None:
     return SeriesRef(NO_LAYERS) if other is not None and other.vocabulary() == own else None
 
 
-def _loss_request(state: State, view: InductionView, beside: SeriesRef | None) -> Requests | Why:
+def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None) -> Requests | Why:
     if view.on == "prompt":
-        return {"loss": Request(in_context, InContextParams(on="prompt", control=beside), state.subject)}
+        return {"loss": Request(in_context, InContextParams(on="prompt", control=baseline), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
-    # interventions need a prompt to be at home in; without one there are none to keep
+    # interventions are part of a prompt; without a prompt there are none to apply
     edited = bool(state.subject.edits) and bool(state.tokens)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
-    params = replace(params, on="file", text=TextRef(view.file), control=beside) if view.on == "file" else params
+    params = replace(params, on="file", text=TextRef(view.file), control=baseline) if view.on == "file" else params
     return {"loss": Request(in_context, params, state.subject if edited else of_weights(state))}
 
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
     random = random_scores(facts)
     if view.on == "random" and random is None:
-        return Why("The context of this model has no room for repeated tokens: choose the prompt.")
+        return Why("This model's context is too short for repeated random tokens: choose the prompt.")
     text = view.on == "prompt"
     params = HeadScoresParams(on="text") if text or random is None else random
-    asked: dict[str, Request[Any]] = {"scores": Request(head_scores, params, state.subject if text else of_weights(state))}
+    scores = Request(head_scores, params, state.subject if text else of_weights(state))
+    requests_by_role: dict[str, Request[Any]] = {"scores": scores}
     if copying_head_score.refuse(facts.config, CopyingHeadScoreParams()) is None:
-        asked["copying"] = Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state))
-    return asked
+        requests_by_role["copying"] = Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state))
+    return requests_by_role
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -151,16 +158,16 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
     result, view = answer.result, _view(state)
     if np.isnan(result.loss).all():
-        return empty("This prompt has no token that follows another: type some more.", "Induction")
+        return empty("A single token has no loss: type some more text.", "Induction")
     ys, names = _curves(answer, result, view.curve)
     if np.isfinite(result.control).any() and view.curve == "loss":
-        ours = ys
-        ys = memo((answer, ours), ("control", view.curve), lambda: np.vstack([ours, result.control[None]]))
+        curves_of_model = ys
+        ys = memo((answer, curves_of_model), ("control", view.curve), lambda: np.vstack([curves_of_model, result.control[None]]))
         names = (*names, CONTROL)
     starts = tuple((float(s), f"repetition {i + 1}") for i, s in enumerate(result.starts))
     label = "nats" if view.curve == "loss" else "d loss / d ln(index), nats"
-    read = answer.request.params.on != "random"  # an index counts tokens of a text: others in another vocabulary
-    axes = memo(answer, ("axes", label), lambda: (Axis("index of the token", tokens=read, whole=True), Axis(label)))
+    is_text = answer.request.params.on != "random"  # another vocabulary splits a text into other tokens, so indices differ
+    axes = memo(answer, ("axes", label), lambda: (Axis("index of the token", tokens=is_text, whole=True), Axis(label)))
     curves = Lines(
         name="loss",
         x=memo(answer, "x", lambda: np.arange(ys.shape[1], dtype=float)),
@@ -173,34 +180,34 @@ def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
         y_axis=axes[1],
     )
     means = result.repetitions.mean(axis=0) if len(result.repetitions) else np.empty(0)
-    said = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
-    if np.isfinite(result.score) and not said:
-        said.append(f"in-context score {_with_error(result.score, result.error)} nats")
+    title_parts = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
+    if np.isfinite(result.score) and not title_parts:
+        title_parts.append(f"in-context score {_with_error(result.score, result.error)} nats")
         if np.isfinite(result.controlled):
-            said.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
-    words = "a repetition's mean leaves out its first token" if result.starts else ""
-    title = " · ".join(said) or "Loss by index"
-    return Figure(((curves,),), title, caption(answer, words))
+            title_parts.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
+    note = "the mean of a repetition leaves out its first token" if result.starts else ""
+    title = " · ".join(title_parts) or "Loss by index"
+    return Figure(((curves,),), title, caption(answer, note))
 
 
 def _with_error(value: float, error: float) -> str:
-    """A score with its standard error, where there is one."""
+    """A score, with its standard error if that is finite."""
     return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """([curve, pos], names): the mean and, where there is one, a standard deviation to either side; no loss is below 0."""
+    """([curve, pos], names): the mean and, where known, one standard deviation to either side; the lower one stops at 0."""
     if curve == "slope":
         return memo(answer, "slope", lambda: result.derivative[None].astype(float)), ("slope",)
     if np.isnan(result.spread).all():
         return memo(answer, "loss", lambda: result.loss[None].astype(float)), ("loss",)
     lower = lambda: np.maximum(result.loss - result.spread, 0)
-    made = lambda: np.stack([result.loss, lower(), result.loss + result.spread]).astype(float)
-    return memo(answer, "band", made), (MEAN, "minus sd, 0 at least", "plus sd")
+    band = lambda: np.stack([result.loss, lower(), result.loss + result.spread]).astype(float)
+    return memo(answer, "band", band), (MEAN, "minus sd, 0 at least", "plus sd")
 
 
 def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
-    """[dest, src, 3] uint8 on white: allowed cells tinted in the head's hue, by their attention; the rest in another."""
+    """[dest, src, 3] uint8 on white: cells of the stripe in the head's hue, the others in a second hue, by attention."""
     hue = np.array(hue_rgb(head_hue(head)), dtype=np.float32)
     other = max(np.array(ELSEWHERE, dtype=np.float32), key=lambda ink: float(np.abs(ink - hue).sum()))
     ink = np.where(result.allowed[..., None], hue, other)
@@ -221,7 +228,7 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         x=axes[0],
         y=axes[1],
         rgb=memo(answer, ("rgb", head), lambda: striped(result, head)),
-        legend=(("followed an earlier like token", head_hue(head)),),
+        legend=(("follows an earlier copy of the token", head_hue(head)),),
         colour_bar=False,
         row=state.selection.destination if own else None,
         col=state.selection.source if own else None,
@@ -238,13 +245,13 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         row=state.selection.destination if own else None,
         locked=state.selection.locked and own,
     )
-    said = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
-    words = "other colour: attention elsewhere · text: mass on the stripe at each token that occurred before"
-    return Figure(((heat,), (mass,)), f"{head} · {said}", caption(answer, words), weights=(4.0, 1.0))
+    score = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
+    note = "other colour: attention off the stripe · text: attention on the stripe from each token that occurred before"
+    return Figure(((heat,), (mass,)), f"{head} · {score}", caption(answer, note), weights=(4.0, 1.0))
 
 
-def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[CopyingHeadScoreResult] | None) -> Figure:
-    result, copying = answer.result, None if beside is None else beside.result
+def _heads(state: State, answer: Answer[HeadScoresResult], copying_answer: Answer[CopyingHeadScoreResult] | None) -> Figure:
+    result, copying = answer.result, None if copying_answer is None else copying_answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         prefix = result.of("prefix_matching")
@@ -253,7 +260,11 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
         i = result.names.index("prefix_matching")
         take = lambda values: values.ravel()[order]
         columns = [head_column(layer, head)]
-        columns += [RowColumn("prefix", take(prefix), digits=2, bar=True, levels=(0.0, 1.0), tip="Attention on what followed")]
+        columns += [
+            RowColumn(
+                "prefix", take(prefix), digits=2, bar=True, levels=(0.0, 1.0), tip="Attention on the token after an earlier copy"
+            )
+        ]
         columns += [RowColumn("control", take(result.control[i]), digits=2, tip="The same positions, other tokens")]
         columns += [
             RowColumn("previous", take(result.of("previous_token")), digits=2, bar=True, tip="Attention on the token before")
@@ -261,7 +272,10 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
         if copying is not None:
             columns += [
                 RowColumn(
-                    "copying", take(copying.of("repeated")), digits=2, tip="Raises what it attends to: −1 to 1, chance near −1"
+                    "copying",
+                    take(copying.of("repeated")),
+                    digits=2,
+                    tip="How far it raises the tokens it attends to: −1 to 1, chance near −1",
                 )
             ]
         return tuple(columns), ids(layer, head)
@@ -269,12 +283,14 @@ def _heads(state: State, answer: Answer[HeadScoresResult], beside: Answer[Copyin
     columns, keys = memo((answer, copying), "rows", make)
     rows = Rows("heads", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
     return Figure(
-        ((rows,),), "Prefix matching, previous token, copying", captions(tuple(a for a in (answer, beside) if a is not None))
+        ((rows,),),
+        "Prefix matching, previous token, copying",
+        captions(tuple(a for a in (answer, copying_answer) if a is not None)),
     )
 
 
 def pick(state: State, hit: Hit) -> State:
-    """Rows choose heads; a token of the user's text, or a cell on it, is read."""
+    """A row chooses its head; a token of the prompt, or a cell over it, is selected."""
     if hit.mark == "heads" and len(hit.id) == 2:
         return pick_head(state, Head(*hit.id), hit.gesture)
     if hit.mark in ("attention", "effect"):
@@ -294,13 +310,13 @@ PANEL = register(
         equation="allowed sources of d: s with t_{s−1} = t_d;  prefix matching: mean over d of Σ_{s allowed} A[d,s]",
         source="Olsson et al. 2022, In-context Learning and Induction Heads; Elhage et al. 2021 for the effect in the text",
         help=(
-            "An induction head completes [A][B] … [A] with [B]: at the second A it looks for what followed the first. Loss: on "
-            "random tokens that are repeated, only this makes the second repetition much cheaper than the first (its place "
-            "alone may make it a little cheaper, repeated or not); on text, late tokens may be cheaper by the text alone, "
-            "which a model without layers shows on the same texts. Stripe: the pattern of the selected head; coloured cells "
-            "are sources that followed an earlier like token. Heads: who does this, with a control. Text: where the head looks "
-            "from the selected token (destination), at what (source), the token before it (key), and what that adds to the "
-            "next token (out)."
+            "An induction head completes [A][B] … [A] with [B]: at the second A it attends to the token after the first A. "
+            "Loss: on repeated random tokens only induction makes the loss of the second repetition much lower than that of "
+            "the first (later positions alone may lower it a little). On text, late tokens can have a lower loss because of "
+            "the text itself: a model without layers shows how much, on the same texts. Stripe: the pattern of the selected "
+            "head; the head's own colour marks sources that follow an earlier copy of the destination's token. Heads: the "
+            "scores of every head, with a control. Text: the selected token (destination), the token its head attends to most "
+            "(source), the token before that (key), and what the source adds to the next token (out)."
         ),
         requests=requests,
         draw=draw,

@@ -1,7 +1,7 @@
-"""The induction panel's picture in the text: where a head looks from the destination, and what that adds to the out token.
+"""The text page of the induction panel: where a head attends from the destination, and what that adds to the out token.
 
-The words are those of Elhage et al. 2021: the head attends from the *destination* to the *source*; it finds the source by its
-*key*, which in an induction head is the token before, moved there by a previous-token head; what it adds is *out*.
+The terms are those of Elhage et al. 2021: the head attends from the *destination* to the *source*. It finds the source by its
+*key*, which in an induction head is the token before the source, moved there by a previous-token head; it adds to *out*.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from circuitlab.session.state import State
 
 
 def text_page(
-    state: State, facts: Facts, answer: Answer[AttentionResult], beside: Answer[TokenAttributionResult] | None
+    state: State, facts: Facts, answer: Answer[AttentionResult], effect_answer: Answer[TokenAttributionResult] | None
 ) -> Figure:
-    """Where the head looks from the query, and what that does to the out token; `beside`: the effect, where it is known."""
+    """The head's attention from the destination and, if `effect_answer` is given, what each source adds to the out token."""
     result = answer.result
     head, texts = answer.request.params.heads[0], facts.tokens(answer.request.subject.tokens)
-    query = destination(state) if beside is None else beside.result.position
+    query = destination(state) if effect_answer is None else effect_answer.result.position
     row = memo(answer, ("row", query), lambda: result.values[0, query].copy())
     source = int(np.nanargmax(row))
-    named, arrows = roles_of(source, query)
+    names, arrows = roles_of(source, query)
     where = Tokens(
         "attention",
         texts,
@@ -37,28 +37,28 @@ def text_page(
         row=query,
         locked=True,
         tips=_tips(texts, "attention"),
-        named=named,
+        named=names,
         arrows=arrows,
     )
     matched = _matched(answer.request.subject.tokens, source, query)
-    if beside is None:
+    if effect_answer is None:
         refused = token_attribution.refuse(facts.config, TokenAttributionParams())
         return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
-    effect = beside.result
-    values = memo(beside, "values", lambda: effect.values[0].astype(np.float32))
+    effect = effect_answer.result
+    values = memo(effect_answer, "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)
     out = int(effect.ids[0, 0])
     follows = query + 1 if query + 1 < len(texts) else None
     raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
     name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
-    roles = _roles(beside, facts, query, source, out, row, values)
+    roles = _roles(effect_answer, facts, query, source, out, row, values)
     looks = f"{head} from {quoted(texts[query])} looks at {quoted(texts[source])} ({row[source]:.2f})"
     title = f"{looks} and adds {values[source]:+.2f} to {name}"
-    words = "first text: where the head looks from the destination (boxed) · second: what each source adds to the out token"
+    note = "first text: the head's attention from the destination (boxed) · second: what each source adds to the out token"
     return Figure(
         ((where,), (raised,), (roles,)),
         title.replace("-", "−"),
-        captions((answer, beside), matched, words),
+        captions((answer, effect_answer), matched, note),
         weights=(1, 1, 1.3),
     )
 
@@ -68,7 +68,7 @@ def _tips(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
 
 
 def roles_of(source: int, query: int) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[int, int], ...]]:
-    """Names and arrows: the key into the source, the source into the destination; the first token has none before it."""
+    """Names of positions, and arrows key → source → destination; a source at position 0 has no key."""
     if source == query:
         return ((source, "source = destination"),), ()
     if source == 0:
@@ -79,14 +79,12 @@ def roles_of(source: int, query: int) -> tuple[tuple[tuple[int, str], ...], tupl
 
 
 def _matched(tokens: tuple[int, ...], source: int, query: int) -> str:
-    """Whether the head looks where an induction head would."""
+    """For the caption: whether the head attends where an induction head would."""
     if source == 0:
-        return "the source is the first token: it has no key before it"
-    return (
-        "key = destination's token: prefix matching"
-        if tokens[source - 1] == tokens[query]
-        else "key is another token than destination"
-    )
+        return "the source is the first token, so there is no key before it"
+    if tokens[source - 1] == tokens[query]:
+        return "key = destination's token: prefix matching"
+    return "key and destination are different tokens"
 
 
 def _roles(
@@ -98,7 +96,7 @@ def _roles(
     row: np.ndarray,
     effect: np.ndarray,
 ) -> Rows:
-    """Key, source, destination and out token in a table."""
+    """Key, source, destination and out token as a table."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         tokens = answer.result.tokens
@@ -106,9 +104,7 @@ def _roles(
         names = [*(["key"] if source else []), "source", "destination", "out"]
         words = [*(facts.token_text(int(tokens[i])) for i in places), facts.token_text(out) if out >= 0 else "direction"]
         positions = [*map(str, places), "next" if out >= 0 else ""]
-        tip = (
-            "key: the token before the source, by which it is found; source: where the head looks; destination: where it is read"
-        )
+        tip = "key: the token before the source, by which it is found; source: attended to; destination: attended from"
         columns = (
             RowColumn("", np.array(names, dtype=object), tip=tip),
             RowColumn("position", np.array(positions, dtype=object)),

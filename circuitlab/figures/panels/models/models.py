@@ -1,4 +1,4 @@
-"""The models that are set side by side: those of the control and the open one, each with what it has answered."""
+"""The models of the panel Models side by side: those named in its control and the open one, each with its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import shipped_models
 from circuitlab.session.state import State
 
-MOST = 6  # models beside each other
+MOST = 6  # models taken from the control
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 Measure = Literal["loss", "less the first", "less the open model", "probability", "top token"]
 
@@ -25,17 +25,17 @@ class SideBySideView:
     """The controls of the panel."""
 
     page: Literal["table", "text"] = control("table", label="Page", kind="tabs")
-    measure: Measure = control("loss", label="Show", tip="What stands for every token in every model; losses in nats")
+    measure: Measure = control("loss", label="Show", tip="What to show for each token and model; losses in nats")
     models: str = control(
         "attn-only-0l, attn-only-1l, attn-only-2l",
         label="Models",
-        tip=f"Shipped models or folders, up to {MOST}, separated by commas; the open one joins them",
+        tip=f"Shipped models or folders, up to {MOST}, separated by commas; the open model is added",
     )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the list: its reference, or why there is none."""
+    """One model of the list: its reference, or None and the reason."""
 
     name: str
     ref: ModelRef | None
@@ -53,46 +53,46 @@ def _entry(name: str, open_one: ModelRef) -> Entry:
         ref = reference(name)
         kind, _, where = ref.source.partition(":")
         if kind == "builtin" and where not in shipped_models():
-            return Entry(name, None, "no such model ships")
+            return Entry(name, None, "no shipped model has this name")
         if kind == "file" and not Path(where).exists():
-            return Entry(name, None, "it does not ship, and there is no such folder")
+            return Entry(name, None, "no shipped model and no folder has this name")
         if kind == "file" and not _holds_weights(Path(where)):
-            return Entry(ref.name, None, "no model lies there")
+            return Entry(ref.name, None, "there is no model in this folder")
     except (CircuitLabError, OSError, RuntimeError, ValueError) as error:
         return Entry(name, None, getattr(error, "what", str(error)))
     return Entry(ref.name, open_one if ref == open_one else ref, "", ref == open_one)
 
 
 def _holds_weights(where: Path) -> bool:
-    """Whether a path may be opened at all: whoever opens it looks closer."""
+    """Whether a path looks like a model; opening it checks the rest."""
     if where.is_file() or (where / "config.json").exists():
         return True
     return any(child.suffix in WEIGHTS for child in where.iterdir())
 
 
 def entries(state: State) -> tuple[Entry, ...]:
-    """The models of the control, each once, and the open one behind them where it is not among them."""
-    said = dict.fromkeys(name.strip() for name in view_of(state).models.split(",") if name.strip())
-    found = tuple(_entry(name, state.model) for name in tuple(said)[:MOST])
-    found = found if any(e.open for e in found) else (*found, Entry(state.model.name, state.model, "", True))
-    names = [e.name for e in found]
-    return tuple(replace(e, name=_longer(e)) if names.count(e.name) > 1 else e for e in found)
+    """The models named in the control, without repeats, then the open one if it is not among them."""
+    typed = dict.fromkeys(name.strip() for name in view_of(state).models.split(",") if name.strip())
+    models = tuple(_entry(name, state.model) for name in tuple(typed)[:MOST])
+    models = models if any(e.open for e in models) else (*models, Entry(state.model.name, state.model, "", True))
+    names = [e.name for e in models]
+    return tuple(replace(e, name=_longer(e)) if names.count(e.name) > 1 else e for e in models)
 
 
 def _longer(entry: Entry) -> str:
-    """A name that tells two folders of one name apart."""
+    """A longer name, for models whose folders have the same name."""
     return entry.name if entry.ref is None else entry.ref.named(2)
 
 
 def subject_of(entry: Entry, state: State) -> Subject:
-    """The open model keeps its interventions; they name heads of it and mean nothing in another."""
+    """A model on the state's text. Only the open model keeps the interventions: they name its own heads."""
     assert entry.ref is not None
     return state.subject if entry.open else replace(state.subject, model=entry.ref, edits=())
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """A model of the list with its answer, None while there is none, and the name that fits a column."""
+class ComparedModel:
+    """A model of the list, a name short enough for a column, and its answer, None until it arrives."""
 
     entry: Entry
     short: str
@@ -100,36 +100,37 @@ class Shown:
 
     @property
     def result(self) -> SideBySideResult | None:
-        """What it answered, None where that cannot be compared or has not come."""
+        """Its result; None if the model cannot be compared, or until its answer arrives."""
         return None if self.answer is None or self.answer.result.why else self.answer.result
 
     @property
     def why(self) -> str:
-        """Why it is not compared, "" where it is or is still computed."""
+        """Why it is not compared; "" if it is, or is still being computed."""
         return self.entry.why if self.answer is None else self.answer.result.why
 
 
 def _short(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names without the words, set apart by dashes, that all of them begin with."""
+    """The names without the words, separated by dashes, that all of them begin with."""
     parts = [name.split("-") for name in names]
-    alike = 0
-    while len(names) > 1 and all(len(p) > alike + 1 and p[alike] == parts[0][alike] for p in parts):
-        alike += 1
-    return tuple("-".join(p[alike:]) for p in parts)
+    n_shared = 0
+    while len(names) > 1 and all(len(p) > n_shared + 1 and p[n_shared] == parts[0][n_shared] for p in parts):
+        n_shared += 1
+    return tuple("-".join(p[n_shared:]) for p in parts)
 
 
-def shown(state: State, answers: Answers) -> tuple[Shown, ...]:
-    """Every model of the list with what it has answered."""
-    listed = entries(state)
-    short = _short(tuple(e.name for e in listed))
+def compared_models(state: State, answers: Answers) -> tuple[ComparedModel, ...]:
+    """Every model of the list with its answer."""
+    models = entries(state)
+    short_names = _short(tuple(e.name for e in models))
     return tuple(
-        Shown(e, s, answers.find(f"model {i}", side_by_side)) for i, (e, s) in enumerate(zip(listed, short, strict=True))
+        ComparedModel(entry, name, answers.find(f"model {i}", side_by_side))
+        for i, (entry, name) in enumerate(zip(models, short_names, strict=True))
     )
 
 
-def base_of(models: tuple[Shown, ...], measure: Measure) -> Shown | None:
-    """The model that others are less: the first that can be compared, or the open one; None where losses stand alone."""
-    known = [m for m in models if m.result is not None]
+def baseline_of(models: tuple[ComparedModel, ...], measure: Measure) -> ComparedModel | None:
+    """The model whose loss is subtracted: the first with a result, or the open one; None if nothing is subtracted."""
+    answered = [m for m in models if m.result is not None]
     if measure == "less the open model":
-        return next((m for m in known if m.entry.open), None)
-    return known[0] if measure == "less the first" and known else None
+        return next((m for m in answered if m.entry.open), None)
+    return answered[0] if measure == "less the first" and answered else None

@@ -1,4 +1,4 @@
-"""Models side by side: the same text through several models, loss per token beside each other and differenced."""
+"""Models side by side: the loss of several models on each token of the same text, and how far two models differ."""
 
 from __future__ import annotations
 
@@ -14,208 +14,215 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.models.models import (
+    ComparedModel,
     Measure,
-    Shown,
     SideBySideView,
-    base_of,
+    baseline_of,
+    compared_models,
     entries,
-    shown,
     subject_of,
     view_of,
 )
 from circuitlab.session.state import State
 
-WIDE = 12  # characters that a column's header may have
-CONTRAST = 1.0  # nats: a smaller largest difference is not stretched over the whole colour map
+WIDE = 12  # characters in the header of a column, at most
+CONTRAST = 1.0  # nats: colours of a difference span at least this much, so that small ones look small
 Scale = tuple[ColourMap, tuple[float, float]]
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """The same tokens on every model."""
+    """The same tokens through every model of the list."""
     if not state.tokens:
-        return Why("Type some text in the Prompt to see what each model makes of it.")
+        return Why("Type some text in the Prompt to see how well each model predicts it.")
     params = SideBySideParams(facts.tokens(state.tokens))
-    asked = enumerate(entries(state))
-    return {f"model {i}": Request(side_by_side, params, subject_of(e, state)) for i, e in asked if e.ref is not None}
+    models = enumerate(entries(state))
+    return {f"model {i}": Request(side_by_side, params, subject_of(e, state)) for i, e in models if e.ref is not None}
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The models, and their losses as columns of a table or as texts in colour."""
-    models = shown(state, answers)
+    """A table of the models, and their losses as columns of a table or as coloured texts."""
+    models = compared_models(state, answers)
     view = view_of(state)
-    base, table = base_of(models, view.measure), _models(models, state, facts)
-    measured = captions(tuple(m.answer for m in models if m.answer is not None), _words(view, base))
-    said, title = (*_not_compared(models), *measured), _title(models, state)
+    baseline, table = baseline_of(models, view.measure), _models(models, state, facts)
+    conventions = captions(tuple(m.answer for m in models if m.answer is not None), _reading(view, baseline))
+    caption_parts, title = (*_not_compared(models), *conventions), _title(models, state)
     if view.page == "table":
-        return Figure(((table,), (_tokens(models, base, state, facts),)), title, said, weights=(1.0, 1.0))
-    strips = tuple((_strip(i, m, models, base, state, facts),) for i, m in enumerate(models) if m.result is not None)
-    # headings say what the upper table says, and the caption who is not compared: the texts get the room
-    return Figure(strips, title, said, weights=(1.0,) * len(strips)) if strips else Figure(((table,),), title, said)
+        return Figure(((table,), (_tokens(models, baseline, state, facts),)), title, caption_parts, weights=(1.0, 1.0))
+    strips = tuple((_strip(i, m, models, baseline, state, facts),) for i, m in enumerate(models) if m.result is not None)
+    # the texts' headings replace the table of models, and the caption names models that are not compared
+    if not strips:
+        return Figure(((table,),), title, caption_parts)
+    return Figure(strips, title, caption_parts, weights=(1.0,) * len(strips))
 
 
-def _title(models: tuple[Shown, ...], state: State) -> str:
+def _title(models: tuple[ComparedModel, ...], state: State) -> str:
+    """The mean loss of each model."""
     means = ", ".join(f"{m.short} {number(m.result.mean)}" for m in models if m.result is not None)
     if not means:
         return "no model of the list reads these tokens"
     if len(state.tokens) == 1:
-        return "one token alone has no loss"
+        return "a single token has no loss"
     family = models[0].entry.name.removesuffix(models[0].short).rstrip("-")
     return f"{family} {means}: mean loss in nats".strip()
 
 
-def _words(view: SideBySideView, base: Shown | None) -> str:
+def _reading(view: SideBySideView, baseline: ComparedModel | None) -> str:
+    """For the caption: what the cells are."""
     measure = view.measure
     if measure == "top token" and view.page == "table":
-        return "the most probable token in place of each, given what stands before it"
+        return "the most probable token at each position, given those before it"
     if measure in ("probability", "top token"):
-        return "probability of each token, given what stands before it"
-    if base is None:
-        return "loss of each token, given what stands before it, in nats"
-    return f"loss less that of {base.entry.name}, in nats: blue is better than it, orange worse; its own loss as it is"
+        return "probability of each token, given those before it"
+    if baseline is None:
+        return "loss of each token, given those before it, in nats"
+    return f"loss minus that of {baseline.entry.name}, in nats: blue better, orange worse; for {baseline.entry.name} its own loss"
 
 
-def _not_compared(models: tuple[Shown, ...]) -> tuple[str, ...]:
+def _not_compared(models: tuple[ComparedModel, ...]) -> tuple[str, ...]:
     return tuple(f"{m.entry.name} is not compared: {m.why}" for m in models if m.why)
 
 
-def _values(model: Shown, base: Shown | None, measure: Measure) -> np.ndarray:
-    """[pos] what is shown of one model, the same array for the same answers."""
+def _values(model: ComparedModel, baseline: ComparedModel | None, measure: Measure) -> np.ndarray:
+    """[pos] the values shown for one model; the same array for the same answers."""
     result = model.result
     assert result is not None
     assert model.answer is not None
     if measure in ("probability", "top token"):
         return memo(model.answer, "probability", lambda: np.exp(-result.loss))
-    if base is None or base.result is None or base is model:
+    if baseline is None or baseline.result is None or baseline is model:
         return result.loss
-    there = base.result.loss
-    return memo((result, base.result), "less", lambda: result.loss - there)
+    baseline_loss = baseline.result.loss
+    return memo((result, baseline.result), "less", lambda: result.loss - baseline_loss)
 
 
-def _scale(model: Shown, models: tuple[Shown, ...], base: Shown | None, measure: Measure) -> Scale:
-    """Colour map and levels, one scale for all models that show the same."""
+def _scale(model: ComparedModel, models: tuple[ComparedModel, ...], baseline: ComparedModel | None, measure: Measure) -> Scale:
+    """Colour map and levels; models that show the same quantity share one scale."""
     if measure in ("probability", "top token"):
         return "magnitude", (0.0, 1.0)
-    alike = [m for m in models if m.result is not None and (base is None or (m is base) == (model is base))]
-    top = max(top_level(_values(m, base, measure)) for m in alike)
-    if base is None or model is base:
+    same_kind = [m for m in models if m.result is not None and (baseline is None or (m is baseline) == (model is baseline))]
+    top = max(top_level(_values(m, baseline, measure)) for m in same_kind)
+    if baseline is None or model is baseline:
         return "loss", (0.0, top)
     return "signed", (-max(top, CONTRAST), max(top, CONTRAST))
 
 
-def _models(models: tuple[Shown, ...], state: State, facts: Facts) -> Rows:
-    """One row a model: its mean loss, and what it made of the selected token."""
-    at, known = destination(state), [m.result for m in models]
-    first = next((r for r in known if r is not None), None)
-    short = next((m.short for m, r in zip(models, known, strict=True) if r is not None), "")
+def _models(models: tuple[ComparedModel, ...], state: State, facts: Facts) -> Rows:
+    """A row for each model: its mean loss, and its loss, rank and first guess at the selected token."""
+    at, results = destination(state), [m.result for m in models]
+    first = next((r for r in results if r is not None), None)
+    short = next((m.short for m, r in zip(models, results, strict=True) if r is not None), "")
 
     def make() -> tuple[RowColumn, ...]:
-        of = lambda read: np.array([np.nan if r is None else read(r) for r in known], dtype=float)
+        of = lambda read: np.array([np.nan if r is None else read(r) for r in results], dtype=float)
         mean, rank = of(lambda r: r.mean), of(lambda r: r.rank[at])
         change = mean - (np.nan if first is None else first.mean)
         top = max(top_level(change), CONTRAST)
-        said = [m.why or (r.words[at - 1] if r is not None and at else "") for m, r in zip(models, known, strict=True)]
+        guesses = [m.why or (r.words[at - 1] if r is not None and at else "") for m, r in zip(models, results, strict=True)]
         return (
-            RowColumn("model", np.array([m.short for m in models], dtype=object), tip="Click to open it on this text"),
-            RowColumn("mean", mean, digits=2, tip="mean loss of the text's tokens, nats"),
-            RowColumn(f"− {short}", change, digits=2, map="signed", levels=(-top, top), tip=f"mean less that of {short}"),
-            RowColumn("loss", of(lambda r: r.loss[at]), digits=2, tip="of the selected token, nats"),
-            RowColumn("rank", np.where(rank > 0, rank, np.nan), digits=0, tip="of the selected token, given what is before it"),
-            RowColumn("guess", np.array(said, dtype=object), tokens=True, tip="the most probable token in its place"),
+            RowColumn("model", np.array([m.short for m in models], dtype=object), tip="Click to open the model on this text"),
+            RowColumn("mean", mean, digits=2, tip="mean loss over the tokens of the text, nats"),
+            RowColumn(f"− {short}", change, digits=2, map="signed", levels=(-top, top), tip=f"mean loss minus that of {short}"),
+            RowColumn("loss", of(lambda r: r.loss[at]), digits=2, tip="loss of the selected token, nats"),
+            RowColumn("rank", np.where(rank > 0, rank, np.nan), digits=0, tip="rank of the selected token among all predictions"),
+            RowColumn("guess", np.array(guesses, dtype=object), tokens=True, tip="the most probable token at its position"),
         )
 
-    columns = memo(tuple(known), ("models", state.tokens, at, *((m.entry.name, m.why) for m in models)), make)
+    columns = memo(tuple(results), ("models", state.tokens, at, *((m.entry.name, m.why) for m in models)), make)
     token = quoted(facts.token_text(state.tokens[at]))
-    heading = f"loss, rank and first guess: at {at} {token}" if at else f"{token} is first: nothing foretells it"
+    heading = f"loss, rank and first guess: at {at} {token}" if at else f"{token} comes first: nothing predicts it"
     chosen = tuple(i for i, m in enumerate(models) if m.entry.open)
     return Rows("models", columns, once_ids(len(models)), chosen=chosen, heading=heading)
 
 
 @lru_cache(maxsize=64)
 def once_ids(n: int) -> np.ndarray:
-    """[n, 1] ids counted from 0, the same array each time."""
+    """[n, 1] ids from 0 on, the same array each time."""
     return ids(np.arange(n))
 
 
-def _tokens(models: tuple[Shown, ...], base: Shown | None, state: State, facts: Facts) -> Rows:
-    """One row a token, one column a model."""
+def _tokens(models: tuple[ComparedModel, ...], baseline: ComparedModel | None, state: State, facts: Facts) -> Rows:
+    """A row for each token, a column for each model."""
     measure, n = view_of(state).measure, len(state.tokens)
-    known = [m for m in models if m.result is not None]
+    answered = [m for m in models if m.result is not None]
 
     def make() -> tuple[RowColumn, ...]:
         words = np.array(facts.tokens(state.tokens), dtype=object)
         return (
             RowColumn("#", np.arange(n), digits=0),
             RowColumn("token", words, tokens=True),
-            *(_column(m, known, base, measure) for m in known),
+            *(_column(m, answered, baseline, measure) for m in answered),
         )
 
-    columns = memo(tuple(m.result for m in known), ("tokens", state.tokens, measure, base and base.short, _shorts(known)), make)
+    columns = memo(
+        tuple(m.result for m in answered),
+        ("tokens", state.tokens, measure, baseline and baseline.short, tuple(m.short for m in answered)),
+        make,
+    )
     return Rows("tokens", columns, once_ids(n), chosen=(destination(state),))
 
 
-def _shorts(models: list[Shown]) -> tuple[str, ...]:
-    return tuple(m.short for m in models)
-
-
-def _column(model: Shown, known: list[Shown], base: Shown | None, measure: Measure) -> RowColumn:
+def _column(model: ComparedModel, answered: list[ComparedModel], baseline: ComparedModel | None, measure: Measure) -> RowColumn:
     result, name = model.result, model.entry.name
     assert result is not None
     if measure == "top token":
         words = np.array(["", *result.words[:-1]], dtype=object)
-        return RowColumn(model.short, words, tokens=True, tip=f"what {name} takes for the most probable in its place")
-    kind, levels = _scale(model, tuple(known), base, measure)
-    less = "" if base is None or base is model else f" less {base.short}"
-    values = _values(model, base, measure).astype(float)
-    header = f"{model.short} − {base.short}" if less and base is not None else model.short
+        return RowColumn(model.short, words, tokens=True, tip=f"the most probable token at this position according to {name}")
+    kind, levels = _scale(model, tuple(answered), baseline, measure)
+    minus = "" if baseline is None or baseline is model else f" minus {baseline.short}"
+    values = _values(model, baseline, measure).astype(float)
+    header = f"{model.short} − {baseline.short}" if minus and baseline is not None else model.short
     header = header if len(header) <= WIDE else f"Δ {model.short}"
-    return RowColumn(header, values, digits=2, map=kind, levels=levels, tip=f"{name}{less}")
+    return RowColumn(header, values, digits=2, map=kind, levels=levels, tip=f"{name}{minus}")
 
 
-def _strip(i: int, model: Shown, models: tuple[Shown, ...], base: Shown | None, state: State, facts: Facts) -> Tokens:
-    """The text as one model reads it."""
+def _strip(
+    i: int, model: ComparedModel, models: tuple[ComparedModel, ...], baseline: ComparedModel | None, state: State, facts: Facts
+) -> Tokens:
+    """The text, coloured by how one model predicts it."""
     measure, result = view_of(state).measure, model.result
     assert result is not None
-    kind, levels = _scale(model, models, base, measure)
+    kind, levels = _scale(model, models, baseline, measure)
     texts = facts.tokens(state.tokens)
     tips = memo((result,), ("tips", state.tokens), lambda: _tips(result, texts))
     at, locked = state.selection.destination, state.selection.locked
     unit = "" if kind == "magnitude" else "nats"
-    values = _values(model, base, measure)
-    heading = _heading(model, base, destination(state))
+    values = _values(model, baseline, measure)
+    heading = _heading(model, baseline, destination(state))
     return Tokens(f"text {i}", texts, values, levels, kind, unit, tips, at, locked, heading=heading)
 
 
-def _heading(model: Shown, base: Shown | None, at: int) -> str:
-    """Whose text it is, its mean, what it makes of the token that is read."""
+def _heading(model: ComparedModel, baseline: ComparedModel | None, at: int) -> str:
+    """The model's name, its mean, and how it predicts the selected token."""
     result = model.result
     assert result is not None
-    less, mean = "", f"{number(result.mean)} nats"
-    if base is not None and base.result is not None and base is not model:
-        less, mean = f" − {base.short}", f"{number(result.mean - base.result.mean, '+.2f')} nats"
-    said = f"{model.entry.name}{less} · mean {mean}"
+    minus, mean = "", f"{number(result.mean)} nats"
+    if baseline is not None and baseline.result is not None and baseline is not model:
+        minus, mean = f" − {baseline.short}", f"{number(result.mean - baseline.result.mean, '+.2f')} nats"
+    heading = f"{model.entry.name}{minus} · mean {mean}"
     if at < 1:
-        return said
-    return f"{said} · at {at}: {_fate(result, at)}, guess {quoted(result.words[at - 1])}"
+        return heading
+    return f"{heading} · at {at}: {_loss_and_rank(result, at)}, guess {quoted(result.words[at - 1])}"
 
 
-def _fate(result: SideBySideResult, at: int) -> str:
-    """What the model made of a token that is not the first."""
+def _loss_and_rank(result: SideBySideResult, at: int) -> str:
+    """The loss and rank of a token that is not the first."""
     if result.rank[at] < 1:
-        return "a token that it cannot predict"
+        return "a token it cannot predict"
     return f"loss {number(float(result.loss[at]))} nats, rank {int(result.rank[at]):,}"
 
 
 def _tips(result: SideBySideResult, texts: tuple[str, ...]) -> tuple[str, ...]:
     def tip(i: int) -> str:
         if not i:
-            return f"0 {texts[0]}: nothing foretells it"
-        return f"{i} {texts[i]}: {_fate(result, i)}; most probable {quoted(result.words[i - 1])} {result.probability[i - 1]:.2f}"
+            return f"0 {texts[0]}: nothing predicts it"
+        guess = f"{quoted(result.words[i - 1])} {result.probability[i - 1]:.2f}"
+        return f"{i} {texts[i]}: {_loss_and_rank(result, i)}; most probable {guess}"
 
     return tuple(map(tip, range(len(texts))))
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A token is selected everywhere; a model's row opens it, on the same text."""
+    """Select a token in every panel; open the model of a row on the same text."""
     if hit.mark.startswith("text "):
         return pick_position(state, hit)
     if not hit.id or hit.gesture not in ("click", "double-click"):
@@ -235,14 +242,14 @@ PANEL: Panel = register(
         view=SideBySideView,
         equation="loss_t = −ln p(x_t | x_<t);   Δ_t = loss_t of a model − loss_t of another;   mean over t ≥ 1",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits: zero, one and two layers",
-        help="The same tokens [pos] through several models. Without layers a model knows only which token follows which; one "
-        "layer adds tokens further back and copying; two layers find what followed the last time. Sort the table by a difference "
-        "to see which tokens a layer is good for: names that come again, ends of words. The upper table (the headings of the "
-        "texts) has the mean of all tokens, and at the selected one its loss, its rank and what the model held for most "
-        "probable there. Click a token to select it everywhere, a model to open it on this text. Interventions stay with the "
-        "open model. Models are compared only where they read the same tokens. The pin is the other way to compare two: pin "
-        "(Ctrl+P), open another model: the Prompt colours every token by how its loss changed, while every panel shows its own "
-        "difference.",
+        help="The same tokens [pos] through several models. A model without layers knows only which token tends to follow which; "
+        "one layer adds copying and skip-trigrams, which read tokens further back; two layers add induction, which finds what "
+        "followed last time. Sort the table by a difference to see which tokens a layer helps with: repeated names, ends of "
+        "words. The upper table (in the view as text: the headings) has the mean loss over all tokens and, at the selected "
+        "token, its loss, its rank and the model's most probable token. Click a token to select it in every panel, or a model "
+        "to open it on this text. Interventions apply to the open model alone. Models are compared only if they read the same "
+        "tokens. A pin is the other way to compare two models: pin (Ctrl+P), then open another model; the Prompt colours every "
+        "token by the change of its loss, and each panel shows its own difference.",
         requests=requests,
         draw=draw,
         optional="all",

@@ -1,4 +1,4 @@
-"""The tables of Paths: terms of an expansion; heads as the weights predict them, as they act, and as they are missed."""
+"""The tables of Paths: the terms of an expansion; heads by their weights, their direct contributions and their ablations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from circuitlab.figures.contracts.common import digits, head_column, top_level
 from circuitlab.figures.marks import RowColumn, ids
 from circuitlab.figures.marks.texts import ALONE
 
-DIRECT, HEAD, PAIR = 0, 1, 2  # what the first number of a row's id says; ALONE: a sum of what is not listed
-FOLDED = 4  # orders from here on share a bar
+DIRECT, HEAD, PAIR = 0, 1, 2  # the first number of a row's id: its kind of path; ALONE: a sum of terms not listed
+FOLDED = 4  # orders from this one on share a bar
 NONE = np.empty((0, 5), dtype=np.int64)
 SHORT = {"embedding": "embed", "position": "pos", "intervention": "edits"}
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Columns and ids of a table; `shown` terms of `total`. Ids are (kind, layer, head, layer, head), −1 where there is none."""
+    """Columns and ids of a table with `shown` of `total` terms. Ids are (kind, layer, head, layer, head), padded with −1."""
 
     columns: tuple[RowColumn, ...]
     ids: np.ndarray
@@ -33,7 +33,7 @@ class Terms:
 
 
 def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The sum of each order and its name, the deep ones together."""
+    """The sum of each order and its name; from `FOLDED` on in one sum."""
     orders = result.orders
     names = ["0 direct", "1 head", "2 pairs", *(f"{number_of(k, 'head')} deep" for k in range(3, len(orders)))][: len(orders)]
     if len(orders) > FOLDED + 1:
@@ -42,58 +42,58 @@ def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]
 
 
 def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
-    """(name, columns of `by_source`) of what is worth a column: MLPs together, biases together, what is zero left out."""
+    """(name, columns of `by_source`) of each group of sources: MLPs together, biases together, without groups that are zero."""
     kinds: dict[str, list[int]] = {}
     for i, name in enumerate(result.sources.tolist()):
         kind = "MLPs" if name.endswith(" MLP") else "biases" if name.endswith("bias") else name
         kinds.setdefault(kind, []).append(i)
-    made = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != "−logsumexp"]
-    return [(kind, columns) for kind, columns in made if result.by_source[result.order > 0][:, columns].any()]
+    candidates = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != "−logsumexp"]
+    return [(kind, columns) for kind, columns in candidates if result.by_source[result.order > 0][:, columns].any()]
 
 
 def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: int, also: np.ndarray = NONE) -> Terms:
-    """The first `top` terms (of one order, or of all) and those whose ids are `also`, then the sum of the rest: rows add up."""
-    wanted = np.flatnonzero(result.order == order if order is not None else np.full(len(result.order), True))
-    values = result.value[wanted]
+    """The `top` largest terms (of one order, or of all), those with ids in `also`, and the sums of the rest: rows add up."""
+    terms = np.flatnonzero(result.order == order if order is not None else np.full(len(result.order), True))
+    values = result.value[terms]
     within = np.abs(values) / top_level(values) / 2
-    ranks = {"size": -within, "raising first": -values, "order": result.order[wanted] - within}
+    ranks = {"size": -within, "raising first": -values, "order": result.order[terms] - within}
     largest = descending(values, by_size=True)[:top]
-    asked = set(map(tuple, also.tolist()))
-    further = [i for i, key in enumerate(_keys(result, wanted).tolist()) if tuple(key) in asked] if asked else []
+    required = set(map(tuple, also.tolist()))
+    further = [i for i, key in enumerate(_keys(result, terms).tolist()) if tuple(key) in required] if required else []
     largest = np.array([*largest, *sorted(set(further) - set(largest.tolist()))], dtype=np.int64)
-    listed = wanted[largest[np.argsort(ranks[sort][largest], kind="stable")]]
-    rest = _rest(result, order, wanted, listed)
+    listed = terms[largest[np.argsort(ranks[sort][largest], kind="stable")]]
+    rest = _rest(result, order, terms, listed)
     names = np.array([*result.names()[listed], *(name for name, _ in rest)], dtype=object)
     contribution = np.concatenate([result.value[listed], [value for _, value in rest]])
     level = top_level(result.value[listed])
     places = digits(level)
     parts = groups(result)
-    adds = RowColumn("adds", contribution, digits=places, levels=(-level, level), tip="to what is measured")
+    adds = RowColumn("adds", contribution, digits=places, levels=(-level, level), tip="contribution to the target")
     columns = [RowColumn("path", names), replace(adds, bar=True) if len(parts) < 2 else replace(adds, map="signed")]
     keys = np.concatenate([_keys(result, listed), np.tile([ALONE, -1, -1, -1, -1], (len(rest), 1))])
     if len(parts) > 1:
         blank, passes = np.full(len(rest), np.nan), result.order[listed] > 0
-        for name, where in parts:
-            split = np.concatenate([np.where(passes, result.by_source[listed][:, where].sum(1), np.nan), blank])
-            tip = f"the part of it that begins at {name}"
+        for name, sources in parts:
+            split = np.concatenate([np.where(passes, result.by_source[listed][:, sources].sum(1), np.nan), blank])
+            tip = f"the part of it that starts from {name}"
             columns.append(RowColumn(SHORT.get(name, name), split, digits=places, map="signed", levels=(-level, level), tip=tip))
-    total = len(wanted) + int(result.n_left_out[slice(None) if order is None else slice(order, order + 1)].sum())
+    total = len(terms) + int(result.n_left_out[slice(None) if order is None else slice(order, order + 1)].sum())
     return Terms(tuple(columns), ids(*keys.T), len(listed), total)
 
 
-def _rest(result: PathExpansionResult, order: int | None, wanted: np.ndarray, listed: np.ndarray) -> list[tuple[str, float]]:
-    """What the table does not list: smaller terms, and the orders that are sums; (name, sum)."""
+def _rest(result: PathExpansionResult, order: int | None, terms: np.ndarray, listed: np.ndarray) -> list[tuple[str, float]]:
+    """(name, sum) of the terms that the table does not list: the smaller ones, and orders known only by their sum."""
     orders = range(len(result.orders)) if order is None else [k for k in (order,) if k < len(result.orders)]
-    count = len(wanted) - len(listed) + int(sum(result.n_left_out[k] for k in orders))
-    left = result.value[np.setdiff1d(wanted, listed)].sum() + sum(result.left_out[k] for k in orders)
-    found = [(f"{count:,} smaller", float(left))] if count else []
+    count = len(terms) - len(listed) + int(sum(result.n_left_out[k] for k in orders))
+    smaller = result.value[np.setdiff1d(terms, listed)].sum() + sum(result.left_out[k] for k in orders)
+    sums = [(f"{count:,} smaller", float(smaller))] if count else []
     deepest = int(result.order.max(initial=0))
     deeper = result.orders[deepest + 1 :] if order is None else result.orders[:0]
     if len(deeper):
         last = len(result.orders) - 1
         name = f"all of order {last}" if len(deeper) == 1 else f"all of orders {deepest + 1}–{last}"
-        found.append((name, float(deeper.sum())))
-    return found
+        sums.append((name, float(deeper.sum())))
+    return sums
 
 
 def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
@@ -110,10 +110,10 @@ def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
 def head_rows(
     result: PathExpansionResult,
     copying: CopyingScoresResult | None,
-    cut: AblationResult | None,
+    ablated: AblationResult | None,
     own: OwnTokensResult | None = None,
 ) -> Terms:
-    """A row per head, the strongest first; columns that are not answered yet are left out. Ids are (layer, head)."""
+    """A row per head, largest contribution first; a column appears once its answer is there. Ids are (layer, head)."""
     values = result.head_total
     order = descending(values, by_size=True)
     layer, head = np.unravel_index(order, values.shape)
@@ -122,21 +122,21 @@ def head_rows(
     column = lambda name, of, tip, **more: RowColumn(name, of.ravel()[order], tip=tip, **more)
     columns = [head_column(layer, head)]
     if copying is not None and copying.copying.shape == values.shape:
-        tip = "the weights' prediction: OV copying score Σλ/Σ|λ|, 1 raises what it attends to, −1 lowers it"
+        tip = "predicted by the weights: OV copying score Σλ/Σ|λ|; 1: raises the tokens it attends to, −1: lowers them"
         columns.append(column("copying", copying.copying, tip, digits=2, map="signed", levels=(-1.0, 1.0)))
     if own is not None and own.top10.shape == values.shape:
-        tip = "share of tokens that stand among the ten largest of their own row of the head's OV circuit"
+        tip = "share of tokens that are among the ten largest entries of their own row of the head's OV circuit"
         columns.append(column("own in 10", own.top10, tip, digits=2))
-    tip = "direct contribution: all that the head writes here, read at the target"
+    tip = "direct contribution: everything the head writes here, projected on the target"
     columns.append(column("adds", values, tip, digits=places, map="signed", levels=(-level, level)))
-    if cut is not None and cut.effect.shape == values.shape:
-        tip = "change of the target when the head's output is set to zero and everything later computed again"
-        columns.append(column("ablated", cut.effect, tip, digits=places, map="signed", levels=(-level, level)))
-        if not cut.exact.all():
-            mark = np.where(cut.exact, "", np.where(np.isnan(cut.effect), "", "≈"))
+    if ablated is not None and ablated.effect.shape == values.shape:
+        tip = "change of the target when the head is zero-ablated and everything after it is recomputed"
+        columns.append(column("ablated", ablated.effect, tip, digits=places, map="signed", levels=(-level, level)))
+        if not ablated.exact.all():
+            mark = np.where(ablated.exact, "", np.where(np.isnan(ablated.effect), "", "≈"))
             columns.append(column("", mark, "≈ first-order estimate"))
     if result.head_orders.shape[2] > 2:
         direct, deeper = result.head_orders[..., 1], result.head_orders[..., 2:].sum(-1)
-        columns.append(column("order 1", direct, "of what it adds: read from embeddings, MLPs and biases", digits=places))
-        columns.append(column("deeper", deeper, "of what it adds: read from what earlier heads wrote", digits=places))
+        columns.append(column("order 1", direct, "the part of “adds” read from embeddings, MLPs and biases", digits=places))
+        columns.append(column("deeper", deeper, "the part of “adds” read from earlier heads' outputs", digits=places))
     return Terms(tuple(columns), ids(layer, head), values.size, values.size)

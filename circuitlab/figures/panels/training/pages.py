@@ -1,4 +1,4 @@
-"""Pages of the training panel: curves, loss by index, zeroed heads, heads over training."""
+"""Pages of the training panel: curves, loss by index, zero-ablated heads, heads over training."""
 
 from __future__ import annotations
 
@@ -36,58 +36,60 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
 NO_HEADS = "a model without layers has no heads"
-ZERO_ON_LOG = "step 0 has no place on a logarithmic axis"
-# conventions that say nothing of a page; what else there is stands in every caption
+ZERO_ON_LOG = "step 0 cannot be drawn on a logarithmic axis"
+# beginnings of conventions that do not concern every page: the pages they do not concern leave them out
 SLOPE, SCORE, RULE = "slope by ln index", ("in-context score", "on repeated sequences"), "phase change:"
-RANDOM_TOKENS = " random tokens × "  # how the sample of these scores begins: `16 × 50 random tokens × 2, seed 0`
+RANDOM_TOKENS = " random tokens × "  # in the convention on the sample of these scores: `16 × 50 random tokens × 2, seed 0`
 ON_RANDOM = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
-NAMED = 4  # heads in a legend, where no more are chosen
-ENDS = 90.0  # per cent of the cells of a map within whose values the colours are told apart
+NAMED = 4  # heads named in a plot, or more if more are chosen
+ENDS = 90.0  # per cent of the cells of a map that the colour scale spans
 
 
-def with_conventions(answer: Answer, words: tuple[str, ...], *without: str) -> tuple[str, ...]:
-    """What the page itself has to say first: a narrow panel shows the beginning; then the conventions that concern it."""
-    return (*filter(None, words), *(part for part in caption(answer) if not part.startswith(without)))
+def with_conventions(answer: Answer, notes: tuple[str, ...], *without: str) -> tuple[str, ...]:
+    """The page's own notes first, since a narrow panel shows only the beginning; then the conventions that concern it."""
+    return (*filter(None, notes), *(part for part in caption(answer) if not part.startswith(without)))
 
 
 def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, context: str, over: Over, log: bool) -> Figure:
-    """Loss, in-context score and head scores above each other over the same time."""
+    """Plots of loss, in-context score and head scores over the same time."""
     result, kind = answer.result, kind_of(context)
     kinds = tuple(range(len(KINDS))) if context == "all" else (kind,)
     loss = memo(answer, "loss", lambda: result.loss[None].copy())
-    alone = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
+    with_control = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
 
     def scores() -> np.ndarray:
         shown = result.scores[:, kinds].T
-        return np.vstack([shown, result.controlled[None]]) if alone else shown.copy()
+        return np.vstack([shown, result.controlled[None]]) if with_control else shown.copy()
 
-    in_context = memo(answer, ("context", kinds, alone), scores)
-    said, headless = labels(result, kind), not result.shapes[0, 0]
+    in_context = memo(answer, ("context", kinds, with_control), scores)
+    band_labels, headless = labels(result, kind), not result.shapes[0, 0]
     along = Along(state, answer, over, log, kind)
     rows = [
-        along.lines("loss", loss, ("loss on text",), "loss, nats", said["loss"], bare=True, pin=True, hues=_plain((TEXT,))),
+        along.lines(
+            "loss", loss, ("loss on text",), "loss, nats", band_labels["loss"], bare=True, pin=True, hues=_plain((TEXT,))
+        ),
         along.lines(
             "in-context score",
             in_context,
-            (*_names(kinds), *(("minus a model without layers",) if alone else ())),
+            (*_names(kinds), *(("minus a model without layers",) if with_control else ())),
             "score, nats",
-            said["in-context score"],
+            band_labels["in-context score"],
             bare=not headless,
-            hues=(*_plain(kinds), *((-1 - len(KINDS),) if alone else ())),
-            named=tuple(range(len(kinds) + alone)),
+            hues=(*_plain(kinds), *((-1 - len(KINDS),) if with_control else ())),
+            named=tuple(range(len(kinds) + with_control)),
         ),
     ]
-    rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), said.get(score, ""))]
+    rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), band_labels.get(score, ""))]
     at = current(result, state.model)
-    each = one_by_one(result, at) if at is not None and TEXT in kinds else ""
-    words = (each and f"score on text {each}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
+    by_text = one_by_one(result, at) if at is not None and TEXT in kinds else ""
+    notes = (by_text and f"score on text {by_text}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
     title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
-    shown = with_conventions(answer, words, SLOPE)
-    return Figure(tuple((row,) for row in rows), title, shown, weights=(0.8, 1.0, 1.35)[: len(rows)])
+    caption_parts = with_conventions(answer, notes, SLOPE)
+    return Figure(tuple((row,) for row in rows), title, caption_parts, weights=(0.8, 1.0, 1.35)[: len(rows)])
 
 
 def _plain(kinds: tuple[int, ...]) -> tuple[int, ...]:
-    """A colour for each kind of text, the same wherever it is drawn."""
+    """A hue for each kind of text, the same in every plot."""
     return tuple(-1 - k for k in kinds)
 
 
@@ -96,41 +98,41 @@ def _names(kinds: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...], measure: str) -> str:
-    """Loss, in-context score and the largest score of a head at the checkpoint that is looked at."""
+    """For titles: loss, in-context score and the largest head score at the current checkpoint."""
     at = current(result, state.model)
     if at is None:
-        return "choose one that was"
-    said = [f"loss {number(result.loss[at])} nats"]
+        return "choose another checkpoint"
+    parts = [f"loss {number(result.loss[at])} nats"]
     if kinds == (TEXT,) and np.isfinite(result.scores[at, TEXT]):
         errors = (result.each_error[at], result.each_controlled_error[at]) if measured_whole(result, at) else (np.nan, np.nan)
-        said.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} nats (text)")
+        parts.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} nats (text)")
         if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
-            said.append(f"{with_error(result.controlled[at], errors[1])} nats minus a model without layers")
+            parts.append(f"{with_error(result.controlled[at], errors[1])} nats minus a model without layers")
     else:
-        said.append(f"in-context {number(result.scores[at, kinds[0]])} nats ({KINDS[kinds[0]]})")
-    return ", ".join([*said, *filter(None, [_best(result, measure, at)])])
+        parts.append(f"in-context {number(result.scores[at, kinds[0]])} nats ({KINDS[kinds[0]]})")
+    return ", ".join([*parts, *filter(None, [_best(result, measure, at)])])
 
 
 def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
-    """The head with the largest score at a point, the score, and its sample where it was measured on one; "" without one."""
+    """The head with the largest score at a point, that score, and the random tokens it was measured on; "" if there is none."""
     layers, heads = result.shapes[0].tolist()
     values = result.of(measure)[at, :layers, :heads]
     if not values.size or not np.isfinite(values).any():
         return ""
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    sample = next((re.sub(r" random tokens|, seed.*", "", said) for said in result.conventions if RANDOM_TOKENS in said), "")
+    sample = next((re.sub(r" random tokens|, seed.*", "", part) for part in result.conventions if RANDOM_TOKENS in part), "")
     on = f" on {sample}".replace(" ", "\u00a0") if sample and measure in ON_RANDOM else ""
     return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])}{on})"
 
 
 def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:
-    """What the rule says of every kind of text."""
+    """For captions: the phase change on each kind of text."""
     return tuple(f"on {name}: {phase_words(result, k)}" for k, name in enumerate(KINDS))
 
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """Curves along a training share their time, the band of the phase change, the checkpoint that is looked at and the pin's."""
+    """What plots along a training share: the axis of time, the band of the phase change, the checkpoints that are marked."""
 
     state: State
     answer: Answer[TrainingSeriesResult]
@@ -144,15 +146,15 @@ class Along:
         ys: np.ndarray,
         names: tuple[str, ...],
         label: str,
-        said: str,
+        band_label: str,
         bare: bool = False,
         pin: bool = False,
         **more: Any,
     ) -> Lines:
-        """Curves [curve, point]; `label` on the axis, `said` beside the band. Without heads of their own they choose none."""
+        """Curves [curve, point]; `label` on the axis, `band_label` beside the band; without `curve_ids` they choose no head."""
         answer, result = self.answer, self.answer.result
         x, axis = time(answer, self.over, self.log, bare)
-        at, other = current(result, self.state.model), pinned(result, self.state)
+        at, pin_point = current(result, self.state.model), pinned(result, self.state)
         if "curve_ids" not in more:
             more["curve_ids"] = memo(answer, ("no head", len(ys)), lambda: ids(np.full(len(ys), OWN), np.full(len(ys), -1)))
         return Lines(
@@ -160,8 +162,8 @@ class Along:
             x,
             ys,
             names,
-            marks=() if other is None else ((float(x[other[0]]), other[1] if pin else ""),),
-            bands=bands(answer, self.kind, self.over, said),
+            marks=() if pin_point is None else ((float(x[pin_point[0]]), pin_point[1] if pin else ""),),
+            bands=bands(answer, self.kind, self.over, band_label),
             current=None if at is None else float(x[at]),
             x_axis=axis,
             y_axis=memo(answer, ("y axis", label), lambda: Axis(label)),
@@ -170,8 +172,8 @@ class Along:
             **more,
         )
 
-    def heads(self, name: str, measure: str, label: str, said: str) -> Lines:
-        """A curve for each head; the chosen ones are emphasised, they and the largest are named."""
+    def heads(self, name: str, measure: str, label: str, band_label: str) -> Lines:
+        """A curve for each head; chosen heads are emphasised, and named together with the largest."""
         answer, result = self.answer, self.answer.result
         heads = heads_of(result)
         ys = memo(answer, ("heads", measure), lambda: _by_head(result, measure))
@@ -182,7 +184,7 @@ class Along:
             ys,
             tuple(map(str, heads)),
             label,
-            said,
+            band_label,
             hues=tuple(map(head_hue, heads)),
             chosen=chosen,
             named=tuple(dict.fromkeys((*chosen, *largest)))[: max(NAMED, len(chosen))],
@@ -195,19 +197,19 @@ def _head_ids(heads: tuple[Head, ...]) -> np.ndarray:
 
 
 def heads_of(result: TrainingSeriesResult) -> tuple[Head, ...]:
-    """The heads of the first model."""
+    """All heads of the first model."""
     layers, heads = result.shapes[0].tolist()
     return tuple(Head(i, j) for i in range(layers) for j in range(heads))
 
 
 def _by_head(result: TrainingSeriesResult, measure: str) -> np.ndarray:
-    """[head, point] of the first model."""
+    """[head, point] a measure of the first model."""
     layers, heads = result.shapes[0].tolist()
     return result.of(measure)[result.points(0), :layers, :heads].reshape(len(result.points(0)), -1).T.copy()
 
 
 def loss_by_index(state: State, answer: Answer[TrainingSeriesResult]) -> Figure:
-    """Loss and its slope, [index, point] each, training from left to right."""
+    """Maps of the loss and its slope [index of the token, point], training from left to right."""
     result = answer.result
     parts: tuple[tuple[str, np.ndarray, ColourMap, str], ...] = (
         ("loss by index", result.loss_by_index, "loss", "nats"),
@@ -215,22 +217,22 @@ def loss_by_index(state: State, answer: Answer[TrainingSeriesResult]) -> Figure:
     )
     maps = tuple(_over_time(state, answer, *part) for part in parts)
     title = f"{looked_at(result, state)} · loss by index of the token, and its slope d loss / d ln(index)"
-    words = (
-        f"columns: checkpoints, evenly spaced; colours end where {ENDS:g}% of the cells do; below zero a longer context helps",
+    notes = (
+        f"columns: checkpoints, evenly spaced; colours span {ENDS:g}% of the cells; negative slope: a longer context helps",
         "slope in nats for each factor e of the index",
     )
-    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, words, *SCORE, RULE))
+    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, notes, *SCORE, RULE))
 
 
 def _with_first(values: np.ndarray) -> np.ndarray:
-    """[position, point] of values [point, index]: in front the first token, which has no loss."""
+    """[position, point] from values [point, index], with NaN for the first token, which has no loss."""
     return np.vstack([np.full((1, len(values)), np.nan), values.T]).astype(np.float32)
 
 
 def _over_time(
     state: State, answer: Answer[TrainingSeriesResult], name: str, values: np.ndarray, colours: ColourMap, label: str
 ) -> Heatmap:
-    """A map whose columns are the points of the training; the colours leave the most extreme cells out."""
+    """A map with a column for each point of the training; its colour scale leaves out the most extreme cells."""
     result = answer.result
     shown = memo(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
     bare = colours == "loss"
@@ -250,7 +252,7 @@ def _over_time(
 
 
 def _levels(values: np.ndarray, signed: bool) -> tuple[float, float]:
-    """Where colours end: at the middle `ENDS` % of the cells, symmetric about zero where signed."""
+    """The limits of the colour scale: those of the middle `ENDS` % of the cells, symmetric about zero if signed."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return (-1.0, 1.0) if signed else (0.0, 1.0)
@@ -262,22 +264,22 @@ def _levels(values: np.ndarray, signed: bool) -> tuple[float, float]:
 
 
 def zeroed(state: State, answer: Answer[TrainingSeriesResult], on: str, over: Over, log: bool) -> Figure:
-    """What each head is worth over training: the rise of the loss without it."""
+    """The rise of the loss when each head is zero-ablated, over training."""
     result = answer.result
     title = f"{looked_at(result, state)} · rise of the loss on {on} without each head"
     if not result.shapes[0, 0]:
-        return Figure(title="Training", why_empty=f"There is no head to zero: {NO_HEADS}. Look at the other pages.")
+        return Figure(title="Training", why_empty=f"There is no head to ablate: {NO_HEADS}. See the other pages.")
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
     lines = Along(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
-    words = "every attention pattern as it was in the whole model", ZERO_ON_LOG if log else ""
-    return Figure(((lines,),), title, with_conventions(answer, words, SLOPE))
+    notes = "attention patterns held as in the whole model", ZERO_ON_LOG if log else ""
+    return Figure(((lines,),), title, with_conventions(answer, notes, SLOPE))
 
 
 def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], score: str) -> Figure:
-    """The score of every head at every checkpoint, a row a head."""
+    """A map of the score of every head (rows) at every checkpoint (columns)."""
     result = answer.result
     if not result.shapes[0, 0]:
-        return Figure(title="Training", why_empty=f"There is no head to follow: {NO_HEADS}. Look at the other pages.")
+        return Figure(title="Training", why_empty=f"There is no head to follow: {NO_HEADS}. See the other pages.")
     heads = heads_of(result)
     values = memo(answer, ("rows", score), lambda: _by_head(result, score).astype(np.float32))
     signed = bool(np.nanmin(values, initial=0.0) < -0.05)
@@ -296,6 +298,7 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
         row_ids=memo(answer, "head ids", lambda: _head_ids(heads)),
         col_ids=place_ids(answer),
     )
-    said = f" · {best}" if at is not None and (best := _best(result, score, at)) else ""
-    words = ("columns: checkpoints, evenly spaced",)
-    return Figure(((chart,),), f"{looked_at(result, state)}{said}", with_conventions(answer, words, SLOPE, *SCORE, RULE))
+    best = "" if at is None else _best(result, score, at)
+    title = " · ".join(filter(None, (looked_at(result, state), best)))
+    notes = ("columns: checkpoints, evenly spaced",)
+    return Figure(((chart,),), title, with_conventions(answer, notes, SLOPE, *SCORE, RULE))

@@ -1,4 +1,4 @@
-"""Training: what was measured along a model's checkpoints, and the checkpoint that every panel looks at."""
+"""Training: measurements along a model's checkpoints, and the choice of the checkpoint that every panel shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from circuitlab.model.subject import Head, Subject
 from circuitlab.session.state import State
 
 NONE = (
-    "This model has no checkpoint series that was measured: open attn-only-2l, which has one, or measure a model's own "
+    "This model has no checkpoint series with measurements: open attn-only-2l, which has one, or measure a model's own "
     "checkpoints with circuitlab measure MODEL --text FILES."
 )
 
@@ -37,33 +37,33 @@ class TrainingView:
 
     page: Literal["curves", "loss by index", "plane", "zeroed heads", "heads"] = control("curves", label="Page", kind="tabs")
     score: Score = control(
-        "prefix matching", label="Heads", tip="Which score of each head", when="page", values=("curves", "heads")
+        "prefix matching", label="Heads", tip="The score that is drawn for each head", when="page", values=("curves", "heads")
     )
     context: Literal["all", "repeated random tokens", "repeated text", "text"] = control(
-        "all", label="In context", tip="On what the in-context score is measured", when="page", values=("curves",)
+        "all", label="In context", tip="What the in-context score is measured on", when="page", values=("curves",)
     )
     on: Literal["repeated random tokens", "text"] = control(
         "repeated random tokens",
         label="Loss on",
-        tip="On what the loss without the head is",
+        tip="What the loss is measured on while a head is ablated",
         when="page",
         values=("zeroed heads",),
     )
     over: Literal["tokens", "steps"] = control(
-        "tokens", label="Over", tip="What counts as time", when="page", values=("curves", "zeroed heads")
+        "tokens", label="Over", tip="The unit of time", when="page", values=("curves", "zeroed heads")
     )
     log: bool = control(True, label="Log", tip="Time on a logarithmic axis", when="page", values=("curves", "zeroed heads"))
     models: str = control(
         "",
         label="Models",
-        tip="Beside this model: names separated by commas; empty: in the plane all that ship with measurements, none in curves",
+        tip="Models to compare with, separated by commas; if empty: none in curves, every shipped one in the plane",
         when="page",
         values=("curves", "plane"),
     )
     first: float = control(
         0.0,
         label="From M tokens",
-        tip="Leave out points that have seen fewer million tokens: the first ones are far from all others",
+        tip="Leave out checkpoints before this many million tokens: the first ones are far from all others",
         low=0,
         high=1e6,
         when="page",
@@ -76,29 +76,29 @@ def _view(state: State) -> TrainingView:
 
 
 def _subject(state: State) -> Subject:
-    """The same for every checkpoint and every text: what was measured is asked for once."""
+    """The model without checkpoint and text: its series is requested once for all of them."""
     return Subject(replace(state.model, checkpoint=None))
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """The model's own series; for the plane the others' too."""
+    """The series of the open model; for the plane and a comparison those of other models too."""
     view = _view(state)
     several = view.page == "plane" or (view.page == "curves" and bool(view.models.strip()))
     try:
-        found = facts.measured(view.models if several else "")
+        sources = facts.measured(view.models if several else "")
     except CircuitLabError as error:
-        return Why(f"{error.what} Name models that were measured, or none for all shipped ones.")
-    if not found or found[0] != state.model.source:
+        return Why(f"{error.what} Name models that have measurements, or none for all shipped ones.")
+    if not sources or sources[0] != state.model.source:
         return Why(NONE)
     if view.page == "plane":
-        params = TrainingPcaParams(tuple(map(SeriesRef, found)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
+        params = TrainingPcaParams(tuple(map(SeriesRef, sources)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
         return {"plane": Request(training_pca, params, _subject(state))}
-    named = tuple(map(SeriesRef, found if several else found[:1]))
-    return {"series": Request(training_series, TrainingSeriesParams(named, _control(facts)), _subject(state))}
+    series = tuple(map(SeriesRef, sources if several else sources[:1]))
+    return {"series": Request(training_series, TrainingSeriesParams(series, _control(facts)), _subject(state))}
 
 
 def _control(facts: Facts) -> SeriesRef | None:
-    """The shipped model without layers, where it was measured: what its score on text is, the texts do alone."""
+    """The shipped model without layers, if it has measurements: its score on text is due to the texts alone."""
     try:
         return SeriesRef(NO_LAYERS) if NO_LAYERS in facts.measured("") else None
     except CircuitLabError:
@@ -106,7 +106,7 @@ def _control(facts: Facts) -> SeriesRef | None:
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The page that is open."""
+    """The open page."""
     view = _view(state)
     if view.page == "plane":
         return plane(state, answers.of("plane", training_pca))
@@ -123,7 +123,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A click chooses the checkpoint it points at, and the head where it is on a head's curve."""
+    """A click chooses the checkpoint it points at and, on the curve of a head, that head."""
     if hit.mark not in MARKS or len(hit.id) != 3 or hit.gesture not in ("click", "shift-click", "double-click"):
         return state
     layer, head, checkpoint = hit.id
@@ -146,14 +146,14 @@ PANEL = register(
         source="Olsson et al. 2022, In-context Learning and Induction Heads; the rule of the phase change is our own",
         help=(
             "A model's training, replayed from measurements of its checkpoints. Curves: the loss on text; the in-context "
-            "score, below zero where later tokens are cheaper than earlier ones (partly by the texts alone, as a model without "
-            "layers shows); and a score of each head; name other models, and each is one curve in every plot, with its best "
-            "head. The shaded band is the phase change: the interval in which the in-context score falls fastest, with its "
-            "neighbours that fall at least half as fast, shown only if it falls by a stated amount in all. Loss by index: the "
-            "loss [index of the token, checkpoint], and its slope by the logarithm of the index, negative (blue) where a "
-            "longer context helps. Plane: every checkpoint of every model is a point whose coordinates are the losses on the "
-            "same few thousand tokens, projected on the two directions in which they differ most. Zeroed heads: how much "
-            "dearer tokens get without a head, with all attention patterns kept as they were. Click a place to look at that "
+            "score, negative where later tokens have a lower loss than earlier ones (partly because of the texts, as a "
+            "model without layers shows); and a score of each head. Name other models, and every plot has a curve for each, "
+            "with its best head. The shaded band is the phase change: the interval in which the in-context score falls fastest, "
+            "with its neighbours that fall at least half as fast, shown only if the score falls by a stated amount in all. Loss "
+            "by index: the loss [index of the token, checkpoint], and its slope by the logarithm of the index, negative (blue) "
+            "where a longer context helps. Plane: every checkpoint of every model is a point; its coordinates are the losses on "
+            "the same few thousand tokens, projected on the two directions in which they vary most. Zeroed heads: how much the "
+            "loss rises when a head is ablated, with all attention patterns held fixed. Click a point in time to see that "
             "checkpoint in every panel."
         ),
         requests=requests,

@@ -1,4 +1,4 @@
-"""The training panel's plane: checkpoints of models by their losses on the same tokens."""
+"""The plane of the training panel: checkpoints of models by their losses on the same tokens."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from circuitlab.session.state import State
 
 
 def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:
-    """A path a model, a point a checkpoint; the one that is looked at is ringed."""
+    """A path for each model through a point for each checkpoint; the current checkpoint is ringed."""
     result = answer.result
     at, pin = current(result, state.model), pinned(result, state)
     share = result.explained
     axes = memo(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))
-    marked = ([] if at is None else [(at, f"step {result.steps[at]:,}")]) + ([] if pin is None else [pin])
-    named = dict(marked)
+    ringed = ([] if at is None else [(at, f"step {result.steps[at]:,}")]) + ([] if pin is None else [pin])
+    names = dict(ringed)
     points = Points(
         "plane",
         **memo(answer, "points", lambda: _columns(result)),
-        labels=tuple(named.get(i, "") for i in range(len(result.steps))),
+        labels=tuple(names.get(i, "") for i in range(len(result.steps))),
         size=6.0,
-        chosen=tuple(i for i, _ in marked),
+        chosen=tuple(i for i, _ in ringed),
         x_axis=axes[0],
         y_axis=axes[1],
     )
@@ -37,7 +37,9 @@ def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:
     checkpoints, tokens = number_of(len(result.steps), "checkpoint"), number_of(result.n_texts, "token")
     title = f"{number_of(n, 'model')}, {checkpoints} by their losses on {tokens}"
     return Figure(
-        ((points,),), title, caption(answer, "a path is a training, from its first point to its last; ringed: looked at")
+        ((points,),),
+        title,
+        caption(answer, "a path is a training, from its first checkpoint to its last; ringed: the current one"),
     )
 
 

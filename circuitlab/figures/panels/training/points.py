@@ -1,4 +1,4 @@
-"""What the pages of the training panel share: the places along a training, the one that is looked at, axes, captions."""
+"""What the pages of the training panel share: the points of a training, the current checkpoint, axes and captions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from circuitlab.figures.marks import Axis, ids
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 
-# Every hit is (layer, head, checkpoint), −1 for the final weights; without a head (OWN, −1), on another model below OWN.
+# A hit is (layer, head, checkpoint); checkpoint −1: the final weights; (OWN, −1): no head; layer < OWN: another model.
 OWN = -1
 MARKS = ("loss", "in-context score", "heads", "loss by index", "slope by index", "zeroed", "plane")
 Over = Literal["tokens", "steps"]
-LARGE = 2e6  # from here on tokens are counted in millions
+LARGE = 2e6  # trainings of more tokens than this have them counted in millions
 
 
 class HasPoints(Protocol):
-    """A result with points along trainings."""
+    """A result with points along one or more trainings; each array is [point]."""
 
     @property
     def model(self) -> np.ndarray: ...
@@ -36,17 +36,17 @@ class HasPoints(Protocol):
 
 
 def current(result: HasPoints, ref: ModelRef) -> int | None:
-    """The index of the first model's point that a reference means; the last one for its final weights. None: it has none."""
-    wanted = -1 if ref.checkpoint is None else ref.checkpoint
-    found = np.flatnonzero((result.model == 0) & (result.checkpoint == wanted))
-    if found.size:
-        return int(found[-1])
+    """The index of the first model's point at the checkpoint of `ref`; the last one for final weights. None: it has none."""
+    checkpoint = -1 if ref.checkpoint is None else ref.checkpoint
+    matches = np.flatnonzero((result.model == 0) & (result.checkpoint == checkpoint))
+    if matches.size:
+        return int(matches[-1])
     last = np.flatnonzero(result.model == 0)
     return int(last[-1]) if ref.checkpoint is None and last.size else None
 
 
 def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
-    """The index of the reference pin's point and what it is called, where it is of the same training and another point."""
+    """The index and the label of the pinned checkpoint, if it is another point of the same training."""
     pin = state.pinned
     if pin is None or pin.subject.model.source != state.model.source:
         return None
@@ -55,12 +55,12 @@ def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
 
 
 def unit(result: HasPoints) -> float:
-    """What tokens are counted in on axes: millions, or one by one for a training that saw few."""
+    """The unit of tokens on axes: 1e6, or 1 for a short training."""
     return 1e6 if len(result.tokens) and result.tokens.max() >= LARGE else 1.0
 
 
 def time(answer: Answer[TrainingSeriesResult], over: Over, log: bool, bare: bool = False) -> tuple[np.ndarray, Axis]:
-    """[point] along the axis, and the axis; `bare`: the plot below has the same one."""
+    """[point] coordinates on the axis of time, and that axis; `bare`: without labels, where the plot below has them."""
     result = answer.result
     scale = unit(result) if over == "tokens" else 1.0
     label = ("million tokens seen" if scale > 1 else "tokens seen") if over == "tokens" else "steps"
@@ -69,20 +69,20 @@ def time(answer: Answer[TrainingSeriesResult], over: Over, log: bool, bare: bool
 
 
 def columns(answer: Answer[TrainingSeriesResult], bare: bool = False) -> Axis:
-    """The axis of maps whose columns are the points of the first model."""
+    """The column axis of maps with a column for each point of the first model."""
     result = answer.result
     texts = lambda: tuple(short(t) for t in result.tokens[result.points(0)].tolist())
     return memo(answer, ("columns", bare), lambda: Axis("tokens seen", texts(), thin=True, bare=bare))
 
 
 def place_ids(answer: Answer[TrainingSeriesResult]) -> np.ndarray:
-    """[point, 1] checkpoints, for hits."""
+    """[point, 1] the checkpoint of each point, for hits."""
     result = answer.result
     return memo(answer, "places", lambda: ids(result.checkpoint))
 
 
 def short(count: float, whole: float = 1e4) -> str:
-    """A number in running text, three figures at most: "8.39 M", "131 k", "512"; below `whole` every figure."""
+    """A count in running text, to three significant figures: "8.39 M", "131 k"; exact below `whole`: "512"."""
     if count < whole:
         return f"{count:.0f}"
     size, unit = (1e6, "M") if count >= 999_500 else (1e3, "k")
@@ -91,23 +91,23 @@ def short(count: float, whole: float = 1e4) -> str:
 
 
 def between(first: float, last: float) -> str:
-    """Two numbers of tokens, the unit once where both have it: "7.68–9.73 M"."""
+    """A range of tokens; a common unit is written once: "7.68–9.73 M"."""
     ends = short(first).split(" "), short(last).split(" ")
     return f"{ends[0][0] if ends[0][1:] == ends[1][1:] else short(first)}–{short(last)}"
 
 
 NO_LAYERS = "builtin:attn-only-0l"
-HUES = 3 * 4096  # of models: hues of heads of a layer that small models do not have
+HUES = 3 * 4096  # the first hue of models: hues of heads in a layer that small models lack
 
 
 def model_hues(names: tuple[str, ...]) -> tuple[int, ...]:
-    """A colour for each model, which it keeps when another one is opened."""
+    """A hue for each model, the same whichever model is open."""
     order = {name: i for i, name in enumerate(sorted(names))}
     return tuple(HUES + order[name] for name in names)
 
 
 def phase_words(result: TrainingSeriesResult, kind: int, model: int = 0) -> str:
-    """What the rule finds in the score of a kind of text."""
+    """The phase change that the rule finds in the in-context score on a kind of text, in words."""
     first, last = result.phase[model, kind]
     if not np.isfinite(first):
         return "no phase change"
@@ -116,19 +116,19 @@ def phase_words(result: TrainingSeriesResult, kind: int, model: int = 0) -> str:
     return f"phase change at {between(first, last)} tokens, score {number(-result.fall[model, kind])} nats{also}"
 
 
-def bands(answer: Answer[TrainingSeriesResult], kind: int, over: Over, said: str) -> tuple[tuple[float, float, str], ...]:
-    """The phase change as a band on the axis of time, () without one; `said` stands beside it."""
+def bands(answer: Answer[TrainingSeriesResult], kind: int, over: Over, label: str) -> tuple[tuple[float, float, str], ...]:
+    """The phase change as a band on the axis of time, with `label` beside it; () if there is none."""
     result = answer.result
     first, last = result.phase[0, kind]
     if not np.isfinite(first):
         return ()
     x, _ = time(answer, over, False)
-    at = [float(x[int(np.flatnonzero((result.model == 0) & (result.tokens == t))[0])]) for t in (first, last)]
-    return ((at[0], at[1], said),)
+    ends = [float(x[int(np.flatnonzero((result.model == 0) & (result.tokens == t))[0])]) for t in (first, last)]
+    return ((ends[0], ends[1], label),)
 
 
 def labels(result: TrainingSeriesResult, kind: int) -> dict[str, str]:
-    """What stands beside the band in each plot: where it is, how far the score falls in it, what prefix matching does."""
+    """The label of the band in each plot: its tokens, the fall of the score in it, the rise of the best prefix matching."""
     first, last = result.phase[0, kind]
     rise = result.rise[0, kind]
     return {
@@ -145,27 +145,27 @@ def kind_of(context: str) -> int:
 
 
 def measured_whole(result: TrainingSeriesResult, at: int) -> bool:
-    """Whether the score on text of a point is the mean over texts whose own losses were all kept."""
+    """Whether the in-context score of a point on text is the mean over exactly the texts with losses of their own on record."""
     return bool(np.isfinite(result.each_error[at]) and abs(result.each[at] - result.scores[at, TEXT]) < 1e-3)
 
 
 def with_error(value: float, error: float) -> str:
-    """A number with its standard error, where there is one."""
+    """A number, with its standard error if that is finite."""
     return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
 def one_by_one(result: TrainingSeriesResult, at: int) -> str:
-    """For captions: the score over those texts whose own losses were kept, "" where these are all or none."""
+    """For captions: the score over the texts with losses of their own on record; "" if all of them have, or none."""
     if not np.isfinite(result.each_error[at]) or measured_whole(result, at):
         return ""
-    said = f"over the {number_of(int(result.n_each[at]), 'text')} whose own losses were kept: "
-    said += with_error(result.each[at], result.each_error[at])
+    texts = number_of(int(result.n_each[at]), "text")
+    score = f"over the {texts} with losses of their own: {with_error(result.each[at], result.each_error[at])}"
     controlled = with_error(result.each_controlled[at], result.each_controlled_error[at])
-    return said + (f", minus a model without layers {controlled}" if np.isfinite(result.each_controlled[at]) else "")
+    return score + (f", minus a model without layers {controlled}" if np.isfinite(result.each_controlled[at]) else "")
 
 
 def looked_at(result: TrainingSeriesResult, state: State) -> str:
-    """What is looked at, for titles."""
+    """For titles: the step of the current checkpoint."""
     at = current(result, state.model)
     if at is None:
         return f"checkpoint {state.model.checkpoint} was not measured"
