@@ -85,5 +85,5 @@ def test_names_of_tokens_grow_with_the_text(view):
     sizes = []
     for theme in (LIGHT, LARGE):
         heat, _ = settled(view, theme, (1456, 1000), 20)
-        sizes.append(heat.left_axis._font().pixelSize())
+        sizes.append(heat.left_axis._labelling().font.pixelSize())
     assert sizes[0] == round(LIGHT.normal) and sizes[1] == round(LARGE.normal)

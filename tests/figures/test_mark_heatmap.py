@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QFontMetricsF, QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.export.pictures import render
@@ -240,7 +240,7 @@ def test_labels_have_room_beside_cells_of_any_size(view):
         view.grab()
         axis = widget.left_axis
         kinds.add(axis._numbers())
-        longest = max(map(axis._advance, axis._labels()))
+        longest = max(map(QFontMetricsF(axis._labelling().font).horizontalAdvance, axis._labels()))
         assert longest + 4 < axis.width() < longest + 40, height
     assert kinds == {True, False}
 

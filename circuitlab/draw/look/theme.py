@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPalette
 from PySide6.QtWidgets import QApplication
 
 SANS = ("Inter", "Noto Sans Mono", "sans-serif")
 MONO = ("Noto Sans Mono", "Inter", "monospace")  # Inter holds the ↵ and ␣ that Noto Sans Mono lacks
 GRID = 8
 NORMAL = 13.0  # px of ordinary text
+
+Face = tuple[int, bool, bool, bool]  # px, mono, bold, tabular figures
 
 
 @lru_cache(maxsize=64)
@@ -29,6 +31,12 @@ def _font(pixels: int, mono: bool, bold: bool, tabular: bool) -> QFont:
     for tag in ("calt", "liga"):
         font.setFeature(QFont.Tag(tag), 0)
     return font
+
+
+@lru_cache(maxsize=16384)
+def advance(face: Face, text: str) -> float:
+    """Width of a text in px, cached: it is needed for every label at every fit."""
+    return QFontMetricsF(_font(*face)).horizontalAdvance(text)
 
 
 @lru_cache(maxsize=256)
@@ -68,9 +76,13 @@ class Theme:
         """A length that holds text or stands beside it, and so grows with the text."""
         return round(length * self.scale)
 
+    def face(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> Face:
+        """What tells one font of this theme from another."""
+        return max(1, round(size or self.normal)), mono, bold, self.tabular
+
     def font(self, size: float | None = None, *, mono: bool = False, bold: bool = False) -> QFont:
         """A bundled face of `size` px, without ligatures, with tabular figures where `tabular`."""
-        return QFont(_font(max(1, round(size or self.normal)), mono, bold, self.tabular))
+        return QFont(_font(*self.face(size, mono=mono, bold=bold)))
 
     def colour(self, name: str, alpha: float = 1.0) -> QColor:
         """One of the colours above, by name."""

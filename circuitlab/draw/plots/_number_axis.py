@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, Literal
 
 import pyqtgraph as pg
-from PySide6.QtGui import QFontMetricsF
 
-from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.look.theme import Theme, advance
 from circuitlab.figures.marks import Axis
 
 LOW, LINE = 90, 13  # px of height below which numbers stand a line apart, and how much that is
@@ -22,12 +20,6 @@ LINES_APART = 20  # px above it
 TOUCHING = 4.0  # px between two where only one would be left otherwise
 LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
 BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
-
-
-@lru_cache(maxsize=16384)
-def advance(theme: Theme, size: float, mono: bool, text: str) -> float:
-    """Width of a text in px, cached: it is needed for every label at every fit."""
-    return QFontMetricsF(theme.font(size, mono=mono)).horizontalAdvance(text)
 
 
 class NumberAxis(pg.AxisItem):
@@ -40,12 +32,16 @@ class NumberAxis(pg.AxisItem):
         super().__init__(side, maxTickLength=-4)  # which lays out the title at once
         self.enableAutoSIPrefix(False)  # values as they are: no SI prefixes
 
+    def widest(self, texts: Iterable[str]) -> float:
+        """px of the longest of these texts in small type, 0 of none."""
+        face = self.theme.face(self.theme.small)
+        return max((advance(face, text) for text in texts), default=0.0)
+
     def _apart(self, texts: list[str]) -> float:
         """Distance in px between numbers along the axis, never so small that they are hard to read."""
         if self.vertical:
             return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
-        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
-        return max(widest + BETWEEN_NUMBERS, NUMBERS_FROM)
+        return max(self.widest(texts) + BETWEEN_NUMBERS, NUMBERS_FROM)
 
     def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
         """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other, without minor ticks."""
@@ -97,8 +93,7 @@ class NumberAxis(pg.AxisItem):
         decades = range(floor(minVal), ceil(maxVal) + 1)
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
         texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
-        widest = max(advance(self.theme, self.theme.small, False, t) for t in texts)
-        apart = float(self.theme.px(LINE)) if self.vertical else widest + BETWEEN_NUMBERS / 2
+        apart = float(self.theme.px(LINE)) if self.vertical else self.widest(texts) + BETWEEN_NUMBERS / 2
         every = max(1, ceil(apart / wide))
         levels: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
         for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from math import ceil
 from typing import Any, Literal
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 
 from circuitlab.draw.look.guarded import guarded_item
-from circuitlab.draw.look.theme import Theme
-from circuitlab.draw.plots._number_axis import NumberAxis, advance
+from circuitlab.draw.look.theme import Theme, advance
+from circuitlab.draw.plots._number_axis import NumberAxis
 from circuitlab.figures.marks import Axis
 
 LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
@@ -35,6 +36,15 @@ def nice_step(least: float) -> int:
         power *= 10
 
 
+@dataclass(frozen=True)
+class Labelling:
+    """The font of an axis' labels and what is measured in it once, not at every fit. `widest`: px of the longest label."""
+
+    font: QFont
+    metrics: QFontMetricsF
+    widest: float
+
+
 class LabelAxis(NumberAxis):
     """Left or bottom. `describe` an Axis; with `count` cells a label stands at `offset + i · pitch`."""
 
@@ -43,6 +53,7 @@ class LabelAxis(NumberAxis):
         self.chosen: int | None = None
         self.cell, self.large = 0.0, False  # large: tokens as large as in running text, where the cells are large enough
         self.stroke, self.longest = 1.0, LONGEST
+        self._labellings: dict[tuple[int, bool], Labelling] = {}  # of these labels in this theme, by size in px and mono
         super().__init__(side, theme)
         self.untitled = False  # too little room: the title is in the caption
         self.short = False  # little room: a title that the ticks repeat is dropped ("head" under H0 H1 …)
@@ -51,6 +62,7 @@ class LabelAxis(NumberAxis):
     def set_theme(self, theme: Theme) -> None:
         """Pens and fonts."""
         self.theme = theme
+        self._labellings.clear()
         self.setPen(pg.mkPen(theme.line, width=self.stroke))
         self.setTextPen(pg.mkPen(theme.muted))
         if self.label is not None:
@@ -73,6 +85,7 @@ class LabelAxis(NumberAxis):
         if spec is self.spec and (count or len(spec.ticks), pitch, offset) == (self.count, self.pitch, self.offset):
             return
         self.spec, self.count, self.pitch, self.offset = spec, count or len(spec.ticks), pitch, offset
+        self._labellings.clear()
         self.setLogMode(x=not self.vertical and spec.log, y=self.vertical and spec.log)
         self._plain_label()
         self.picture = None
@@ -135,8 +148,9 @@ class LabelAxis(NumberAxis):
             part = (at.y() if self.vertical else at.x()) / length
             along = (1 - part if self.vertical and not view.yInverted() else part) * (high - low) + low
             i = round((along - self.offset) / self.pitch)
-            if 0 <= i < len(self.spec.ticks) and self._advance(self.spec.ticks[i]) > self.longest + 2:
-                return self.spec.ticks[i]
+            whole = self.spec.ticks[i] if 0 <= i < len(self.spec.ticks) else ""
+            if self._labelling().metrics.horizontalAdvance(whole) > self.longest + 2:
+                return whole
         return "" if self._short_title(self.spec.label) == self.spec.label else self.spec.label
 
     def _extent(self, px: int) -> None:
@@ -153,12 +167,9 @@ class LabelAxis(NumberAxis):
         if self.spec.bare:
             self._extent(BARE)
             return BARE
-        metrics = QFontMetricsF(self._font())
-        labels = self._labels()
-        if self.vertical or self._upright(metrics):
-            longest = min(max((self._advance(t) for t in labels), default=0.0), self.longest)
-        else:
-            longest = metrics.height()
+        labelling = self._labelling()
+        along = self.vertical or self._upright(labelling)
+        longest = min(labelling.widest, self.longest) if along else labelling.metrics.height()
         title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
         extent = round(TICK + longest + 4 + title)
         self._extent(extent)
@@ -170,16 +181,12 @@ class LabelAxis(NumberAxis):
         repeated = ticks and not self.spec.tokens and ticks[-1].lower().lstrip("≈ ")[:1] == label[:1]
         return bool(label) and not self.untitled and not (self.short and repeated)
 
-    def _advance(self, text: str) -> float:
-        size, mono = self._face()
-        return advance(self.theme, size, mono, text)
-
     @property
     def index_step(self) -> int:
         """Step between the position indices that stand for tokens; 0 where the tokens themselves are shown."""
         if not (self.spec.tokens and self.spec.ticks and self._numbers()):
             return 0
-        return self._every(QFontMetricsF(self._font()), False)
+        return self._every(self._labelling().metrics, False)
 
     def _numbers(self) -> bool:
         return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
@@ -188,25 +195,23 @@ class LabelAxis(NumberAxis):
         """The labels that determine the extent."""
         return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
 
-    def _face(self) -> tuple[float, bool]:
-        """Size in px, and whether in the mono face."""
+    def _labelling(self) -> Labelling:
+        """How labels are written at the present size of a cell."""
         mono = self.spec.tokens and not self._numbers()
         # Small cells are labelled in type that still fits them.
         least = max(self.theme.small * 0.78, ceil(self.theme.least))
         largest = self.theme.normal if self.large else self.theme.small
         size = min(largest, max(least, self.cell - 1)) if mono else self.theme.small
-        return round(size), mono
+        key = round(size), mono
+        if (labelling := self._labellings.get(key)) is None:
+            face, font = self.theme.face(key[0], mono=mono), self.theme.font(key[0], mono=mono)
+            widest = max((advance(face, label) for label in self._labels()), default=0.0)
+            labelling = self._labellings[key] = Labelling(font, QFontMetricsF(font), widest)
+        return labelling
 
-    def _font(self) -> Any:
-        size, mono = self._face()
-        return self.theme.font(size, mono=mono)
-
-    def _upright(self, metrics: QFontMetricsF) -> bool:
+    def _upright(self, labelling: Labelling) -> bool:
         """Whether bottom labels are turned: tokens always, others where they do not fit side by side."""
-        if self._numbers() or self.spec.thin:
-            return False
-        widest = max((self._advance(t) for t in self.spec.ticks), default=0.0)
-        return widest + 6 > self.cell
+        return not self._numbers() and not self.spec.thin and labelling.widest + 6 > self.cell
 
     def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
         least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
@@ -221,8 +226,7 @@ class LabelAxis(NumberAxis):
         low, high = sorted(self.range)
         levels = self.tickValues(low, high, max(self.height(), 1.0))
         texts = [t for spacing, values in levels for t in self.tickStrings(values, 1.0, spacing)]
-        widest = max((advance(self.theme, self.theme.small, False, t) for t in texts), default=0.0)
-        self._extent(max(44, ceil(widest) + 10) + (18 if self.spec.label else 0))
+        self._extent(max(44, ceil(self.widest(texts)) + 10) + (18 if self.spec.label else 0))
 
     def boundingRect(self) -> QRectF:
         """Where it paints: from `TICK` px off the picture, so that a repainted picture does not repaint the labels."""
@@ -256,13 +260,13 @@ class LabelAxis(NumberAxis):
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
         self.cell = self.pitch * length / ((high - low) or 1.0)
-        font = self._font()
-        metrics = QFontMetricsF(font)
+        labelling = self._labelling()
+        font, metrics = labelling.font, labelling.metrics
         if self.spec.spans:
             self._spans(p, font)
             self._title(p)
             return
-        upright = self._upright(metrics)
+        upright = self._upright(labelling)
         every = self._every(metrics, upright)
         first = max(0, int((low - self.offset) / self.pitch))
         last = min(self.count - 1, int((high - self.offset) / self.pitch) + 1)

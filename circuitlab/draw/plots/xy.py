@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.legend import Legend
 from circuitlab.draw.look.theme import GRID, Theme
-from circuitlab.draw.plots._number_axis import advance
 from circuitlab.draw.plots.plot import PlotMark, Range
 from circuitlab.figures.marks import Axis
 
@@ -94,7 +93,7 @@ class XYPlot(PlotMark):
 
     def least_width(self) -> float:
         """Width with the longest legend name, and the title below on one line."""
-        title = advance(self.theme, self.theme.small, False, self.bottom_axis.spec.label)
+        title = self.bottom_axis.widest([self.bottom_axis.spec.label])
         return max(super().least_width() + 2 * GRID, self.left_axis.width() + max(self.legend.least_width(), title))
 
     def around(self) -> int:
@@ -104,7 +103,7 @@ class XYPlot(PlotMark):
     def least_height(self, width: int) -> int:
         """Height in px of the legend, the numbers below, and the title beside."""
         title = self.left_axis.spec.label
-        beside = advance(self.theme, self.theme.small, False, title) if title and self.left_axis.isVisible() else 0.0
+        beside = self.left_axis.widest([title]) if self.left_axis.isVisible() else 0.0
         return ceil(self.legend.height_for(max(width - 80, 80)) + self.bottom_axis.height() + beside + 3 * GRID)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
