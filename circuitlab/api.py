@@ -8,8 +8,8 @@ For one:
     answer.result.values                                     # [head, dest, src]
     model.figure("attention", text="one two one two", heads="L1H3", out="attention.svg")
 
-`text` is always the prompt. What an analysis is asked with stands in `set`, by the names of `circuitlab analyses`; where such a
-name means nothing else here it may also be said as an argument of its own: `heads="L1H3"`.
+`text` is always the prompt. Parameters of an analysis go into `set`, under the names that `circuitlab analyses` lists; a name
+that is not already an argument here may also be passed directly: `heads="L1H3"`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from circuitlab.figures.marks import Figure
 
 _ENGINE: Engine | None = None
-_USED: WeakValueDictionary[ModelRef, Engine] = WeakValueDictionary()  # by whom a model was opened last
+_USED: WeakValueDictionary[ModelRef, Engine] = WeakValueDictionary()  # the engine that opened a model last
 
 
 def engine() -> Engine:
-    """The process' engine, made at its first use."""
+    """The engine of this process, created on first use."""
     global _ENGINE
     if _ENGINE is None:
         _ENGINE = Engine(ModelStore(), 4 * GIB)
@@ -68,8 +68,8 @@ def engine() -> Engine:
 def open(model: str, step: int | None = None, use: Engine | None = None, assume: Mapping[str, str] | None = None) -> Model:
     """Open a shipped model by name, or a model's folder or file by path. Raises `BadModel`.
 
-    `step`: as it was after so many steps of training, None: its final weights (`Model.at_step`). `assume` says what the files
-    leave open, by the names that `Model.assumptions` lists.
+    `step`: the training step whose weights to open; None: the final weights (`Model.at_step`). `assume`: values that the files do
+    not state, under the names that `Model.assumptions` lists.
     """
     host = use or engine()
     ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
@@ -86,9 +86,9 @@ def Transformer(
 ) -> Model:
     """A model straight from tensors (torch's or numpy's), by canonical names: `embed.W_E`, `layers.0.W_Q`, `unembed.W_U` ….
 
-    `config` may be a mapping of `ModelConfig`'s fields. Norms' gains and biases may be left out: they are 1 and 0. It is written
-    to `folder` as a CircuitLab directory, without one to a temporary folder that goes when Python ends. Raises `BadModel` that
-    names every tensor that is missing, has no place or has another shape.
+    `config` may be a mapping of `ModelConfig`'s fields. Gains and biases of norms default to 1 and 0. The model is written as
+    a CircuitLab directory to `folder`, by default to a temporary folder that is removed when Python exits. Raises `BadModel`,
+    naming every tensor that is missing, unexpected or of the wrong shape.
     """
     model_config = config if isinstance(config, ModelConfig) else ModelConfig.from_json(config)
     as_given = {name: torch.as_tensor(value) for name, value in tensors.items()}
@@ -105,14 +105,14 @@ def Transformer(
 
 @functools.cache
 def _temporary() -> str:
-    """A folder for models made from tensors, removed when Python ends."""
+    """A folder for models built from tensors, removed when Python exits."""
     folder = tempfile.mkdtemp(prefix="circuitlab-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 class Model:
-    """An open model. Text is encoded with its tokenizer, BOS in front where the model was trained with it."""
+    """An open model. Text is encoded with its tokenizer, with BOS prepended if the model was trained with it."""
 
     def __init__(self, ref: ModelRef, use: Engine) -> None:
         self.ref, self.engine = ref, use
@@ -125,29 +125,30 @@ class Model:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The training steps whose weights were kept, () without a checkpoint series."""
+        """The training steps whose weights are stored; () without a checkpoint series."""
         return self.engine.store.open(self.ref).opened.steps
 
     def at_step(self, step: int | None) -> Model:
-        """The same model as it was after `step` steps of training; None: its final weights. Raises `BadModel`."""
+        """The same model after `step` training steps; None: its final weights. Raises `BadModel`."""
         ref = replace(self.ref, checkpoint=None if step is None else index_of(self.steps, step))
         self.engine.store.open(ref)
         return Model(ref, self.engine)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What no file of the model says and was taken for granted."""
+        """Values that no file of the model states and that were assumed."""
         return self.engine.store.open(self.ref).opened.assumptions
 
     def tokens(self, text: str, bos: bool | None = None) -> tuple[int, ...]:
-        """Ids of a text; `bos` None: as the model was trained. Raises `BadInput` without a tokenizer or for no Unicode text."""
+        """Ids of a text; `bos` None: as the model was trained. Raises `BadInput` without a tokenizer or if it is not Unicode."""
         tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
         if tokenizer is None:
             raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Give tokens instead of text.")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8 arrive as lone surrogates
-            raise BadInput("The text is not Unicode.", expected="UTF-8", got=str(error)[:120]) from error
+            remedy = "Save or send the text as UTF-8."
+            raise BadInput("The text is not Unicode.", expected="UTF-8", got=str(error)[:120], remedy=remedy) from error
         return tokenizer.encode(text, self.config.prepend_bos if bos is None else bos)
 
     def subject(
@@ -158,14 +159,19 @@ class Model:
         edits: tuple[Intervention, ...] = (),
         conventions: Conventions | None = None,
     ) -> Subject:
-        """What is asked about; `tokens`: whole numbers, numpy's and torch's too.
+        """The subject of an analysis; `tokens`: integers, including those of numpy and torch.
 
-        Raises `UsageError` for two prompts, `BadInput` for what are no ids.
+        Raises `UsageError` for two prompts, `BadInput` for values that are not ids.
         """
         if text is not None and tokens is not None:
-            raise UsageError("The prompt is given twice.", expected="text or tokens", got="both")
+            raise UsageError("The prompt is given twice.", expected="text or tokens", got="both", remedy="Drop one of them.")
         if tokens is not None and bos is not None:
-            raise UsageError("Token ids are taken as they are.", expected="bos with a text", got=f"bos={bos} with tokens")
+            raise UsageError(
+                "Token ids are taken as they are.",
+                expected="bos with a text",
+                got=f"bos={bos} with tokens",
+                remedy="Drop bos; put the id of BOS in front of the tokens if you want it.",
+            )
         ids = self.tokens(text, bos) if text is not None else () if tokens is None else _ids(tokens)
         return Subject(self.ref, ids, tuple(edits), conventions or Conventions())
 
@@ -181,10 +187,10 @@ class Model:
         set: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Answer:
-        """An answer. `set`: parameters as in `circuitlab compute --set`, as text or as values. Raises `CircuitLabError`s.
+        """The answer of an analysis. `set`: its parameters, as text (as in `circuitlab compute --set`) or as values.
 
-        `more`: parameters whose names mean nothing else here. `fresh` computes without anything kept from before: bit-equal at
-        one thread.
+        `more`: parameters whose names are not arguments here. `fresh` ignores all cached results: the answer is bit-equal at one
+        thread. Raises `CircuitLabError`s.
         """
         params = params_of(find_analysis(analysis).params, _merged(set, more))
         return self.engine.answer(
@@ -201,9 +207,9 @@ class Model:
         source: int | None = None,
         target: Target | None = None,
     ) -> State:
-        """The bench as it stands with this prompt and this selection.
+        """The State with this prompt and this selection.
 
-        Raises `BadInput` for a head, a position or a token that is not there.
+        Raises `BadInput` for a head, position or token that does not exist.
         """
         ids = self.subject(text, tokens, bos).tokens
         state = State(self.ref, bos=self.config.prepend_bos if bos is None else bos).with_text(text or "", ids)
@@ -211,7 +217,7 @@ class Model:
         state = state.select(heads=chosen_heads(self.config, head_tuple)) if head_tuple else state
         for position in (destination, source):
             if position is not None and not 0 <= position < len(ids):
-                positions = f"0..{len(ids) - 1}" if ids else "a prompt, which has positions"
+                positions = f"0..{len(ids) - 1}" if ids else "a position only with a prompt"
                 raise BadInput("There is no such position.", expected=positions, got=str(position))
         state = state if destination is None else state.select(destination=destination, locked=True)
         state = state if source is None else state.select(source=source)
@@ -233,10 +239,10 @@ class Model:
         set: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Figure:
-        """What a panel of the window shows; written to `out` (PNG, SVG, PDF) if that is given.
+        """The figure that a panel of the window shows, also written to `out` (PNG, SVG, PDF) if given.
 
-        `paper` says how large, in which type and ink, with how much of a caption: `lab.Paper(width_mm=174, caption="full")`.
-        `set`: the panel's controls, by the names of `circuitlab panels`; `more`: those whose names mean nothing else here.
+        `paper`: size, font, ink and length of the caption: `lab.Paper(width_mm=174, caption="full")`. `set`: the panel's
+        controls, under the names that `circuitlab panels` lists; `more`: those whose names are not arguments here.
         """
         from circuitlab.figures.contracts.panel import find_panel
         from circuitlab.figures.contracts.unasked import without_choice
@@ -253,33 +259,38 @@ class Model:
 
 
 def _engine_of(answer: Answer) -> Engine:
-    """An engine that has the answer's model open, so that it is not opened once more."""
+    """An engine that already has the answer's model open."""
     return _USED.get(answer.request.subject.model) or engine()
 
 
 def table(answer: Answer | Difference) -> str:
-    """The table of an answer or of a difference as text, tabs between the columns, the text of tokens beside their ids."""
+    """The table of an answer or a difference as tab-separated text, with the text of each token beside its id."""
     if isinstance(answer, Difference):
         return table_text(answer.table, "\t")
     return table_text(export_of(_engine_of(answer), answer, identified=False).table(), "\t")
 
 
 def difference(now: Answer, reference: Answer) -> Difference:
-    """Two answers to one question in one table: each number now, in the reference, and now minus the reference.
+    """Two answers of the same analysis in one table: each number now, in the reference, and now minus the reference.
 
-    Rows are matched by what names them (`engine.export_difference`), as in the files of a panel beside a reference: what one
-    side alone lists has no difference. Raises `UsageError` for tables of other columns, or whose rows nothing tells apart.
+    Rows are matched by their identifying columns (`engine.export_difference`), as in the files of a panel beside a reference; a
+    row that only one side has gets no difference. Raises `UsageError` if the columns differ or the rows cannot be matched.
     """
     sides = (export_of(_engine_of(answer), answer, identified=False) for answer in (now, reference))
     by_role = differences(*({"": side} for side in sides))
     if not by_role:
         names = " and ".join(answer.request.analysis.name for answer in (now, reference))
-        raise UsageError("These answers have no difference.", expected="rows of the same columns, named apart", got=names)
+        raise UsageError(
+            "These answers have no difference.",
+            expected="the same columns, and rows that can be told apart",
+            got=names,
+            remedy="Compare two answers of one analysis that differ in the model, the prompt or the interventions.",
+        )
     return by_role[""]
 
 
 def save(answer: Answer | Difference, path: str | Path) -> None:
-    """Write CSV, NPZ or JSON by suffix, with the hash of the weights."""
+    """Write CSV, NPZ or JSON, by suffix, with the hash of the weights."""
     if isinstance(answer, Difference):
         sides = {"now": answer.now.answer, "reference": answer.reference.answer}
         identified = {name: export_of(_engine_of(one), one) for name, one in sides.items()}
@@ -289,15 +300,15 @@ def save(answer: Answer | Difference, path: str | Path) -> None:
 
 
 def snippet(request: Request) -> str:
-    """Python that computes the same answer: what "Copy as Python" gives. Raises `BadModel` for a checkpoint that went away."""
+    """Python code that computes the same answer ("Copy as Python"). Raises `BadModel` if the checkpoint no longer exists."""
     return snippet_of({"": request})
 
 
 def snippet_of(requests: Mapping[str, Request], compared: Mapping[tuple[str, str], bool] | None = None) -> str:
-    """`snippet` of several, each under its name in `answers`; of one under no name it is `answer`.
+    """`snippet` of several requests, each under its name in `answers`; a single request named "" becomes `answer`.
 
-    `compared`: by the names of two answers, now's and the reference's, whether their rows can be matched. It ends with now minus
-    the reference then, under now's name in `changes`; where they cannot it says so and leaves the two answers as they are.
+    `compared`: for the names of two answers (now, reference), whether their rows can be matched. If they can, the code also
+    computes now minus the reference, under now's name in `changes`; if not, a comment says so.
     """
     models = dict.fromkeys(r.subject.model for r in requests.values())
     names = {ref: "model" if len(models) == 1 else f"model_{i}" for i, ref in enumerate(models, 1)}
@@ -316,9 +327,11 @@ def snippet_of(requests: Mapping[str, Request], compared: Mapping[tuple[str, str
 
 
 def _changes(compared: Mapping[tuple[str, str], bool]) -> list[str]:
-    """Now minus the reference, and where there is none why."""
+    """Lines that compute now minus the reference, or a comment on why there is no difference."""
     lines = [
-        f"# {now!r}: nothing names its rows, so there is no difference" for (now, _), matched in compared.items() if not matched
+        f"# {now!r}: its rows cannot be matched, so there is no difference"
+        for (now, _), matched in compared.items()
+        if not matched
     ]
     pairs = [pair for pair, matched in compared.items() if matched]
     if not pairs:
@@ -334,18 +347,18 @@ def _opened(ref: ModelRef) -> str:
 
 
 def _computed(request: Request, model: str) -> str:
-    subject, words = request.subject, [repr(request.analysis.name), f"tokens={request.subject.tokens!r}"]
-    words += [f"edits={subject.edits!r}"] if subject.edits else []
-    words += [f"conventions={subject.conventions!r}"] if subject.conventions != Conventions() else []
+    subject, arguments = request.subject, [repr(request.analysis.name), f"tokens={request.subject.tokens!r}"]
+    arguments += [f"edits={subject.edits!r}"] if subject.edits else []
+    arguments += [f"conventions={subject.conventions!r}"] if subject.conventions != Conventions() else []
     defaults = {f.name: f.default for f in dataclasses.fields(request.params)}
-    given = ((name, getattr(request.params, name)) for name in defaults)
-    chosen = {name: _literal(value) for name, value in given if value != defaults[name]}
-    words += [f"set={chosen!r}"] if chosen else []
-    return f"{model}.compute({', '.join(words)})"
+    values = ((name, getattr(request.params, name)) for name in defaults)
+    changed = {name: _literal(value) for name, value in values if value != defaults[name]}
+    arguments += [f"set={changed!r}"] if changed else []
+    return f"{model}.compute({', '.join(arguments)})"
 
 
 def _literal(value: Any) -> Any:
-    """As it would be typed: heads as "L1H3,L0H2", files by their whole path, plain values as they are."""
+    """The value as a user would type it: heads as "L1H3,L0H2", files by absolute path, plain values unchanged."""
     if isinstance(value, TextRef):
         return str(Path(value.path).absolute())
     if isinstance(value, tuple) and not isinstance(value, Head):
@@ -361,13 +374,18 @@ def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
 
 
 def _merged(set_params: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set and what is said as arguments, together. Raises `UsageError` for what is said twice or is no mapping."""
+    """The parameters of `set` and of the keyword arguments. Raises `UsageError` for duplicates or if `set` is not a mapping."""
     if set_params is not None and not isinstance(set_params, Mapping):
         raise UsageError(
-            "The argument set cannot be read.", expected='a mapping such as {"heads": "L1H3"}', got=repr(set_params)[:80]
+            "The argument set cannot be read.",
+            expected='a mapping such as {"heads": "L1H3"}',
+            got=repr(set_params)[:80],
+            remedy="Pass set as a dict of parameter names and values.",
         )
     if twice := sorted(more.keys() & (set_params or {}).keys()):
-        raise UsageError("A parameter is given twice.", expected="once", got=" ".join(twice))
+        raise UsageError(
+            "A parameter is given twice.", expected="once", got=" ".join(twice), remedy="Give it in set or as an argument."
+        )
     return {**(set_params or {}), **more}
 
 

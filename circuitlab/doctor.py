@@ -1,7 +1,7 @@
-"""`circuitlab doctor`: what this installation stands on, in one page to read or to paste into a report.
+"""`circuitlab doctor`: libraries, devices and display of this installation, on one page to read or paste into a bug report.
 
-Everything that could fail or abort (importing torch, importing Qt, making a platform plugin) happens in subprocesses, so the
-page is complete on a machine where CircuitLab itself cannot start. Standard library only.
+Everything that could fail or abort (importing torch or Qt, loading a platform plugin) runs in subprocesses, so that the page is
+complete even if CircuitLab itself cannot start. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from circuitlab import __version__, paths, probe
 from circuitlab.counting import number_of
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
-_MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # where the module is not called like its package
+_MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # modules not named like their package
 
 GIB = 2**30
 _TORCH = """
@@ -35,7 +35,7 @@ print(json.dumps({"threads": torch.get_num_threads(), "cuda": cuda, "mps": mps, 
 
 @dataclass(frozen=True)
 class Package:
-    """One library: its installed version ("" where there is none) and why it cannot be imported ("" where it can)."""
+    """One library: its installed version ("" if none) and why it cannot be imported ("" if it can)."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Report:
-    """What `circuitlab doctor` found. `devices` are lines for a person; `ok`: a window or its picture can be made."""
+    """The report of `circuitlab doctor`. `devices` are lines of text; `ok`: a window or a picture of it can be made."""
 
     circuitlab: str
     python: str
@@ -63,11 +63,11 @@ class Report:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "the process ended without a word"
+    return lines[-1] if lines else "the process ended without a message"
 
 
 def _child(code: str) -> tuple[bool, str]:
-    """Run `code` in a process of its own: whether it came through, and its output or the last line of its trouble."""
+    """Run `code` in a subprocess: whether it succeeded, and its output or the last line of its error."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", code],
@@ -87,21 +87,21 @@ def _package(name: str) -> Package:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Package(name, "", "not installed")
-    fine, problem = _child(f"import {_MODULES.get(name, name)}")
-    return Package(name, version, "" if fine else problem)
+    succeeded, problem = _child(f"import {_MODULES.get(name, name)}")
+    return Package(name, version, "" if succeeded else problem)
 
 
 def _main_memory() -> str:
     try:
         return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.1f} GiB"
-    except (AttributeError, OSError, ValueError):  # not asked for in this way on Windows
+    except (AttributeError, OSError, ValueError):  # not available on Windows
         return ""
 
 
 def _devices() -> tuple[str, ...]:
-    fine, out = _child(_TORCH)
-    if not fine:
-        return (f"unknown, torch cannot be asked: {out}",)
+    succeeded, out = _child(_TORCH)
+    if not succeeded:
+        return (f"unknown, as torch fails: {out}",)
     devices = json.loads(_last_line(out))
     lines = [f"cpu: {number_of(os.cpu_count() or 1, 'core')}, {number_of(devices['threads'], 'torch thread')}{_main_memory()}"]
     lines += [
@@ -119,7 +119,7 @@ def _window(plan: probe.Plan) -> probe.Probe:
 
 
 def examine() -> Report:
-    """Look at everything; takes a few seconds, most of them for importing torch."""
+    """The whole report; takes a few seconds, most of them for importing torch."""
     plan = probe.display_plan()
     with ThreadPoolExecutor(2) as pool:
         devices, window = pool.submit(_devices), pool.submit(_window, plan)
@@ -144,17 +144,17 @@ def examine() -> Report:
 
 
 def _display_lines(report: Report) -> list[str]:
-    what = "a window" if report.plan.kind == "window" else "no window, a picture instead"
-    lines = [f"{what}. {report.plan.reason}".rstrip(". ") + "."]
+    kind = "a window" if report.plan.kind == "window" else "no window, a picture instead"
+    lines = [f"{kind}. {report.plan.reason}".rstrip(". ") + "."]
     if report.window.ok:
         return [*lines, f"Qt's platform plugin {report.window.platform} works."]
-    lines.append(f"Qt's platform plugin cannot be made: {report.window.problem}")
+    lines.append(f"Qt's platform plugin cannot be loaded: {report.window.problem}")
     lines += [f"missing libraries: {' '.join(report.window.libraries)}"] if report.window.libraries else []
     return [*lines, f"do: {report.window.error().remedy}"]
 
 
 def as_text(report: Report) -> str:
-    """The page: one fact a line, names in one column."""
+    """The page: one fact per line, names in the first column."""
     rows: list[tuple[str, str]] = [
         ("circuitlab", report.circuitlab),
         ("python", report.python),
@@ -172,12 +172,12 @@ def as_text(report: Report) -> str:
 
 
 def as_json(report: Report) -> str:
-    """The same for a program; `ok` says whether CircuitLab can run here."""
+    """The report as JSON; `ok`: whether CircuitLab can run here."""
     return json.dumps({"ok": report.ok, **asdict(report)}, indent=2, ensure_ascii=False)
 
 
 def run(json_output: bool = False) -> int:
-    """Print the page. Exit status 0, or 3 where a library is missing or Qt cannot start."""
+    """Print the page. Exit status 0, or 3 if a library is missing or Qt cannot start."""
     report = examine()
     print(as_json(report) if json_output else as_text(report))
     return 0 if report.ok else 3

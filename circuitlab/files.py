@@ -1,6 +1,6 @@
-"""Writing files: beside the old one, on the disk, then in its place. The one way anything leaves the program.
+"""Atomic writes: the new file is written beside the old one, flushed to disk, then put in its place. All output goes this way.
 
-Whatever goes wrong, the old file is as it was and no stump lies beside it.
+If anything goes wrong, the old file is unchanged and no partial file is left beside it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import IO, Any
 from circuitlab.errors import BadMachine
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SAID = (  # error numbers: what happened, what to do
+_CAUSES = (  # error numbers: what happened, what to do
     (FULL, ("The disk is full", "Free space")),
     ((errno.EACCES, errno.EPERM, errno.EROFS), ("The folder cannot be written to", "Choose another folder or change its rights")),
-    ((errno.ENOTDIR, errno.EEXIST), ("A file is in the way of a folder", "Choose another folder, or take the file away")),
+    ((errno.ENOTDIR, errno.EEXIST), ("A file is in the way of a folder", "Choose another folder, or move the file away")),
     ((errno.EISDIR,), ("A folder is in the way of a file", "Choose another name")),
-    ((errno.ENOENT,), ("The folder is not there", "Choose a folder that is there")),
+    ((errno.ENOENT,), ("The folder does not exist", "Choose an existing folder")),
 )
-_OTHERWISE = ("A file could not be written", "Mend that")
+_OTHER_CAUSE = ("A file could not be written", "Choose another folder or disk")
 
 
 def write_whole(
@@ -34,11 +34,11 @@ def write_whole(
     durable: bool = True,
     fresh: Path | None = None,
 ) -> None:
-    """Write beside, then replace; what was there is kept as `previous` where that is named.
+    """Write a file atomically; the old file is kept as `previous` if that is given.
 
-    `data`: the bytes, or what writes them to an open file. `durable`: not before the disk has them. `fresh`: where it is written
-    first, a name of its own where nothing is said. Raises `BadMachine` where the disk is full or cannot be written; the old file
-    is then as it was.
+    `data`: the bytes, or a function that writes them to an open file. `durable`: wait until they are on disk. `fresh`: the
+    temporary path, by default a random name in the same folder. Raises `BadMachine` if the disk is full or not writable; the old
+    file is then unchanged.
     """
     with whole(path, previous, durable, fresh) as beside, beside.open("wb") as file:
         data(file) if callable(data) else file.write(data)
@@ -46,12 +46,12 @@ def write_whole(
 
 @contextlib.contextmanager
 def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh: Path | None = None) -> Iterator[Path]:
-    """Where to write what then takes the place of `path`, for a library that wants a path. See `write_whole`."""
+    """A temporary path whose file replaces `path` at the end, for libraries that write to a path. See `write_whole`."""
     with writing(path):
         if path.exists() and not path.is_file() and not path.is_dir():
-            yield path  # a pipe, a device: nothing can lie beside it, and nothing is lost in it
+            yield path  # a pipe or a device, which cannot be replaced and has no content to lose
             return
-        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # what a link leads to, the link stays
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # replace the file that a link points to, not the link
         if path.is_dir():
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         beside = fresh or _new_name(path)
@@ -68,25 +68,25 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
                 _on_disk(path.parent)
         finally:
             with contextlib.suppress(OSError):
-                beside.unlink()  # not there any more where all went well
+                beside.unlink()  # already gone if all went well
 
 
 def read_at_most(path: Path, most: int) -> bytes | None:
-    """What a file holds, None where that is more than `most` bytes: a device has no size and no end. Raises `OSError`."""
+    """A file's content, None if longer than `most` bytes (a device has no size and may never end). Raises `OSError`."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     return data if len(data) <= most else None
 
 
 def _new_name(path: Path) -> Path:
-    """An empty file of a name that nobody has, in the same folder: of a disk that `path` can be replaced from."""
+    """A new empty file in the same folder, hence on the same disk, so that it can replace `path`."""
     fresh = path.with_name(f".{secrets.token_hex(6)}.new")
     os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     return fresh
 
 
 def _on_disk(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder where the system can say so."""
+    """Flush a file to disk, or a folder's entries where the system supports that."""
     folder = path.is_dir()
     if folder and os.name == "nt":
         return
@@ -94,14 +94,14 @@ def _on_disk(path: Path) -> None:
     try:
         os.fsync(opened)
     except OSError:
-        if not folder:  # some disks cannot do it of a folder
+        if not folder:  # some file systems cannot flush a folder
             raise
     finally:
         os.close(opened)
 
 
 def made_folder(path: Path) -> None:
-    """Make a folder, and those above it. Raises `BadMachine`."""
+    """Create a folder and its parents. Raises `BadMachine`."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -109,24 +109,24 @@ def made_folder(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> BadMachine:
-    """The error of a file that could not be written."""
-    what, remedy = next((words for numbers, words in _SAID if error.errno in numbers), _OTHERWISE)
+    """The error for a file that could not be written."""
+    what, remedy = next((words for numbers, words in _CAUSES if error.errno in numbers), _OTHER_CAUSE)
     return BadMachine(
         f"{what}: {path.name} could not be written.",
         expected=f"a writable disk with room at {path.parent}",
         got=error.strerror or str(error),
-        remedy=f"{remedy}, then do the same again; what was saved before is whole.",
+        remedy=f"{remedy}, then try again; what was saved before is intact.",
     )
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong with the disk while something writes to `path` is a `BadMachine`."""
+    """Turns disk errors while writing to `path` into `BadMachine`."""
     try:
         yield
     except OSError as error:
         raise unwritable(path, error) from error
-    except Exception as error:  # a library's own words around what the operating system said
+    except Exception as error:  # safetensors wraps the error of the operating system in its own text
         code = re.search(r"os error (\d+)", str(error)) if type(error).__name__ == "SafetensorError" else None
         if code is None:
             raise

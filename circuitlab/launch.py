@@ -1,6 +1,6 @@
-"""From a command to a window: the environment, the probe, torch before Qt, then the window or its picture.
+"""Start-up of the window: environment, probe, torch before Qt, then the window or a picture of it.
 
-`circuitlab.__main__` calls `settle_environment` before anything else is imported; the command line calls `open_or_render`.
+`circuitlab.__main__` calls `settle_environment` before any other import; the command line calls `open_or_render`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pathlib import Path
 DEFAULT_MODEL = "builtin:attn-only-2l"
 PICTURE = Path("circuitlab.png")
 
-# A libgomp thread that waits by spinning makes many small products wait for a busy neighbour: 0.2 s of work took 9 to 36 s.
-# tokenizers warns at every process that is started after it has worked in parallel, unless it was told that it may.
+# libgomp threads that wait by spinning are slow beside a busy process: 0.2 s of small matrix products took 9 to 36 s.
+# Once tokenizers has worked in parallel, it warns at every new process unless TOKENIZERS_PARALLELISM is set.
 _ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "true"}
 
 
 def settle_environment() -> None:
-    """Set what torch reads once, when it is imported. What the person has set stays."""
+    """Set variables that torch reads once, on import. Values that the user has set are kept."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def import_torch() -> None:
-    """Torch before Qt (on Windows its libraries do not load after Qt's), with one core left for the window."""
+    """Import torch before Qt (on Windows its libraries do not load after Qt's) and leave one core to the window."""
     from circuitlab.errors import BadMachine
 
     try:
@@ -32,7 +32,7 @@ def import_torch() -> None:
     except (ImportError, OSError) as error:
         raise BadMachine(
             f"The library torch cannot be imported: {error}",
-            remedy="install what constraints.txt pins, torch first; `circuitlab doctor` says what is there",
+            remedy="Install the versions in constraints.txt, torch first; `circuitlab doctor` shows what is installed.",
         ) from error
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1))
 
@@ -40,9 +40,9 @@ def import_torch() -> None:
 def open_or_render(
     source: str = DEFAULT_MODEL, text: str | None = None, picture: Path = PICTURE, assume: tuple[tuple[str, str], ...] = ()
 ) -> int:
-    """Open the window on `source`; where there is no display, paint the same window into `picture` and say why.
+    """Open the window on `source`; without a display, paint the window into `picture` and say why.
 
-    `text` None is the sample text; `assume` what the model's files leave open. Returns the exit status.
+    `text` None is the sample text; `assume`: values that the model's files do not state. Returns the exit status.
     """
     from circuitlab import probe
 

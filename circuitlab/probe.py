@@ -1,14 +1,14 @@
-"""What this machine can show: the display, the Qt platform plugin, the system libraries behind them.
+"""Probe of this machine's graphics: the display, Qt's platform plugin and the system libraries that it needs.
 
-Qt **aborts** the process where a system library of its platform plugin is missing or the display does not answer; no
-exception can be caught. So, before a window is opened:
+Qt **aborts** the process if a system library of its platform plugin is missing or the display does not respond; no exception can
+be caught. Therefore, before a window is opened:
 
-1. `display_plan` reads the environment and knocks at the display: a window, or the same picture without one, and why.
-2. `probe` makes a `QApplication` in a subprocess, after importing torch, and reads what happened. Where it died, `ldd` on
-   Qt's own files says which libraries are missing, and `packages_for` which Debian packages hold them.
-3. A success is remembered in the cache folder, keyed by what could change it, so that only the first start pays for it.
+1. `display_plan` reads the environment and tries to connect to the display: a window, or a picture of it, and why.
+2. `probe` creates a `QApplication` in a subprocess, after importing torch. If the subprocess dies, `ldd` on Qt's own files shows
+   which libraries are missing, and `packages_for` which Debian packages contain them.
+3. A success is stored in the cache folder, keyed by everything that could change it, so that only the first start pays for it.
 
-Standard library only: this file runs where neither torch nor Qt can be imported.
+Standard library only: this module must run where neither torch nor Qt can be imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from circuitlab import paths
 from circuitlab.errors import BadMachine
 from circuitlab.files import made_folder, write_whole
 
-# What Qt's xcb plugin needs on a bare Debian 12, beside what Debian always has.
+# Packages that Qt's xcb plugin needs on a bare Debian 12, beyond the base system.
 QT_PACKAGES = (
     "libegl1",
     "libgl1",
@@ -46,7 +46,7 @@ QT_PACKAGES = (
     "libxcb-xinerama0",
 )
 
-# Shared library -> Debian package, for everything that Qt's Essentials link to and do not bring along.
+# Shared library -> Debian package, for everything that Qt's Essentials link to and do not bundle.
 _PACKAGE_OF = {
     "libEGL.so.1": "libegl1",
     "libGL.so.1": "libgl1",
@@ -87,7 +87,7 @@ _PACKAGE_OF = {
 }
 
 _UNSEEN = ("offscreen", "minimal", "minimalegl")
-_SECONDS = 120  # torch from a cold disk takes tens of seconds; this is for a process that hangs
+_SECONDS = 120  # for a process that hangs; importing torch from a cold disk alone takes tens of seconds
 
 _CHILD = """
 import json, sys
@@ -101,7 +101,7 @@ print(json.dumps({{"platform": app.platformName()}}))
 
 @dataclass(frozen=True)
 class Plan:
-    """A window on the screen, or the same picture without one; `reason` is a sentence for the person."""
+    """A window on the screen, or a picture of it; `reason` is a sentence for the user."""
 
     kind: Literal["window", "picture"]
     reason: str = ""
@@ -109,7 +109,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a `QApplication` in a process of its own came to. `platform` is Qt's name of the plugin that was made."""
+    """The outcome of creating a `QApplication` in a subprocess. `platform`: Qt's name for the plugin that was loaded."""
 
     ok: bool
     platform: str = ""
@@ -118,7 +118,7 @@ class Probe:
     packages: tuple[str, ...] = ()
 
     def error(self) -> BadMachine:
-        """The failure as what happened and what to install."""
+        """The failure as an error: what happened and what to install."""
         return BadMachine(
             "Qt cannot open a window here." + (f" {self.problem}" if self.problem else ""),
             expected="the system libraries of Qt's platform plugin" if self.libraries else "",
@@ -129,14 +129,14 @@ class Probe:
 
 def _remedy(packages: tuple[str, ...]) -> str:
     if packages:
-        return f"on Debian or Ubuntu: apt-get install {' '.join(packages)}"
+        return f"On Debian or Ubuntu: apt-get install {' '.join(packages)}"
     if sys.platform.startswith("linux"):
-        return f"on Debian or Ubuntu make sure of: apt-get install {' '.join(QT_PACKAGES)}"
-    return "`circuitlab doctor` says what could be imported; installing the packages again often helps"
+        return f"On Debian or Ubuntu, make sure that these are installed: apt-get install {' '.join(QT_PACKAGES)}"
+    return "Run `circuitlab doctor` to see which libraries can be imported; reinstalling them often helps."
 
 
 def x_answers(display: str) -> bool | None:
-    """Whether the X server named by `display` takes a connection, with its authorisation; None: no library to ask with."""
+    """Whether the X server named by `display` accepts a connection, authorisation included; None if libxcb is missing."""
     try:
         xcb = ctypes.CDLL("libxcb.so.1")
     except OSError:
@@ -167,7 +167,7 @@ def wayland_answers(display: str, runtime_dir: str) -> bool:
 
 
 def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Plan:
-    """A window or a picture. Takes milliseconds: the environment first, then one knock at the display."""
+    """Whether to open a window or paint a picture: from the environment, then one attempt to connect. Takes milliseconds."""
     env = os.environ if environ is None else environ
     requested = env.get("QT_QPA_PLATFORM", "").split(":")[0]
     if requested in _UNSEEN:
@@ -186,14 +186,14 @@ def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.p
 
 
 def missing_libraries(ldd_output: str) -> tuple[str, ...]:
-    """The libraries an `ldd` listing, or a loader's message, says are not there; each once, in order."""
+    """The libraries that an `ldd` listing or a loader's message reports as missing; each once, in order."""
     names = re.findall(r"^\s*(\S+) => not found", ldd_output, flags=re.MULTILINE)
     names += re.findall(r"(\S+?): cannot open shared object file", ldd_output)
     return tuple(dict.fromkeys(name for name in names if not name.startswith("libQt6")))
 
 
 def packages_for(libraries: Iterable[str]) -> tuple[str, ...]:
-    """The Debian packages that hold these libraries; what is not known stays out."""
+    """The Debian packages that contain these libraries; unknown libraries are skipped."""
     return tuple(dict.fromkeys(_PACKAGE_OF[name] for name in libraries if name in _PACKAGE_OF))
 
 
@@ -209,7 +209,7 @@ def _qt_files(platform: str) -> list[Path]:
 
 
 def unmet_libraries(platform: str) -> tuple[str, ...]:
-    """The system libraries that Qt's files for `platform` ("xcb", "wayland", "offscreen") ask for and do not find."""
+    """The missing system libraries of Qt's files for `platform` ("xcb", "wayland", "offscreen")."""
     files = _qt_files(platform)
     if not files or not sys.platform.startswith("linux"):
         return ()
@@ -226,7 +226,7 @@ def _plugin_meant(env: Mapping[str, str]) -> str:
 
 
 def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Probe:
-    """Import torch, then Qt, and make the platform plugin, in a subprocess with this environment."""
+    """Import torch, then Qt, and load the platform plugin, in a subprocess with this environment."""
     env = dict(os.environ if environ is None else environ)
     try:
         done = subprocess.run(
@@ -239,19 +239,19 @@ def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Pr
             env=env,
         )
     except subprocess.TimeoutExpired:
-        return Probe(False, problem=f"It did not answer within {_SECONDS} seconds.")
+        return Probe(False, problem=f"It did not respond within {_SECONDS} seconds.")
     if done.returncode == 0:
         return Probe(True, platform=json.loads(done.stdout.splitlines()[-1])["platform"])
     return explain(done.stderr, unmet_libraries(_plugin_meant(env)))
 
 
 def explain(stderr: str, unmet: tuple[str, ...]) -> Probe:
-    """A failed attempt from what it printed and from the libraries that are not there."""
+    """A failed attempt, explained from what it printed and from the missing libraries."""
     libraries = tuple(dict.fromkeys((*unmet, *missing_libraries(stderr))))
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"qt\.qpa\.xcb:|This application failed|\w*(Error|Exception)\b", line)]
-    # Qt adds its advice on libxcb-cursor0 to every failure of the plugin; only the loader knows which library it was.
-    problem = telling[-1] if telling else (lines[-1] if lines else "The attempt ended without a word.")
+    informative = [line for line in lines if re.match(r"qt\.qpa\.xcb:|This application failed|\w*(Error|Exception)\b", line)]
+    # Qt adds its advice on libxcb-cursor0 to every failure of the plugin; only the loader knows which library is missing.
+    problem = informative[-1] if informative else (lines[-1] if lines else "The attempt ended without a message.")
     return Probe(False, problem=problem, libraries=libraries, packages=packages_for(libraries))
 
 
@@ -263,15 +263,15 @@ def _version(name: str) -> str:
 
 
 def _cache_key(env: Mapping[str, str]) -> str:
-    """Changes with the interpreter, the versions, the display and the system's installed packages."""
+    """A key that changes with the interpreter, the versions, the display and the system's installed packages."""
     system = [path.stat().st_mtime_ns for path in (Path("/var/lib/dpkg/status"), Path("/usr/lib")) if path.exists()]
-    chosen = [env.get(name, "") for name in ("QT_QPA_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY", "XDG_SESSION_TYPE")]
+    display = [env.get(name, "") for name in ("QT_QPA_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY", "XDG_SESSION_TYPE")]
     versions = [_version(name) for name in ("torch", "PySide6-Essentials")]
-    return hashlib.sha256(repr((sys.executable, sys.version, versions, chosen, system)).encode()).hexdigest()
+    return hashlib.sha256(repr((sys.executable, sys.version, versions, display, system)).encode()).hexdigest()
 
 
 def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
-    """`probe`, asked once: a success is kept in the cache folder, a failure is looked at again each time."""
+    """`probe` with a cache: a success is stored in the cache folder, a failure is probed again each time."""
     env = os.environ if environ is None else environ
     key, file = _cache_key(env), paths.cache_home() / "probe.json"
     try:
@@ -286,12 +286,12 @@ def probe_cached(environ: Mapping[str, str] | None = None) -> Probe:
             made_folder(file.parent)
             write_whole(file, json.dumps({"key": key, "probe": asdict(result)}).encode(), durable=False)
         except BadMachine:
-            pass  # a read-only home costs a second at each start and nothing else
+            pass  # a read-only home costs a second at each start, nothing else
     return result
 
 
 def require_qt(environ: Mapping[str, str] | None = None) -> Probe:
-    """The (remembered) probe; raises `BadMachine` with the packages to install where Qt would abort."""
+    """The (cached) probe. Raises `BadMachine` with the packages to install if Qt would abort."""
     result = probe_cached(environ)
     if not result.ok:
         raise result.error()

@@ -24,7 +24,7 @@ FILES = re.compile(
     r"[\w.]*\.(json|txt|safetensors)\b|\{(FILE|ORIGIN|\w*\.?\w*\.name|what\.name|name\.repo|name|shown\(.*\)|file|meter\.file)\}"
 )
 OTHERS = re.compile(
-    r"\{(ModelRef\(source\)\.name|model\.ref\.name|ref\.name|stream\.label|source\.label|kind|what|where|p\.earlier|reason\(.*\))\}"
+    r"\{(ModelRef\(source\)\.name|model\.ref\.name|ref\.name|stream\.label|source\.label|kind|source|what|where|p\.earlier|reason\(.*\))\}"
 )
 
 

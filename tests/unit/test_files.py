@@ -81,7 +81,7 @@ def test_two_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("no/such/a.csv", "not there"), ("folder", "folder is in"), ("file/a", "file is in")]
+    ("name", "words"), [("no/such/a.csv", "folder does not exist"), ("folder", "folder is in"), ("file/a", "file is in")]
 )
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "folder").mkdir()

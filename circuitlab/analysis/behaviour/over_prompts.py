@@ -131,7 +131,7 @@ def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
         return f"give the analysis to average as `analysis`: {those}."
     inner, params = requested_analysis(p)
     if not can_be_averaged(inner):
-        return f"{inner.name} has nothing that can be averaged over prompts. These have: {those}."
+        return f"The analysis {inner.name} has nothing that can be averaged over prompts. These have: {those}."
     if getattr(params, "needs", inner.needs) != "tokens":
         return f"under these parameters {inner.name} reads no prompt."
     if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):

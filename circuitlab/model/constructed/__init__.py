@@ -1,6 +1,6 @@
-"""Models that are computed from parameters instead of read from files: `construct:rope-induction?alpha=20`.
+"""Models computed from parameters rather than read from files: `construct:rope-induction?alpha=20`.
 
-They are ordinary `Weights` with an ordinary `ModelConfig`: every analysis and every panel works on them.
+They are ordinary `Weights` with an ordinary `ModelConfig`, so every analysis and panel works on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCES = (KIND + NAME,)
 
 @dataclass(frozen=True)
 class Constructed:
-    """A constructed model. `source` is its canonical reference; `sha256` that of its tensors in the order of their names."""
+    """A constructed model. `source`: its canonical reference; `sha256`: the hash of its tensors, ordered by name."""
 
     source: str
     weights: LazyWeights
@@ -35,7 +35,7 @@ class Constructed:
 
 
 def build(p: RopeInduction) -> Constructed:
-    """The model of these parameters."""
+    """The model with these parameters."""
     config, named_tensors = configuration(p), tensors(p)
     weights = LazyWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(named_tensors)))
     size = sum(x.nbytes for x in named_tensors.values())
@@ -51,12 +51,12 @@ def _sha256(named_tensors: dict[str, Tensor]) -> str:
 
 
 def named(text: str) -> bool:
-    """Whether a word is the short name of a constructed model, with or without parameters: `rope-induction?alpha=20`."""
+    """Whether `text` is the short name of a constructed model, with or without parameters: `rope-induction?alpha=20`."""
     return text.partition("?")[0] == NAME
 
 
 def parameters_of(config: ModelConfig) -> RopeInduction | None:
-    """The parameters that a model was constructed from, saved copies included; None for any other model."""
+    """The parameters of a constructed model or a saved copy of one; None for any other model."""
     try:
         p = RopeInduction.parse(config.family)
     except CircuitLabError:

@@ -1,4 +1,4 @@
-"""What the constructed model is, in words: the card beside it and the notes on what its parameters break."""
+"""The constructed model described in words: its card, and notes on what holds at its parameters."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from circuitlab.model.constructed.parameters import RopeInduction
 EPSILON = 0.01
 
 _TOKENS = {
-    "one-hot": "one coordinate a token, so that no two letters resemble each other",
+    "one-hot": "one coordinate per token, so that different letters are orthogonal",
     "sinusoidal": "½ sin(φ + 0.1 j), φ = place in the alphabet · π/13: all letters lie on one circle, 13 apart are opposite",
     "rank-one": "½ sin(φ + 0.1 j), φ = place in the alphabet · π/13: all letters lie on one circle, 13 apart are opposite",
 }
 _LAYER_1 = {
-    "one-hot": "asks for positions whose `prev` is the token here, and rests on BOS where there is none",
-    "sinusoidal": "asks for positions whose `prev` has the angle of the token here, and rests on BOS where there is none",
-    "rank-one": "multiplies one number of the token here with one of the token there (the cosine of its angle): every "
-    "destination attends to the largest of them or, where its own is negative, to the smallest, whatever followed",
+    "one-hot": "attends to positions whose `prev` is the current token, or to BOS if there is none",
+    "sinusoidal": "attends to positions whose `prev` has the angle of the current token, or to BOS if there is none",
+    "rank-one": "multiplies one number of the destination token (the cosine of its angle) by one of the source token: every "
+    "destination attends to the largest, or to the smallest if its own is negative, whatever token followed",
 }
 
 
 def card(p: RopeInduction) -> str:
-    """Markdown: what each part of the stream and each matrix is."""
+    """The card as Markdown: what each part of the residual stream and each matrix does."""
     c, at = configuration(p), stream(p)
     places = ", ".join(f"`{name}` {s.start}…{s.stop - 1}" for name, s in at.items())
     numbers = number_of(c.n_parameters(), "number")
     return f"""# rope-induction
 
-Written by hand, not trained: two layers of one head that complete A B … A with B, after Wendler's construction.
+Constructed by hand, not trained: two layers with one head each that complete A B … A with B, after Wendler's construction.
 `{p}`: {number_of(c.d_vocab, "token")}, d_model {c.d_model}, d_head {c.d_head}, context {c.n_ctx}, {numbers}, most
 of them 0.
 
 ## The stream
 
-{places}. No norm, no MLP and no bias; scores are plain products; positions turn queries and keys of layer 0 alone.
+{places}. No norm, MLP or biases; scores are plain dot products; rotary positions in layer 0 only.
 
 ## The matrices
 
 | matrix | what it does |
 |---|---|
 | W_E | writes the token into `tok` ({_TOKENS[p.variant]}), and 1 into `one` |
-| layer 0 W_K | reads `one`: the same key c = (1, 0, 1, 0, …) for every token, so that only the rotation tells positions apart |
-| layer 0 W_Q | α times the same, rotated back by {p.offset}: the query here meets the key {p.offset} behind it in step |
-| layer 0 W_V, W_O | copy what `tok` says of that token into `prev` |
+| layer 0 W_K | reads `one`: every token has the key c = (1, 0, 1, 0, …), so that only the rotation distinguishes positions |
+| layer 0 W_Q | α c, rotated back by {number_of(p.offset, "position")}: the query is aligned with the key {p.offset} back |
+| layer 0 W_V, W_O | copy that token from `tok` to `prev` |
 | layer 1 W_Q, W_K | {_LAYER_1[p.variant]} |
-| layer 1 W_V, W_O | copy what `tok` says of the token found there into `out`, times γ |
-| W_U | reads `out` alone: the direct path adds nothing |
+| layer 1 W_V, W_O | copy the attended token from `tok` to `out`, times γ |
+| W_U | reads `out` only: the direct path contributes nothing |
 
 ## How sure it is
 
@@ -58,30 +58,30 @@ of them 0.
 
 
 def notes(p: RopeInduction) -> tuple[str, ...]:
-    """What holds at these parameters and what does not, each in one sentence with its number."""
+    """What holds at these parameters and what does not: one sentence each, with its number."""
     rival = best_rival(p)
     lines = [
-        f"layer 0: the best rival stands at Δ = {str(rival.delta).replace('-', '−')}, {rival.gap:.3g} α below the peak: "
+        f"layer 0: the best rival is at Δ = {str(rival.delta).replace('-', '−')}, {rival.gap:.3g} α below the peak: "
         f"{_enough('α', p.alpha, alpha_needed(p, EPSILON))}"
     ]
     b = beta_needed(p, EPSILON)
     if p.variant == "rank-one":
-        lines.append("layer 1 is of rank one: it does not complete A B … A")
+        lines.append("layer 1 has rank one: it does not complete A B … A")
     elif not p.bos:
-        lines.append("without BOS layer 1 has no resting place, and position 0 takes itself for its own predecessor")
+        lines.append("without BOS layer 1 has no resting place, and position 0 is taken for its own predecessor")
     elif math.isfinite(b):
         lines.append(f"layer 1: {_enough('β', p.beta, b)}")
     else:
-        lines.append("layer 1 cannot tell all letters and its resting place apart on every text, whatever β is")
+        lines.append("layer 1 cannot distinguish all letters and its resting place on every text, whatever β is")
     if p.variant == "sinusoidal":
-        lines.append("where several letters have followed, their mean direction is a letter in between")
+        lines.append("where several different letters have followed, the mean of their directions is a letter in between")
     if p.token_in_key:
-        lines.append(f"the key of layer 0 holds {p.token_in_key:.0%} of the token: it looks at tokens as well as at positions")
+        lines.append(f"{p.token_in_key:.0%} of the key of layer 0 is the token: it attends by token as well as by position")
     return tuple(lines)
 
 
 def _enough(name: str, value: float, needed: float) -> str:
-    """A sharpness against its bound, which suffices: below it there may be texts on which more strays, or none."""
+    """A sharpness against its bound, which is sufficient, not necessary: below it some texts may exceed ε, or none."""
     if not math.isfinite(needed):
         return f"no {name} is enough for every text"
     this = "enough" if value >= needed else "too little to be sure"

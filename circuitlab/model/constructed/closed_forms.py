@@ -1,18 +1,19 @@
-"""The mathematics of `rope-induction`, without its matrices: scores, attention and logits in closed form, and the bounds.
+"""`rope-induction` in closed form, without its matrices: scores, attention, logits and the bounds on sharpness.
 
     layer 0    score(m, n) = α Σ_i cos((n − m + o) θ_i)                          largest, α d_head/2, at n = m − o
-    gap        g = min over Δ ≠ 0, −(N−1) ≤ Δ ≤ o, of Σ_i (1 − cos Δθ_i)         how far below it the best rival is, in units of α
+    gap        g = min over Δ ≠ 0, −(N−1) ≤ Δ ≤ o, of Σ_i (1 − cos Δθ_i)         the best rival's distance below it, in units of α
     layer 1    score(m, n) = β Σ_j A⁰[n, j] code(t_m) · code(t_j) + β σ [t_n is BOS]
     logits     γ Σ_n A¹[m, n] value(t_n) · value(t)
 
 With one-hot letters, prompts of up to N tokens, α ≥ ln(N/ε)/g and β ≥ ln(N/ε)/(½ − ε) (σ = ½), each head puts at least 1 − ε
-where it should: a rival in layer 0 weighs e^{−αg} of the peak, and in layer 1 a match scores at least β(1 − ε), anything else at
-most βε, the resting place β/2. With the letters in one plane the nearest rival is δ = 1 − cos(π/13) below a match and the resting
-place half as much: β ≥ 2 ln(N/ε)/δ, and a little more for what strays in layer 0.
+of its attention on the correct position: a rival in layer 0 has at most e^{−αg} of the peak's weight; in layer 1 a match scores
+at least β(1 − ε), anything else at most βε, the resting place β/2. With all letters in one plane, the nearest rival is
+δ = 1 − cos(π/13) below a match and the resting place half of that: β ≥ 2 ln(N/ε)/δ, and a little more for stray attention in
+layer 0.
 
-Two things the theorem passes over are in the bounds here. A key that holds a share of the token has no peak that is the same for
-all texts: what counts is its lead over every token at every other distance (`lead`). And the rows in front of o have nothing to
-look at: where BOS is not what stands highest for them they take a letter for their own past (`astray`).
+The bounds here also cover two cases that the theorem leaves out. If keys contain a share of the token, the peak depends on the
+text: what counts is its lead over every token at every other distance (`lead`). And destinations before o have nothing to attend
+to: unless BOS scores highest for them, they attend to a letter instead (`astray`).
 
 numpy, float64; m destination, n source, o offset.
 """
@@ -30,14 +31,14 @@ from circuitlab.model.constructed.parameters import RopeInduction
 
 
 class Rival(NamedTuple):
-    """The Δ = n − m + o that comes nearest to the peak, and g, how far below it is (in units of α)."""
+    """The Δ = n − m + o whose score is nearest to the peak, and g, its distance below the peak (in units of α)."""
 
     gap: float
     delta: int
 
 
 def hands(p: RopeInduction, delta: np.ndarray) -> np.ndarray:
-    """[delta, pair] radians, −π … π: where each clock hand stands when the source is Δ away from the one looked for."""
+    """[delta, pair] radians, −π … π: the angle of each rotary pair (clock hand) for a source Δ away from the correct one."""
     angle = np.asarray(delta, dtype=np.float64)[:, None] * np.array(p.theta())
     return np.arctan2(np.sin(angle), np.cos(angle))
 
@@ -48,12 +49,12 @@ def sum_of_cosines(p: RopeInduction, delta: np.ndarray) -> np.ndarray:
 
 
 def rivals(p: RopeInduction) -> np.ndarray:
-    """Every Δ of the theorem, 0 included: −(N − 1) … o. The first o of them are further than any source stands."""
+    """Every Δ of the theorem, 0 included: −(N − 1) … o. The first o are beyond any actual source."""
     return np.arange(1 - p.n_ctx, p.offset + 1)
 
 
 def best_rival(p: RopeInduction) -> Rival:
-    """g and where it is; the Δ nearest to 0 of several."""
+    """g and its Δ; among equals, the Δ nearest to 0."""
     others = rivals(p)[rivals(p) != 0]
     below = p.d_head / 2 - sum_of_cosines(p, others)
     least = float(below.min())
@@ -62,15 +63,17 @@ def best_rival(p: RopeInduction) -> Rival:
 
 
 def _keys(p: RopeInduction) -> tuple[np.ndarray, np.ndarray]:
-    """([token, pair] complex, [token, column]): what of the token stands in the turning pairs and the other columns of a key."""
+    """([token, pair] complex, [token, column]): the token's share of a key, in its rotary pairs and in its other columns."""
     waves = p.token_in_key * math.sqrt(p.d_head / 2) * features(p)
     wide = np.pad(waves, ((0, 0), (0, max(0, p.d_head - waves.shape[1]))))
     return wide[:, 0 : p.d_head : 2] + 1j * wide[:, 1 : p.d_head : 2], wide[:, p.d_head :]
 
 
 def _by_token(p: RopeInduction, delta: np.ndarray) -> Iterator[np.ndarray]:
-    """[token, delta], for one letter at the destination after another: the score of layer 0 by the token at the source and Δ,
-    in units of α. Where the key is the same for all tokens, one row stands for all, once."""
+    """[token, delta] for each destination letter in turn: the score of layer 0 by source token and Δ, in units of α.
+
+    If the key is the same for all tokens, a single array with one row.
+    """
     curve, share = sum_of_cosines(p, delta), 1 - p.token_in_key
     if not p.token_in_key:
         yield curve[None]
@@ -85,9 +88,9 @@ def _by_token(p: RopeInduction, delta: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def lead(p: RopeInduction) -> float:
-    """By how much, in units of α, layer 0's position leads all others whatever tokens stand there; below 0 where it need not.
+    """The lead of layer 0's correct position over all others, in units of α, whatever the tokens; negative if there may be none.
 
-    That is g where the key is the same for all tokens. Whoever looks at itself, Δ = o, finds its own token there.
+    It equals g if the key is the same for all tokens. At Δ = o the source is the destination itself, and so is its token.
     """
     if not p.token_in_key:
         return best_rival(p).gap
@@ -100,16 +103,16 @@ def lead(p: RopeInduction) -> float:
 
 
 def alpha_needed(p: RopeInduction, epsilon: float) -> float:
-    """α from which layer 0 puts 1 − ε on its position, on every text; infinite where some rival may be as high as the peak.
+    """The α from which layer 0 puts 1 − ε on the correct position, on every text; infinite if a rival may reach the peak.
 
-    It suffices; on most texts less does, as there are fewer rivals than N, and most are further below the peak.
+    Sufficient, not necessary: most texts have fewer rivals than N, and most rivals are further below the peak.
     """
     ahead = lead(p)
     return math.log(p.n_ctx / epsilon) / ahead if ahead > 1e-12 * p.d_head else math.inf
 
 
 def astray(p: RopeInduction, alpha: float) -> float:
-    """What the rows in front of o, which have nothing to look at, may put on letters instead of on BOS at this α; 0 for o = 1."""
+    """The most attention that rows before o, which have no correct source, put on letters instead of BOS; 0 for o = 1."""
     rows, most = min(p.offset, p.n_ctx) - 1, 0.0
     if rows < 1:
         return most
@@ -124,11 +127,11 @@ def astray(p: RopeInduction, alpha: float) -> float:
 
 
 def beta_needed(p: RopeInduction, epsilon: float) -> float:
-    """β from which layer 1 puts 1 − ε on what it looks for, and on BOS where there is nothing; infinite where no β is enough.
+    """The β from which layer 1 puts 1 − ε on matches, or on BOS if there is none; infinite if no β is enough.
 
-    Full rank, one-hot: as in the theorem, with layer 0 within ε too. Else e = N e^{−αg} of layer 0 strays at this very α: a match
-    scores at least 1 − 2e, the nearest other letter, c below 1, at most c + e(1 − c), in units of β. A row in front of o scores
-    as much as it has `astray`.
+    One-hot at full rank: as in the theorem, with layer 0 within ε too. Otherwise e = N e^{−αg} of layer 0's attention is stray at
+    the given α: a match scores at least 1 − 2e and the nearest other letter, c < 1, at most c + e(1 − c), in units of β. A row
+    before o scores at most its `astray`.
     """
     if p.variant == "rank-one" or not p.bos:
         return math.inf
@@ -154,11 +157,11 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def scores_0(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
-    """[dest, src] scores of layer 0; those of later sources too, which the mask takes away.
+    """[dest, src] scores of layer 0, before the causal mask.
 
-    Where the key holds a share s of the token, its features u take part: each turning pair of a key is a complex number z,
-    1 − s + s √(d_head/2) (u_{2i} + i u_{2i+1}), and the score is α Σ_i Re(z̄_m e^{iΔθ_i} z_n); columns that do not turn add their
-    plain product.
+    If the key contains a share s of the token, with features u, each rotary pair of the key is a complex number z,
+    1 − s + s √(d_head/2) (u_{2i} + i u_{2i+1}), and the score is α Σ_i Re(z̄_m e^{iΔθ_i} z_n); columns that do not rotate add
+    their dot product.
     """
     place = np.arange(len(tokens))
     if not p.token_in_key:
@@ -205,7 +208,7 @@ def logits(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
 
 
 def targets(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
-    """[dest, src] bool: where layer 1 should look: positions `o` behind which stands the destination's own token, if a letter."""
+    """[dest, src] bool, the correct sources of layer 1: those whose token `o` back is the destination's token, if a letter."""
     t, o = np.array(tokens), min(p.offset, len(tokens))
     matches = np.zeros((len(t), len(t)), dtype=bool)
     matches[:, o:] = (t[:, None] == t[None, : len(t) - o]) & (t[:, None] != 0)

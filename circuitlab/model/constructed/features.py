@@ -1,8 +1,8 @@
-"""What the letters are to each variant: how they are embedded, what is read back of them, what layer 1 compares.
+"""How each variant represents the letters: their embedding, the features read from it, the codes that layer 1 compares.
 
-Features [token, feature] are what a linear map `read` [width, feature] finds in an embedding [token, width]: the token itself
-(one-hot), or (sin φ, cos φ) of its angle φ = (its place in the alphabet) · π/13. The code [token, rank] is what layer 1 compares:
-two codes of equal tokens have the largest product. BOS has no code.
+Features [token, feature] are the image of an embedding [token, width] under a linear map [width, feature] (`reading`): the token
+itself (one-hot), or (sin φ, cos φ) of its angle φ = (its place in the alphabet) · π/13. Layer 1 compares codes [token, rank]: the
+product of two codes is largest for equal tokens. BOS has no code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from circuitlab.model.constructed.parameters import STEP, RopeInduction
 
-WIDTH = 32  # of the sinusoidal embedding; two of its dimensions are used
+WIDTH = 32  # of the sinusoidal embedding, which spans two dimensions
 
 
 def embedding(p: RopeInduction) -> np.ndarray:
@@ -25,9 +25,9 @@ def embedding(p: RopeInduction) -> np.ndarray:
 
 
 def reading(p: RopeInduction) -> np.ndarray:
-    """[width, feature] float64: `embedding @ reading` are the features.
+    """[width, feature] float64: `embedding @ reading` gives the features.
 
-    ½ sin(φ + 0.1 j) = ½ (sin φ · cos 0.1 j + cos φ · sin 0.1 j): a plane, from which the pseudo-inverse reads both numbers.
+    ½ sin(φ + 0.1 j) = ½ (sin φ · cos 0.1 j + cos φ · sin 0.1 j): a plane, from which the pseudo-inverse recovers both numbers.
     """
     if p.variant == "one-hot":
         return np.eye(p.d_vocab)
@@ -44,8 +44,11 @@ def features(p: RopeInduction) -> np.ndarray:
 
 
 def compared(p: RopeInduction) -> np.ndarray:
-    """[feature, rank] float64: features to codes. Of the plane both numbers, or the cosine alone; of one-hot letters below full
-    rank as many waves round the alphabet as there is room for, cos and sin of each, so that equal letters score highest."""
+    """[feature, rank] float64, from features to codes.
+
+    In the plane: both numbers, or the cosine alone. One-hot letters below full rank: cos and sin of as many waves around the
+    alphabet as fit in the rank, so that equal letters score highest.
+    """
     if p.variant != "one-hot":
         return np.eye(2) if p.variant == "sinusoidal" and p.rank != 1 else np.array([[0.0], [1.0]])
     if p.rank in (0, p.letters):
@@ -58,7 +61,7 @@ def compared(p: RopeInduction) -> np.ndarray:
 
 
 def codes(p: RopeInduction) -> np.ndarray:
-    """[token, rank] float64: what layer 1 compares."""
+    """[token, rank] float64: the codes that layer 1 compares."""
     return features(p) @ compared(p)
 
 

@@ -1,9 +1,9 @@
-"""The matrices of `rope-induction`, row vectors, float64. The stream is
+"""The matrices of `rope-induction`, for row vectors, float64. The residual stream is
 
-    tok [width] | prev [feature] | out [feature] | one | bos (sinusoidal embedding only: one-hot letters have it in tok)
+    tok [width] | prev [feature] | out [feature] | one | bos (sinusoidal embedding only; one-hot: part of tok)
 
-one head a layer, no norm, no MLP, no bias, score scale 1, rotary positions in layer 0 alone. Layer 0 copies the features of the
-token at m − offset into `prev`; layer 1 looks for positions whose `prev` is the token at m and copies their token into `out`.
+with one head per layer, no norm, MLP or biases, score scale 1, rotary positions in layer 0 only. Layer 0 copies the features of
+the token at m − offset into `prev`; layer 1 attends to positions whose `prev` is the token at m and copies their token to `out`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from circuitlab.model.constructed.parameters import RopeInduction
 
 
 def stream(p: RopeInduction) -> dict[str, slice]:
-    """The places of the residual stream by name."""
+    """The columns of the residual stream, by name."""
     width, n_features = reading(p).shape
     sizes = {"tok": width, "prev": n_features, "out": n_features, "one": 1, "bos": int(p.variant != "one-hot")}
     stops = np.cumsum(list(sizes.values()))
@@ -29,7 +29,7 @@ def stream(p: RopeInduction) -> dict[str, slice]:
 
 
 def configuration(p: RopeInduction) -> ModelConfig:
-    """The ordinary configuration; its family is the canonical text, so that a saved copy knows what it was made from."""
+    """The model's configuration; `family` holds the canonical parameters, so that a saved copy can be recognised."""
     width, n_features = reading(p).shape
     d_head = max(p.d_head, n_features, compared(p).shape[1] + 1)
     theta = p.theta() if p.frequencies == "equal" else ()
@@ -50,7 +50,7 @@ def configuration(p: RopeInduction) -> ModelConfig:
 
 
 def _turned(x: np.ndarray, p: RopeInduction, by: float) -> np.ndarray:
-    """Rows [n, d_head] rotated by `by` positions: `x R(by)ᵀ` of row vectors; columns beyond `p.d_head` stand still."""
+    """Rows [n, d_head] rotated by `by` positions: `x R(by)ᵀ` of row vectors; columns beyond `p.d_head` do not rotate."""
     out, angle = x.copy(), by * np.array(p.theta())
     a, b = x[:, 0 : p.d_head : 2], x[:, 1 : p.d_head : 2]
     out[:, 0 : p.d_head : 2] = a * np.cos(angle) - b * np.sin(angle)
@@ -93,7 +93,7 @@ def tensors(p: RopeInduction) -> dict[str, Tensor]:
     W_E[:, at["tok"]] = embedding(p)
     W_E[:, at["one"]] = 1
     W_E[0, at["bos"]] = 1
-    # all that W_U reads is `out`: a direct path adds nothing, the prediction is the head's alone
+    # W_U reads `out` only: the direct path contributes nothing, the prediction is the head's
     W_U[at["out"]] = np.eye(p.d_vocab) if p.variant == "one-hot" else carried(p).T
     named_tensors = {"embed.W_E": W_E, "unembed.W_U": W_U}
     for i, layer in enumerate((_layer_0, _layer_1)):

@@ -1,4 +1,4 @@
-"""The alphabet as a tokenizer: BOS and one token per letter; other characters of a text are dropped."""
+"""The alphabet as a tokenizer: BOS and one token per letter; other characters are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 @lru_cache(maxsize=8)
 def letter_tokenizer(letters: int) -> Tokenizer:
-    """BOS (id 0), then A, B, C … With 26 letters or fewer small letters count as capitals. Blanks may be typed between them."""
+    """BOS (id 0), then A, B, C … With at most 26 letters, lower case counts as upper case. Spaces between letters are ignored."""
     names = LETTERS[:letters]
     folded = [normalizers.Replace(c.lower(), c) for c in names] if letters <= 26 else []
     inner = Inner(BPE(vocab={"<|bos|>": 0, **{c: i + 1 for i, c in enumerate(names)}}, merges=[]))
