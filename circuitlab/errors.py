@@ -7,7 +7,8 @@ the window shows `str(error)` in a dialog; neither needs to know the subclasses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from circuitlab.counting import number_of
 
@@ -136,6 +137,16 @@ class Cancelled(CircuitLabError):
 
     def __init__(self, what: str = "Cancelled.") -> None:
         super().__init__(what)
+
+
+@contextmanager
+def advising(remedy: str) -> Iterator[None]:
+    """Gives errors raised inside that do not say what to do this remedy."""
+    try:
+        yield
+    except CircuitLabError as error:
+        error.remedy = error.remedy or remedy
+        raise
 
 
 LONGEST = 300  # characters of an error shown in one line; a log and a report have all of it

@@ -1,8 +1,8 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
 Field types: those of `model.plain`, which is the JSON half; Head, Target, TextRef, SeriesRef have texts of their own. On the
-command line a tuple is separated by commas; "" is the empty tuple, which of heads is "all" and of numbers and files "none";
-"none" is None.
+command line the elements of a tuple are separated by commas; the empty tuple is "", or "all" for heads and "none" for numbers and
+files; None is "none".
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.store import reference
-from circuitlab.errors import UsageError, bounded
+from circuitlab.errors import UsageError, advising, bounded
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
 from circuitlab.model.whole_numbers import elements, whole_numbers
 
 P = TypeVar("P")
+_REMEDY = "`circuitlab analyses` and `circuitlab panels` list the parameters, their types and their defaults."
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """One parameter for help and controls: its type, that type's name, the default and the default as one would type it.
+    """One parameter, for help and controls: its type and the type's name, its default, and the default as text.
 
-    `choices` are those of a Literal; `label`, `tip`, `low`, `high` come from the field's metadata where it has any.
+    `choices`: the values of a Literal; `label`, `tip`, `low`, `high` come from the field's metadata.
     """
 
     name: str
@@ -46,7 +47,7 @@ class FieldInfo:
 
 
 def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
-    """Every field of a parameter or view class, in its order."""
+    """Every field of a parameter or view class, in order of declaration."""
     metadata = {f.name: f.metadata for f in dataclasses.fields(cls)}
     infos = []
     for name, (kind, default) in fields(cls).items():
@@ -81,41 +82,33 @@ def as_text(value: Any) -> str:
 def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     """A parameter object from `key=value` texts. Raises `UsageError` for an unknown key or a bad value."""
     declared = fields(cls)
-    if unknown := sorted(set(pairs) - set(declared)):
-        raise UsageError(
-            "There is no such parameter.",
-            expected=" ".join(declared) or "none",
-            got=" ".join(name or "no name" for name in unknown),
-        )
-    return _constructed(cls, {name: parse(declared[name][0], text, name) for name, text in pairs.items()})
+    with advising(_REMEDY):
+        _refuse_unknown(pairs, declared)
+        return _constructed(cls, {name: parse(declared[name][0], text, name) for name, text in pairs.items()})
 
 
-def _refuse_unknown(given: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
-    if unknown := sorted(set(given) - set(declared)):
+def _refuse_unknown(names: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(names) - set(declared)):
         got = " ".join(bounded(name) or "no name" for name in unknown)
         raise UsageError("There is no such parameter.", expected=" ".join(declared) or "none", got=got)
 
 
-def params_of(cls: type[P], given: Mapping[str, Any]) -> P:
+def params_of(cls: type[P], values: Mapping[str, Any]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
     declared = fields(cls)
-    if unknown := sorted(set(given) - set(declared)):
-        raise UsageError(
-            "There is no such parameter.",
-            expected=" ".join(declared) or "none",
-            got=" ".join(name or "no name" for name in unknown),
-        )
-    return _constructed(cls, {name: _value(declared[name][0], value, name) for name, value in given.items()})
+    with advising(_REMEDY):
+        _refuse_unknown(values, declared)
+        return _constructed(cls, {name: _value(declared[name][0], value, name) for name, value in values.items()})
 
 
 def _value(kind: Any, value: Any, name: str) -> Any:
-    """One value of type `kind` from a text or a Python value; elements of a tuple may be either, a single one needs no tuple."""
+    """One value of type `kind`, from text or a Python value, as may be each element of a tuple; one element needs no tuple."""
     if isinstance(value, str):
         return parse(kind, value, name)
     if get_origin(kind) is not tuple:
         return from_json(kind, to_json(value), name)
-    kinds, given = get_args(kind), None if isinstance(value, Head) else elements(value)
-    several = [value] if given is None else given
+    kinds, several = get_args(kind), None if isinstance(value, Head) else elements(value)
+    several = [value] if several is None else several
     if kinds[-1] is Ellipsis:
         if kinds[0] is int:
             return whole_numbers(several, name)

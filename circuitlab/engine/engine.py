@@ -1,8 +1,8 @@
-"""The only way anything is computed: Request -> Answer, with a cache, partial results, cancelling and a memory budget.
+"""The engine: Request -> Answer, with a cache, partial results, cancellation and a memory budget. Everything is computed here.
 
-An answer is keyed by analysis, its version, parameters, conventions, the device (numbers of two differ in rounding) and the
-weights' identity, and, where the analysis needs them, by tokens and interventions. Runs share the same cache; the run with the
-longest common prefix is handed to the forward pass, so that a changed end of the prompt costs only the change.
+The cache key of an answer is the analysis, its version, its parameters, the conventions, the device (devices differ in rounding)
+and the identity of the weights, plus tokens and interventions if the analysis needs them. Runs are in the same cache; the forward
+pass starts from the run with the longest common prefix, so that a change at the end of the prompt costs only the change.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from circuitlab.model.subject import Subject
 from circuitlab.model.weights import Weights
 
 GIB = 2**30
-# What an entry of the cache costs besides its arrays: objects, key, tokens. Without it answers of no arrays would be free.
+# Bytes of a cache entry beyond its arrays: objects, key, tokens. Without them, answers without arrays would be free.
 ENTRY = 2048
 PER_TOKEN = 40
+OUT_OF_BOUNDS = "Choose a value within the bounds."
 
 
 @lru_cache(maxsize=1)
@@ -51,7 +52,7 @@ def versions() -> tuple[tuple[str, str], ...]:
 
 
 def memory_words(size: float) -> str:
-    """Bytes in the largest unit that gives at least 1, to three digits: never "0.00 GiB"."""
+    """Bytes to three digits, in the largest unit that gives at least 1: never "0.00 GiB"."""
     for unit, name in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
             return f"{size / unit:,.0f} {name}" if size >= 100 * unit else f"{size / unit:.3g} {name}"
@@ -59,12 +60,12 @@ def memory_words(size: float) -> str:
 
 
 def use_threads(n: int) -> None:
-    """How many threads the numerical work of this process may use."""
+    """Set the number of threads for the numerical work of this process."""
     torch.set_num_threads(n)
 
 
 def needs(analysis: Analysis[Any, Any], params: Any) -> str:
-    """What is needed: the analysis' own word, unless its parameters (`needs`) say another one.
+    """What an analysis depends on, as declared by its parameters (`needs`) or else by the analysis.
 
     "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
     """
@@ -74,8 +75,8 @@ def needs(analysis: Analysis[Any, Any], params: Any) -> str:
 class Engine:
     """One per process, shared by window, command line and notebook; safe to call from several threads.
 
-    `memory` is the budget in bytes: an analysis whose estimate is larger is refused with the number; a quarter of it holds
-    runs and answers. Weights are counted apart. `device` is the device to compute on (`model.devices`).
+    `memory` is the budget in bytes: an analysis whose estimate exceeds it is refused; a quarter of it is for cached runs and
+    answers. Weights are not included. `device` is the device to compute on (`model.devices`).
     """
 
     def __init__(self, store: ModelStore, memory: int = 4 * GIB, device: str = "cpu") -> None:
@@ -85,7 +86,7 @@ class Engine:
         self._texts = Texts()
 
     def budget(self, memory: int) -> None:
-        """Set the memory budget, in bytes. Open models stay as they are."""
+        """Set the memory budget, in bytes. Open models are not affected."""
         self.memory = memory
         self.cache.limit = memory // 4
         self.store.largest_copy = memory
@@ -104,15 +105,15 @@ class Engine:
         wide = doubles or subject.conventions.dtype == "float64"
         return self.device if has_doubles(self.device) or not wide else "cpu"
 
-    def _making_on(self, place: str) -> AbstractContextManager[Any]:
-        # a part that is computed on the CPU may have been asked for by one that is not
+    def _tensors_on(self, place: str) -> AbstractContextManager[Any]:
+        # an analysis on the CPU may have been requested by one on another device
         return torch.device("cpu") if place == "cpu" and self.device != "cpu" else making_on(place)
 
     def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
         """The cache key of an answer. `place`: the device it was computed on, None for the one it would be computed on."""
         analysis, subject = request.analysis, request.subject
-        all_of_it = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
-        about = all_of_it[needs(analysis, request.params)]
+        parts = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
+        about = parts[needs(analysis, request.params)]
         where = place or self.place(request)
         return ("answer", analysis.name, analysis.version, request.params, subject.conventions, where, model.key, about)
 
@@ -129,8 +130,8 @@ class Engine:
     def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
         """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
 
-        Raises `Refused`, `OverBudget`, `BadInput`, `BadModel`, or `Cancelled`; a cancelled analysis' last partial result is kept
-        and handed to the next attempt as `ctx.previous`.
+        Raises `Refused`, `OverBudget`, `BadInput`, `BadModel`, or `Cancelled`; the last partial result of a cancelled analysis is
+        cached and passed to the next attempt as `ctx.previous`.
         """
         cache = Cache(self.memory) if fresh else self.cache
         answer = self.answer_in(cache, request, ctx or NullContext())
@@ -140,12 +141,12 @@ class Engine:
         return answer
 
     def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
-        """`answer` with a given cache: answers that one analysis requests of another go to the same cache as its own."""
+        """`answer` with a given cache, so that an answer requested by another analysis goes to the same cache."""
         model = self.store.open(request.subject.model)
         request = replace(request, params=self._texts.settled(request.params))
         place = self.place(request)
         key = self.key(request, model, place)
-        with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same question")):
+        with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same request")):
             cached = cache.get(key)
             if isinstance(cached, Answer) and cached.complete:
                 return _for(cached, request, model)
@@ -162,11 +163,16 @@ class Engine:
     def check(self, request: Request) -> int:
         """The memory estimate in bytes.
 
-        Raises `Refused`; `BadInput` for a count out of bounds and for a prompt that the model cannot take; then `OverBudget`.
+        Raises `Refused`; `BadInput` for a parameter out of bounds or a prompt that the model cannot take; then `OverBudget`.
         """
         analysis, subject = request.analysis, request.subject
         if (wrong := out_of_bounds(request.params)) is not None:
-            raise BadInput(f"In {analysis.name} the value of {wrong[0]} is out of bounds.", expected=wrong[1], got=wrong[2])
+            raise BadInput(
+                f"In {analysis.name} the value of {wrong[0]} is out of bounds.",
+                expected=wrong[1],
+                got=wrong[2],
+                remedy=OUT_OF_BOUNDS,
+            )
         weights = self.store.open(subject.model).opened.weights
         config = weights.config
         if reason := analysis.refuse(config, request.params):
@@ -174,7 +180,7 @@ class Engine:
         reads = needs(analysis, request.params) == "tokens"
         if reads and not (analysis.any_prompt and subject.tokens):
             check_tokens(config, subject.tokens)
-        n = min(len(subject.tokens), config.n_ctx)  # what is longer is not computed on
+        n = min(len(subject.tokens), config.n_ctx)  # tokens beyond the context are not computed
         needed = analysis.memory(config, n, request.params, subject.conventions.dtype)
         if reads:
             needed += estimate_run(config, n, subject.conventions.dtype)
@@ -185,7 +191,7 @@ class Engine:
                 f"The analysis {analysis.name} does not fit in the memory budget.",
                 expected=f"at most {memory_words(self.memory)}",
                 got=f"{memory_words(needed)}{' for ' + number_of(n, 'token') if reads else ''}",
-                remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'ask for less: fewer, smaller samples'}.",
+                remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'choose fewer or smaller samples'}.",
             )
         return needed
 
@@ -212,7 +218,7 @@ class Engine:
             request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs.reused)
         )
         try:
-            with self._making_on(place):
+            with self._tensors_on(place):
                 result = analysis.run(inputs, request.params, ctx)
         except Cancelled:
             if ctx.last is not None:
@@ -258,12 +264,12 @@ class Engine:
         return None if best is None or not _common(best[5], tokens) else self.cache.get(best)
 
     def read_text(self, model: OpenModel, ref: TextRef) -> tuple[int, ...]:
-        """Tokens of a text file. Raises `BadInput` where it is missing, not UTF-8, or not what its hash says."""
+        """Tokens of a text file. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash."""
         return read_text(ref, model.opened.weights.tokenizer)
 
 
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
-    """A cached answer as the answer to an equal request, with the weights' hash if it has been read by now."""
+    """A cached answer as the answer to an equal request, with the weights' hash if it is known by now."""
     provenance = answer.provenance
     return replace(answer, request=request, provenance=replace(provenance, weights=provenance.weights or model.sha256))
 

@@ -53,7 +53,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, advising
 from circuitlab.model.config import ModelConfig
 from circuitlab.paths import resource
 
@@ -182,14 +182,16 @@ def read_recipe(name_or_path: str) -> Recipe:
         path = resource("recipes", f"{name_or_path}.toml")
     if not path.is_file():
         shipped = " ".join(sorted(p.stem for p in resource("recipes").glob("*.toml")))
-        raise BadInput("There is no such recipe.", expected=f"a file or one of {shipped}", got=name_or_path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError, OSError) as error:  # also a number of thousands of digits
-        raise BadInput(f"{path.name} is not TOML.", expected="a recipe", got=str(error)) from error
+        remedy = "Check the spelling, or give the path of a TOML file."
+        raise BadInput("There is no such recipe.", expected=f"a file or one of {shipped}", got=name_or_path, remedy=remedy)
     from circuitlab.training.recipe_checks import checked
 
-    return checked(_recipe(data, path), path.name)
+    with advising("Correct the recipe; circuitlab/training/recipe.py explains each of its keys."):
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        except (ValueError, RecursionError, OSError) as error:  # also a number of thousands of digits
+            raise BadInput(f"{path.name} is not TOML.", expected="a recipe", got=str(error)) from error
+        return checked(_recipe(data, path), path.name)
 
 
 def _recipe(data: dict[str, Any], path: Path) -> Recipe:

@@ -1,1 +1,1 @@
-"""Import by a map: a checkpoint of no known family, made a model of ours by a TOML file of tensor names."""
+"""Import by a map: a checkpoint of an unknown family, converted by a TOML file of tensor names."""

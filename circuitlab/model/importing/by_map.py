@@ -1,18 +1,18 @@
-"""Import by a map: a TOML file that says where each canonical tensor lies in a file whose family is not known.
+"""Import by a map: a TOML file that states where each canonical tensor is in a checkpoint of an unknown family.
 
-    under = "model_state"                   # the key of the checkpoint below which the weights lie, optional
-    prefix = "model."                       # in front of their names, optional
-    ignore = [".mask"]                      # endings of their names that are no weights
+    under = "model_state"                   # the key of the checkpoint that holds the weights, optional
+    prefix = "model."                       # prefix of their names, optional
+    ignore = [".mask"]                      # endings of names that are not weights
     [config]                                # fields of ModelConfig
     n_layers = 2
     [tensors]                               # ours = theirs; {i} is the layer
     "embed.W_E" = "wte.weight"
     W_Q = { from = "h.{i}.qkv.weight", transpose = true, split = "q", heads = true }
     W_K = { from = "h.{i}.heads.{h}.key.weight", transpose = true }    # one tensor per head: {h}
-    W_O = { identity = true }               # no output projection: the heads' results stand beside each other in the stream
+    W_O = { identity = true }               # no output projection: the heads' results are concatenated
 
-Steps are taken in the order `transpose`, `permute`, `split` ("q", or "q within heads"), `half`, `heads`, `offset`; a name that
-ends in `[{i}]` is one slice of a tensor that holds all layers. `survey` says all that is wrong at once, every default that was
+Steps are applied in the order `transpose`, `permute`, `split` ("q", or "q within heads"), `half`, `heads`, `offset`; a name that
+ends in `[{i}]` is one slice of a tensor that holds all layers. `survey` reports all problems at once, every default that was
 applied, and what shapes cannot show.
 """
 
@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import torch
 
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel, UsageError, advising
 from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
@@ -42,13 +42,14 @@ _MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}
 _WITHIN = " within heads"
 _OPTIONAL = ("norm.gain", "norm.bias")  # a norm may have neither
 _LARGEST = 2**20
+_REMEDY = "Correct the map; the README explains it under Any other checkpoint."
 
 
 @dataclass(frozen=True)
 class ImportMap:
-    """A map that has been read: our configuration, where each tensor lies, and below which key of a checkpoint (`under`).
+    """A parsed map: our configuration, where each tensor is, and the key of the checkpoint that holds the weights (`under`).
 
-    `stated` are the fields of the configuration that the map gives; None: all of them were meant.
+    `stated`: the configuration fields that the map states; None: all of them.
     """
 
     config: ModelConfig
@@ -58,23 +59,33 @@ class ImportMap:
 
 
 def read_map(path: Path) -> ImportMap:
-    """The map of a TOML file. Raises `UsageError` for what cannot be read, `BadModel` for a contradicting configuration."""
+    """The map in a TOML file. Raises `UsageError` if it cannot be read, `BadModel` for a contradictory configuration."""
     try:
         read = read_at_most(path, _LARGEST)
         if read is None:
-            raise UsageError("The map is too large.", expected="at most 1 MiB", got="more")
+            raise UsageError(
+                "The map is too large.",
+                expected="at most 1 MiB",
+                got="more",
+                remedy="Name the TOML file with --map, not the weights.",
+            )
         data = tomllib.loads(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200]) from error
+        raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200], remedy=_REMEDY) from error
     return map_of(data)
 
 
 def map_of(data: Mapping[str, Any]) -> ImportMap:
-    """The map of its tables. Raises as `read_map` does."""
+    """The map in parsed TOML. Raises as `read_map` does."""
+    with advising(_REMEDY):
+        return _map_of(data)
+
+
+def _map_of(data: Mapping[str, Any]) -> ImportMap:
     sections = {"under": str, "prefix": str, "ignore": list, "config": dict, "tensors": dict}
     for name, value in data.items():
         if name not in sections or not isinstance(value, sections[name]):
-            raise UsageError("The map has a part that is not known.", expected=" ".join(sections), got=f"{name} {value!r}"[:80])
+            raise UsageError("The map has an unknown part.", expected=" ".join(sections), got=f"{name} {value!r}"[:80])
     fields = data.get("config", {})
     try:
         config = ModelConfig.from_json(fields, "[config] of the map")
@@ -100,9 +111,7 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
         raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
     if unknown := sorted(set(steps) - _STEPS):
-        raise UsageError(
-            f"The map’s {ours} has steps that are not known.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown)
-        )
+        raise UsageError(f"The map’s {ours} has unknown steps.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
     if "{h}" not in steps["from"]:
         return _stepped(ours, steps)
     if ours not in (*_MAPS, "b_Q", "b_K", "b_V") or "heads" in steps:
@@ -116,7 +125,7 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
 
 
 def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
-    """A matrix that is not stored: the identity, cut by heads where it has them."""
+    """A matrix that is not stored: the identity, split by heads if it has them."""
     if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
         raise UsageError(
             f"The map’s {ours} cannot be the identity so.",
@@ -127,7 +136,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
 
 
 def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
-    """One stored tensor behind its steps. Raises `UsageError`."""
+    """One stored tensor with its steps. Raises `UsageError`."""
     where = stored(steps["from"])
     where = where.T if _flag(ours, steps, "transpose") else where
     if (order := steps.get("permute")) is not None:
@@ -171,7 +180,9 @@ def _split(ours: str, where: Stored, text: Any) -> Stored:
         return where
     which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
     if which not in ("q", "k", "v"):
-        raise UsageError(f"The map’s {ours}: split is not known.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60])
+        raise UsageError(
+            f"The map’s {ours}: split has an unknown value.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60]
+        )
     return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
 
 
@@ -185,9 +196,9 @@ def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a map makes of a file. `problems` are sentences, () where the model is whole; `unused` are their names.
+    """The outcome of applying a map to a file. `problems` are sentences, () for a complete model; `unused`: names in the file.
 
-    `assumed` are the defaults that the map left to us; `unseen` what the shapes of these tensors cannot show.
+    `assumed`: the defaults of fields that the map leaves out; `unseen`: what the shapes of these tensors cannot show.
     """
 
     problems: tuple[str, ...]
@@ -199,13 +210,13 @@ class Survey:
 
 
 def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
-    """All that is wrong with a map of this file, and the parts of the model that it gives."""
+    """All problems of a map for this file, and the parts of the resulting model."""
     prefix = import_map.layout.prefixes[0]
     parts = LaidOut(import_map.config, import_map.layout, Sliced(source, frozenset(_tensor_names(import_map, prefix))), prefix)
     shapes, problems, used = expected_shapes(import_map.config), list[str](), set[str]()
-    given = set[str]()
+    mapped = set[str]()
     for name, where, i in import_map.layout.each(import_map.config):
-        given.add(name)
+        mapped.add(name)
         names = tuple(map(parts.full, where.names(i)))
         used |= {whole_of(n) for n in names}
         if name not in shapes:
@@ -213,26 +224,29 @@ def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut
         elif lost := [n for n in names if n not in parts.source.names()]:
             problems.append(f"{name}: there is no tensor {lost[0]}")
         elif odd := [n for n in names if parts.source.kind(n) not in WEIGHT_KINDS]:
-            problems.append(f"{name}: {odd[0]} has a dtype that is no weight, {parts.source.kind(odd[0])}")
+            problems.append(f"{name}: {odd[0]} has a dtype that weights cannot have, {parts.source.kind(odd[0])}")
         elif misfit := _misfit(parts, where, i, shapes[name]):
             report = f"{name} from {names[0]} {parts.source.shape(names[0])}" if names else name
             problems.append(f"{report}: {misfit}")
-    unmapped = [n for n in shapes if n not in given]
-    problems += [f"{n} {shapes[n]}: the map does not say where it is" for n in unmapped if not n.endswith(_OPTIONAL)]
+    unmapped = [n for n in shapes if n not in mapped]
+    problems += [f"{n} {shapes[n]}: the map does not state where it is" for n in unmapped if not n.endswith(_OPTIONAL)]
     unused = tuple(sorted(n for n in source.names() - used if not n.endswith(import_map.layout.buffers or ("\0",))))
     problems += [
-        f"{n}: attention that the map leaves over (use it, or name it under ignore)" for n in attention_among(source, unused)
+        f"{n}: a tensor of attention that the map does not use (use it, or list it under ignore)"
+        for n in attention_among(source, unused)
     ]
-    none = [n for n in unmapped if n.endswith(_OPTIONAL)]
-    notes = (f"norms without gain or bias, written as 1 and 0: {', '.join(none[:6])}{' …' if none[6:] else ''}",) if none else ()
+    plain = [n for n in unmapped if n.endswith(_OPTIONAL)]
+    notes = (
+        (f"norms without gain or bias, written as 1 and 0: {', '.join(plain[:6])}{' …' if plain[6:] else ''}",) if plain else ()
+    )
     assumed = defaults(import_map.config, import_map.stated) if import_map.stated is not None else ()
     report = Survey(tuple(problems), unused, len(used & source.names()), notes, assumed, unseen(parts))
     return report, parts
 
 
-def canonical(config: ModelConfig, given: Mapping[str, Any]) -> Layout:
-    """The layout of tensors that have canonical names already; norms that are not `given` are left out."""
-    names = [n for n in expected_shapes(config) if n in given or not n.endswith(_OPTIONAL)]
+def canonical(config: ModelConfig, tensors: Mapping[str, Any]) -> Layout:
+    """The layout of `tensors`, which have canonical names already; gains and biases of norms may be absent."""
+    names = [n for n in expected_shapes(config) if n in tensors or not n.endswith(_OPTIONAL)]
     layers: dict[int, dict[str, Stored]] = {i: {} for i in range(config.n_layers)}
     for name in (n for n in names if n.startswith("layers.")):
         _, i, rest = name.split(".", 2)
@@ -247,29 +261,29 @@ def _tensor_names(import_map: ImportMap, prefix: str) -> set[str]:
 
 
 def _misfit(parts: LaidOut, where: Stored, i: int, expected: tuple[int, ...]) -> str:
-    """Why a tensor does not become what it should, and what to do; "" where it does."""
+    """Why a tensor does not have the expected shape after its steps, and what to do; "" if it has."""
     without_data = lambda name: torch.empty(parts.source.shape(parts.full(name)), device="meta")
     try:
         shape = tuple(where.take(parts.config, without_data, i).shape)
     except Misfit as error:
         reason = str(error)
-    except (RuntimeError, IndexError, ValueError):  # of tensors that are joined, in a library's words
-        reason = f"its steps give no {expected}"
+    except (RuntimeError, IndexError, ValueError):  # from torch, of tensors that are joined
+        reason = f"its steps do not give {expected}"
     else:
         reason = "" if shape == expected else f"becomes {shape}, not {expected}"
     if reason and not where.names(i):
         c = parts.config
         sizes = f"d_model is {c.d_model}, n_heads · d_head {c.n_heads * c.d_head}, d_vocab {c.d_vocab}"
-        return f"{expected} cannot be the identity, which is square: {sizes}; name the tensor, or mend [config]"
+        return f"{expected} cannot be the identity, which is square: {sizes}; name the tensor, or correct [config]"
     return reason
 
 
 def refuse_problems(report: Survey) -> None:
-    """Raise `BadModel` with every problem, where there is one."""
+    """Raise `BadModel` with all problems, if there are any."""
     if report.problems:
         more = [f"and {len(report.problems) - 20} more"] if report.problems[20:] else []
         raise BadModel(
-            "The map does not make a whole model of this file.",
+            "The map does not give a complete model.",
             expected="every tensor of the configuration, each in its shape",
             got="\n            ".join([*report.problems[:20], *more]),
             remedy="Correct the map; `circuitlab import FILE --map MAP --check` reports without writing.",

@@ -1,4 +1,4 @@
-"""Writing a CircuitLab directory from parts of another file, one tensor in memory at a time, each in its own dtype."""
+"""Writes a CircuitLab directory from parts of another file, one tensor in memory at a time, each in its own dtype."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ Tick = Callable[[int, int, str], None]
 def stream_directory(
     path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None, origin: Mapping[str, Any] | None = None
 ) -> int:
-    """Write the model to `path`, a folder that is new or empty; gives the bytes of its weights.
+    """Write the model to `path`, a new or empty folder. Returns the bytes of its weights.
 
-    `origin`: where it is from and what was assumed, kept beside it (`import.json`) and told when it is opened.
-
-    `tick(done, total, name)` before each tensor, in bytes; it may raise, and then nothing is left in the folder. Norms that the
-    parts lack are written as gain 1 and bias 0. Raises `BadModel` for weights that are not finite, `UsageError` for a
-    folder in use, `BadMachine` where the disk does not take it.
+    `origin`: the source and what was assumed, stored in `import.json` and shown when the model is opened.
+    `tick(done, total, name)`, in bytes, is called before each tensor; if it raises, nothing is left in the folder. Missing gains
+    and biases of norms are written as 1 and 0. Raises `BadModel` for weights that are not finite, `UsageError` for a folder in
+    use, `BadMachine` if the disk is full or not writable.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError("The output folder is not empty.", expected="a new or an empty folder", got=str(path))
+        raise UsageError(
+            "The output folder is not empty.",
+            expected="a new or an empty folder",
+            got=str(path),
+            remedy="Name another with --output.",
+        )
     made_folder(path)
     try:
         text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
@@ -86,12 +90,12 @@ def _value(parts: LaidOut, name: str, where: Stored, i: int) -> Tensor:
 
 
 def _plain(name: str, shape: tuple[int, ...]) -> Tensor:
-    """The gain or the bias of a norm that has none."""
+    """The gain (1) or bias (0) of a norm that has none."""
     return torch.ones(shape) if name.endswith(".gain") else torch.zeros(shape)
 
 
 def _bytes(value: Tensor) -> Iterator[bytes]:
-    """The numbers in order, a part of at most 64 MiB at a time where rows allow it."""
+    """The bytes of the numbers in order, at most 64 MiB at a time, but at least one row."""
     rows = value if value.dim() else value[None]
     step = max(1, (1 << 26) // max(1, value.itemsize * math.prod(rows.shape[1:])))
     for start in range(0, len(rows), step):

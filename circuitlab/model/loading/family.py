@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.errors import BadModel, UnknownFamily, advising
 from circuitlab.model.files.tensors import KeptTensors
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.lazy_weights import LazyWeights
@@ -29,6 +29,7 @@ from circuitlab.paths import model_dir, shipped_models
 
 # copied into memory at once; each tensor when it is first used; never
 Keep = Literal["resident", "lazy", "mapped"]
+_REMEDY = "Correct the file, or fetch it again if it is damaged; otherwise open another model of this family."
 _CHARACTERS = "characters"  # the tokenizer of a vocabulary that was saved with the weights
 
 
@@ -110,7 +111,9 @@ def open_model(
         )
     for family in candidates(candidate):
         if family.claims(candidate):
-            opened = _settled(family.load(candidate, keep), candidate)
+            with advising(_REMEDY):
+                opened = family.load(candidate, keep)
+            opened = _settled(opened, candidate)
             return replace(opened, steps=tuple(step for step, _ in series_of(candidate.folder)) if path.is_dir() else ())
     refuse_parts(path)
     if not candidate.config and path.is_dir():
@@ -154,8 +157,9 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
     if unknown := sorted(set(checkpoint.assume) - set(names)):
         raise BadModel(
             "There is no assumption of that name.",
-            expected=" ".join(names) or "nothing: the files say it all",
+            expected=" ".join(names) or "nothing: the files state everything",
             got=" ".join(unknown)[:80],
+            remedy="Leave it out; `circuitlab info` lists the assumptions of a model.",
         )
     if isinstance(weights, LazyWeights):
         weights, more = fitted(weights, checkpoint.folder)
@@ -190,5 +194,6 @@ def tokenizer_at(name: str) -> Tokenizer | None:
     else:
         tokenizer = read_tokenizer(path) if path.suffix == ".bin" else Tokenizer.from_file(path)
     if tokenizer is None:
-        raise BadModel("No tokenizer was found.", expected="a tokenizer.json", got=str(path))
+        remedy = "Name a tokenizer.json, a folder that has one, or a shipped model."
+        raise BadModel("No tokenizer was found.", expected="a tokenizer.json", got=str(path), remedy=remedy)
     return tokenizer

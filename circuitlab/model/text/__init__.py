@@ -1,1 +1,1 @@
-"""Text to token ids and back, by rules that cannot hang or fill the memory."""
+"""Text to token ids and back, by rules that can neither hang nor exhaust the memory."""

@@ -1,8 +1,8 @@
-"""Text <-> ids, and the display form of a token in which nothing is invisible.
+"""Text <-> ids, and the display form of a token, in which every character is visible.
 
-Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are never added unasked and never parsed out of text: BOS is put in
-front by whoever builds the prompt, and is on the screen when it is there. What a file asks to be done to a text is done here only
-where it is known to be bounded by the text's length (`tokenizer_rules`), else in a process of its own, within limits.
+Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are never added unless requested and never parsed out of text: BOS is
+prepended by the caller that builds the prompt, and is displayed if present. The rules of a file run here only if their cost is
+known to be bounded by the length of the text (`tokenizer_rules`), otherwise in a separate process, within limits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers of bounded rules
 _KEPT, _LONGEST_KEPT = 64, 200_000  # texts whose tokens are kept, and characters of the longest
 _TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-_REMEDY = "Fetch or write it again, or take it away and go on by token ids."
+_REMEDY = "Fetch or write the file again, or remove it and use token ids."
 _LARGEST = 64 * 2**20
 _MOST_CHARACTERS = 2**17
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
@@ -54,16 +54,16 @@ def visible(text: str) -> str:
 
 
 class Tokenizer:
-    """A tokenizer. `bos` is the id of its beginning-of-sequence token, None where it has none.
+    """A tokenizer. `bos` is the id of its beginning-of-sequence token, None without one.
 
-    `adds_bos`: whether the model's own tokenizer puts it in front of a text. `notes`: what was assumed about its files.
+    `adds_bos`: whether the model's own tokenizer prepends it to a text. `notes`: what was assumed about its files.
     """
 
     adds_bos = False
     notes: tuple[str, ...] = ()
 
     def __init__(self, inner: _Tokenizer, bos: int | None = None, process: TokenizerProcess | None = None) -> None:
-        """`process`: what encodes and decodes in place of `inner`, which then has the vocabulary only."""
+        """`process`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
         self._inner, self._process = inner, process
         self._kept: OrderedDict[str, tuple[int, ...] | BadInput] = OrderedDict()
         self._keeping = threading.Lock()
@@ -79,12 +79,12 @@ class Tokenizer:
 
     @cached_property
     def content(self) -> str:
-        """A hash of vocabulary and rules: equal for tokenizers that make the same ids of every text, BOS apart."""
+        """A hash of vocabulary and rules: equal for tokenizers that give the same ids for every text, except for BOS."""
         described = json.loads(self._inner.to_str())
-        cut_out = [t for t in described.get("added_tokens") or () if t.get("id") != self.bos]  # out of every text, first of all
+        cut_out = [t for t in described.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
         parts = [described.get(part) for part in ("normalizer", "pre_tokenizer", "model")]
         rules = json.dumps([*parts, cut_out], sort_keys=True)
-        if self._process is not None:  # the inner one has its vocabulary only
+        if self._process is not None:  # the inner tokenizer has only the vocabulary
             rules += f"in process {id(self._process)}"
         return hashlib.sha256(rules.encode()).hexdigest()
 
@@ -103,41 +103,41 @@ class Tokenizer:
             reason = unbounded(spec) if isinstance(spec, dict) else ""
             if not reason:
                 return cls(_Tokenizer.from_str(text), bos)
-            log.info("%s encodes in a process of its own: %s", file.name, reason)
+            log.info("%s encodes in a separate process: %s", file.name, reason)
             bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(_TEXT_STEPS)}))
             tokenizer = cls(bare, bos, TokenizerProcess(data))
             tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
             return tokenizer
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the library raises bare Exception on a malformed file, and its panics are not even that
+        except BaseException as error:  # the library raises bare Exception on a malformed file; its panics are BaseException
             reason = error.got if isinstance(error, BadModel) else str(error).partition("\n")[0][:200]
             raise BadModel(f"{file.name} cannot be read.", expected="a tokenizers file", got=reason, remedy=_REMEDY) from error
 
     def likely_bos(self) -> int | None:
-        """A special token whose name says that it begins a text."""
+        """A special token whose name is one of the usual names of BOS."""
         names = {text: i for i, text in self._special.items()}
         return next((names[n] for n in _BOS_NAMES if n in names), None)
 
     def first_added(self) -> int | None:
-        """The special token that the tokenizer itself puts in front of a text, None where it adds nothing there.
+        """The special token that the tokenizer itself prepends to a text, None if it prepends none.
 
-        Raises `BadModel` where it comes to no end with a text of one letter.
+        Raises `BadModel` if it cannot encode a single letter in time.
         """
         text = "a" if self._characters is None or "a" in self._characters else min(self._characters)
         try:
             plain, whole = self._ids(text), self._ids(text, special=True)
         except BadInput as error:
-            what = "The model's tokenizer cannot take the letter ‘a’."
+            what = "The model's tokenizer cannot encode the letter ‘a’."
             raise BadModel(what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
         return whole[0] if plain and whole[1 : 1 + len(plain)] == plain and whole[0] in self._special else None
 
     def id_of(self, text: str) -> int | None:
-        """The id of the token spelled so in the vocabulary, special ones included."""
+        """The id of the token with this spelling in the vocabulary, special tokens included."""
         return self._inner.token_to_id(text)
 
     def file_text(self) -> str:
-        """What stands in its `tokenizer.json`."""
+        """The text of its `tokenizer.json`."""
         return self._inner.to_str(pretty=False) if self._process is None else self._process.data.decode("utf-8")
 
     def save(self, path: Path) -> None:
@@ -145,19 +145,19 @@ class Tokenizer:
         write_whole(path, self.file_text().encode())
 
     def quick(self, text: str) -> bool:
-        """Whether `encode` answers within a few milliseconds: what a keystroke may wait for."""
+        """Whether `encode` returns within a few milliseconds, as it must for a keystroke."""
         return (self._process is None and len(text) <= _QUICK) or text in self._kept
 
     def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
-        """Ids of `text`; with BOS in front where asked and there is one. Text that looks special stays text where it can.
+        """Ids of `text`, after BOS if `bos` is set and there is one. A special token's spelling is encoded as text if possible.
 
-        Other threads go on meanwhile. Raises `BadInput` where the tokenizer fails on the text, or comes to no end in time.
+        Other threads keep running. Raises `BadInput` if the tokenizer fails on the text or does not finish in time.
         """
         ids = self._remembered(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
     def beginning(self, text: str, most: int, bos: bool = False) -> str:
-        """The longest beginning of `text` that is found to be at most `most` tokens. Raises `BadInput` as `encode` does."""
+        """The longest prefix of `text` that encodes to at most `most` tokens. Raises `BadInput` as `encode` does."""
         room = most - (bos and self.bos is not None)
         ids = self._remembered(text)
         if len(ids) <= room:
@@ -165,14 +165,14 @@ class Tokenizer:
         cut = self.decode(ids[:room]).rstrip("\ufffd")
         if text.startswith(cut) and len(self._ids(cut)) <= room:
             return cut
-        fits, over = 0, len(text)  # the tokenizer changes the text, or cuts a part of it otherwise than the whole
+        fits, over = 0, len(text)  # the tokenizer changes the text, or splits a prefix differently from the whole
         while over - fits > 1:
             middle = (fits + over) // 2
             fits, over = (middle, over) if len(self._ids(text[:middle])) <= room else (fits, middle)
         return text[:fits]
 
     def _remembered(self, text: str) -> tuple[int, ...]:
-        """Tokens of a text that was encoded lately, or why there are none: nobody waits twice for the same."""
+        """`_ids` with a cache of recent texts, failures included, so that nobody waits twice for the same text."""
         with self._keeping:
             outcome = self._kept.get(text)
         if outcome is None:
@@ -194,32 +194,38 @@ class Tokenizer:
             return tuple(self._process.encode(text, special))
         if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
             raise BadInput(
-                "The model's vocabulary is of single characters, and has not all of these.",
+                "The model's vocabulary consists of single characters and lacks some of these.",
                 expected=f"its {number_of(len(self._characters), 'character')}",
                 got="no " + " ".join(map(visible, unknown[:20])) + (" …" if unknown[20:] else ""),
+                remedy="Remove or replace these characters.",
             )
         # a batch of one: unlike `encode`, it lets other threads run
         return _guarded(lambda: tuple(self._inner.encode_batch_fast([text], add_special_tokens=special)[0].ids))
 
     @cached_property
     def _characters(self) -> frozenset[str] | None:
-        """All tokens, where they are single characters and no other text can be encoded; None for other vocabularies."""
+        """All tokens, if they are single characters and nothing else can be encoded; None for other vocabularies."""
         if not isinstance(self._inner.model, WordLevel) or self.n_tokens > _MOST_CHARACTERS:
             return None
         vocab = self._inner.get_vocab(with_added_tokens=True)
         return frozenset(vocab) if self._inner.model.unk_token not in vocab and all(len(t) == 1 for t in vocab) else None
 
     def decode(self, ids: tuple[int, ...]) -> str:
-        """Text of ids, special tokens left out; bytes that are no UTF-8 become U+FFFD. Raises `BadInput` as `encode` does."""
+        """Text of ids, without special tokens; bytes that are not UTF-8 become U+FFFD. Raises `BadInput` as `encode` does."""
         if self._process is not None:
             return self._process.decode(list(ids))
         return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=True))
 
     def raw(self, token: int) -> str:
-        """The vocabulary's own spelling. Raises `BadInput` for an id that is not in it."""
+        """The spelling in the vocabulary. Raises `BadInput` for an id outside it."""
         piece = self._inner.id_to_token(token)
         if piece is None:
-            raise BadInput("There is no such token.", expected=f"0..{self.n_tokens - 1}", got=str(token))
+            raise BadInput(
+                "There is no such token.",
+                expected=f"0..{self.n_tokens - 1}",
+                got=str(token),
+                remedy="Choose an id in this range.",
+            )
         return piece
 
     def _display(self, token: int) -> str:
@@ -240,8 +246,8 @@ class Tokenizer:
             return _partly(data)
 
     def find(self, text: str) -> int | None:
-        """The id of exactly this text as one token (visible spaces accepted), or None."""
-        if self._process is not None:  # asked at every letter that is typed into a search
+        """The id of the single token that is exactly this text (visible spaces accepted), or None."""
+        if self._process is not None:  # called for every letter typed into a search
             shown = visible(text)
             return next((i for i in range(self.n_tokens) if self.display(i) == shown), None)
         try:
@@ -252,12 +258,12 @@ class Tokenizer:
 
     @cached_property
     def vocabulary(self) -> str:
-        """Equal for tokenizers in which every id means the same text, whatever files they came from."""
+        """A hash, equal for tokenizers in which every id has the same text, whatever files they were read from."""
         names = sorted((i, text) for text, i in self._inner.get_vocab(with_added_tokens=True).items())
         return sha256(json.dumps([self._byte_level, names]).encode()).hexdigest()
 
     def shown_as(self, display: str) -> int | None:
-        """The id whose display form this is; None where there is none, or more than one."""
+        """The id with this display form; None if there is none or more than one."""
         return self._by_display.get(display)
 
     @cached_property
@@ -268,9 +274,9 @@ class Tokenizer:
         return ids
 
     def search(self, text: str, most: int) -> tuple[int, ...]:
-        """Ids of tokens a person may mean: the id itself, the exact token, tokens that begin so, tokens that contain it.
+        """Ids that match a search: the id itself, the exact token, tokens that begin with the text, tokens that contain it.
 
-        Case and a leading space do not count, but tokens that agree in them come first.
+        Case and a leading space are ignored, but tokens that match them come first.
         """
         query = visible(text)
         if not query:
@@ -292,7 +298,7 @@ class Tokenizer:
 
 
 def _partly(data: bytes) -> str:
-    """Bytes with what is UTF-8 as text and the rest as ⟨e2⟩: partial characters stay visible and apart."""
+    """Bytes as text, those that are not UTF-8 as ⟨e2⟩, so that partial characters stay visible and distinct."""
     out = ""
     for piece in data.decode("utf-8", errors="surrogateescape"):
         code = ord(piece)
@@ -301,7 +307,7 @@ def _partly(data: bytes) -> str:
 
 
 def _guarded(work: Callable[[], T]) -> T:
-    """Raise `BadInput` for whatever the library raises; its panics are no Exception."""
+    """Turns whatever the library raises into `BadInput`; its panics are BaseException."""
     try:
         return work()
     except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -311,8 +317,8 @@ def _guarded(work: Callable[[], T]) -> T:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a description must not name a step twice: which one counts is not ours to guess. A vocabulary may."""
+    """An object without duplicate keys, as it would be a guess which one counts. Vocabularies (large objects) are exempt."""
     by_name = dict(pairs)
     if len(by_name) < len(pairs) <= 64:
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("an object has a key twice")
     return by_name

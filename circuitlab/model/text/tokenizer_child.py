@@ -1,7 +1,7 @@
-"""A tokenizer in a process of its own: what it does can be stopped, and what it needs is limited.
+"""A tokenizer in a separate process, which can be stopped and whose memory is limited.
 
-Started as a script by `tokenizer_process`; it must import nothing of this package. Frames on both pipes: four bytes of length,
-then the bytes. The first frame is a `tokenizer.json`; each later one a request as JSON, answered by one frame of JSON.
+Started as a script by `tokenizer_process`; it must not import this package. Both pipes carry frames: four bytes of length, then
+the bytes. The first frame is a `tokenizer.json`; each later one is a JSON request, answered by one JSON frame.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import IO, Any
 
-MEMORY = 3 * 2**30  # bytes of address space, where the system can limit them
+MEMORY = 3 * 2**30  # bytes of address space, on systems that can limit it
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
@@ -40,16 +40,16 @@ def _answer(tokenizer: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Until the pipe is closed."""
+    """Serve requests until the pipe is closed."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     from tokenizers import Tokenizer
 
-    given, answers = sys.stdin.buffer, sys.stdout.buffer
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
     tokenizer = None
-    while (data := read_frame(given)) is not None:
+    while (data := read_frame(requests)) is not None:
         try:
             if tokenizer is None:
                 tokenizer = Tokenizer.from_str(data.decode("utf-8"))
@@ -59,7 +59,7 @@ def main() -> None:
                 reply: dict[str, Any] = {}
             else:
                 reply = _answer(tokenizer, json.loads(data))
-        except BaseException as error:  # the library's panics are no Exception
+        except BaseException as error:  # the library's panics are BaseException
             reply = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}
         write_frame(answers, json.dumps(reply).encode())
 

@@ -1,6 +1,6 @@
-"""A tokenizer that is not known to be harmless, kept in a process that can be stopped (`tokenizer_child`).
+"""A tokenizer that is not known to be harmless, run in a process that can be stopped (`tokenizer_child`).
 
-Measured on two cores: 0.1 to 0.2 s to start and load a small vocabulary, then 0.1 ms a text beyond the tokenizer's own time.
+Measured on two cores: 0.1 to 0.2 s to start and load a small vocabulary, then 0.1 ms per text beyond the tokenizer's own time.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 
-LOADING = 30.0  # s: a vocabulary of a quarter of a million tokens loads in two
-SECONDS, A_CHARACTER = 2.0, 20e-6  # s for any text, and for each of its characters: a hundred times what byte-level BPE takes
-MOST_IDS = 64  # for each character
+LOADING = 30.0  # s; a vocabulary of 250 000 tokens loads in 2 s
+SECONDS, A_CHARACTER = 2.0, 20e-6  # s per text and per character: a hundred times what byte-level BPE takes
+MOST_IDS = 64  # per character
 _CHILD = Path(__file__).with_name("tokenizer_child.py")
-_REMEDY = "Change or shorten the text, or take the tokenizer's file away and go on by token ids."
+_REMEDY = "Change or shorten the text, or remove the tokenizer's file and use token ids."
 
 
 class TokenizerProcess:
-    """Encodes and decodes within limits of time and memory. Thread-safe; one request at a time. It ends with its owner."""
+    """Encodes and decodes within limits of time and memory. Thread-safe; one request at a time. Ends with its owner."""
 
     def __init__(self, data: bytes) -> None:
-        """`data`: a `tokenizer.json`. Raises `BadModel` where it cannot be loaded within `LOADING`."""
+        """`data`: a `tokenizer.json`. Raises `BadModel` if it cannot be loaded within `LOADING` seconds."""
         self.data = data
         self._lock = threading.Lock()
-        self._running: list[subprocess.Popen[bytes]] = []  # at most one; a list, so that the finaliser need not know this object
+        self._running: list[
+            subprocess.Popen[bytes]
+        ] = []  # at most one; a list, so that the finaliser holds no reference to this object
         weakref.finalize(self, _end, self._running)
         with self._lock:
             self._start()
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Ids of a text. Raises `BadInput` where that takes too long, is too much, or fails."""
+        """Ids of a text. Raises `BadInput` if this takes too long, gives too many, or fails."""
         most = MOST_IDS * (len(text) + 16)
         reply = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
         if "many" in reply:
             got = f"{reply['many']} for {number_of(len(text), 'character')}"
             raise BadInput(
-                "The tokenizer makes too many tokens of this text.", expected=f"at most {most}", got=got, remedy=_REMEDY
+                "The tokenizer gives too many tokens for this text.", expected=f"at most {most}", got=got, remedy=_REMEDY
             )
         return reply["ids"]
 
@@ -55,7 +57,7 @@ class TokenizerProcess:
         return self._ask({"ids": ids, "most": 4096 * (len(ids) + 16)}, limit)["text"]
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """A fresh child that has loaded the tokenizer. Raises `BadModel`."""
+        """A new child that has loaded the tokenizer. Raises `BadModel`."""
         _end(self._running)
         hidden = subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
         child = subprocess.Popen(
@@ -65,14 +67,15 @@ class TokenizerProcess:
             stderr=subprocess.DEVNULL,  # where the library prints its panics
             env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
             creationflags=hidden,
-            start_new_session=True,  # Ctrl+C is for whoever waits
+            start_new_session=True,  # Ctrl+C goes to the parent alone
         )
         self._running.append(child)
         reply, late = _exchange(child, self.data, LOADING)
         if reply is None or "error" in reply:
             _end(self._running)
             got = f"nothing within {LOADING:.0f} s" if late else "no answer" if reply is None else reply["error"]
-            raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got)
+            remedy = "Fetch or write the file again, or remove it and use token ids."
+            raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got, remedy=remedy)
         return child
 
     def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
@@ -83,14 +86,14 @@ class TokenizerProcess:
                 reply, late = _exchange(child, json.dumps(request).encode(), limit)
             except BadModel as error:
                 raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
-            except BaseException:  # Ctrl+C while it worked: its answer would be taken for the next one's
+            except BaseException:  # Ctrl+C during a request: its answer would be taken for the next one's
                 _end(self._running)
                 raise
             if reply is None:
                 _end(self._running)
         if reply is None:
-            what = "The tokenizer does not finish with this text." if late else "The tokenizer broke down on this text."
-            got = "no answer" if late else "the end of its process, as when memory runs out"
+            what = "The tokenizer does not finish with this text." if late else "The tokenizer crashed on this text."
+            got = "no answer" if late else "the end of its process, perhaps for lack of memory"
             raise BadInput(what, expected=f"tokens within {limit:.1f} s", got=got, remedy=_REMEDY)
         if "error" in reply:
             raise failed(reply["error"])
@@ -98,13 +101,13 @@ class TokenizerProcess:
 
 
 def failed(reason: str) -> BadInput:
-    """The error of a tokenizer that fails on a text."""
+    """The error for a tokenizer that fails on a text."""
     what = "The tokenizer fails on this text."
-    return BadInput(what, expected="text that its rules can take", got=reason.partition("\n")[0][:200], remedy=_REMEDY)
+    return BadInput(what, expected="text that its rules can encode", got=reason.partition("\n")[0][:200], remedy=_REMEDY)
 
 
 def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[dict[str, Any] | None, bool]:
-    """What a child answers, None where it ended instead; and whether it was stopped for being late."""
+    """A child's reply, None if the child ended; and whether it was stopped because the time was up."""
     late = threading.Event()
 
     def stop() -> None:
@@ -115,9 +118,9 @@ def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tupl
     timer.daemon = True
     timer.start()
     try:
-        given, answers = child.stdin, child.stdout
-        assert given is not None and answers is not None
-        write_frame(given, data)
+        requests, answers = child.stdin, child.stdout
+        assert requests is not None and answers is not None
+        write_frame(requests, data)
         reply = read_frame(answers)
     except OSError:  # it has ended
         reply = None
@@ -127,7 +130,7 @@ def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tupl
 
 
 def _end(running: list[subprocess.Popen[bytes]]) -> None:
-    """Stop a child and take it away."""
+    """Stop a child and close its pipes."""
     while running:
         child = running.pop()
         child.kill()
@@ -138,5 +141,5 @@ def _end(running: list[subprocess.Popen[bytes]]) -> None:
 
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
-        with suppress(OSError):  # what was still to be written has nowhere to go
+        with suppress(OSError):  # unwritten data has no reader
             pipe.close()

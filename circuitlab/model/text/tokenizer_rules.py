@@ -1,8 +1,8 @@
-"""Whether what a `tokenizer.json` does to a text is bounded by the text's length: known steps and known expressions only.
+"""Whether the cost of a `tokenizer.json` is bounded by the length of the text: only known steps and expressions count as bounded.
 
-A regular expression can take time exponential in the text, and thirty replacements of `a` by `aa` make a thousand million letters
-of one. Neither can be stopped once it runs in a thread, so a tokenizer that is not known to be harmless runs in a process of its
-own (`tokenizer_process`). Known ones cost nothing: looking here is done once, when a file is opened.
+A regular expression can take time exponential in the text, and thirty replacements of `a` by `aa` turn one letter into 10⁹.
+Neither can be stopped once it runs in a thread, so a tokenizer that is not known to be harmless runs in a separate process
+(`tokenizer_process`). The check is made once, when a file is opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER, _SHORT = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
-# Every expression that public models of our families are cut by, each linear in its text: one run of one class an alternative.
+# The expressions by which public models of our families split text, each linear in its length: every alternative is one run of
+# one class.
 KNOWN = frozenset(
     (
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -41,7 +42,7 @@ KNOWN = frozenset(
     )
 )
 
-# How many characters a step can make of one, at most.
+# The most characters into which a step can turn one.
 _NORMALISERS = {
     "NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1, "BertNormalizer": 4, "Nmt": 1,
     "ByteLevel": 4,
@@ -59,7 +60,7 @@ class _Unknown(Exception):
 
 
 def unbounded(spec: Mapping[str, Any]) -> str:
-    """What of a tokenizer's description is not known to be bounded by the length of the text, "" where all of it is."""
+    """The part of a tokenizer's description that is not known to be bounded by the length of the text, "" if there is none."""
     try:
         _grows(_steps(spec.get("normalizer"), "normalizers"), _normaliser)
         for step in _steps(spec.get("pre_tokenizer"), "pretokenizers"):
@@ -74,13 +75,13 @@ def unbounded(spec: Mapping[str, Any]) -> str:
 
 
 def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
-    """The steps one after another; sequences may hold sequences."""
+    """The steps in order, with nested sequences flattened."""
     steps: list[Mapping[str, Any]] = []
     rest = [] if step is None else [step]
     while rest:
         one = rest.pop(0)
         if not isinstance(one, Mapping) or len(steps) >= _MOST_STEPS:
-            raise _Unknown("a step that is no object" if not isinstance(one, Mapping) else "very many steps")
+            raise _Unknown("a step that is not an object" if not isinstance(one, Mapping) else "very many steps")
         if one.get("type") == "Sequence":
             more = one.get(inside)
             if not isinstance(more, list) or len(more) > _MOST_STEPS:
@@ -96,7 +97,7 @@ def _grows(steps: list[Mapping[str, Any]], growth: Callable[[Mapping[str, Any]],
     for step in steps:
         whole *= growth(step)
     if whole > _MOST_GROWTH:
-        raise _Unknown("a text that may grow without end")
+        raise _Unknown("a text that may grow without bound")
 
 
 def _normaliser(step: Mapping[str, Any]) -> float:
@@ -121,12 +122,12 @@ def _decoder(step: Mapping[str, Any]) -> float:
 
 def _short(text: Any) -> float:
     if not isinstance(text, str) or len(text) > _MOST_STEPS:
-        raise _Unknown("a long text put in front")
+        raise _Unknown("a long prefix")
     return 1
 
 
 def _replacement(step: Mapping[str, Any]) -> float:
-    """Characters put in for one that is taken out."""
+    """The most characters inserted for one removed."""
     content, pattern = step.get("content"), step.get("pattern")
     if not isinstance(content, str) or not isinstance(pattern, Mapping):
         raise _Unknown("a replacement that cannot be read")
@@ -140,7 +141,7 @@ def _replacement(step: Mapping[str, Any]) -> float:
 def _expression(pattern: Any) -> None:
     expression = pattern.get("Regex") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
     if expression not in KNOWN:
-        raise _Unknown("a regular expression that is not known")
+        raise _Unknown("an unknown regular expression")
 
 
 def _cut(step: Mapping[str, Any]) -> None:
@@ -158,7 +159,7 @@ def _template(step: Mapping[str, Any]) -> None:
     if kind == "TemplateProcessing":
         pieces = [step.get("single"), step.get("pair")]
         if any(isinstance(p, list) and len(p) > _MOST_STEPS for p in pieces):
-            raise _Unknown("a template of very many pieces")
+            raise _Unknown("a template of too many pieces")
     elif kind not in ("ByteLevel", "BertProcessing", "RobertaProcessing"):
         raise _Unknown(f"the processor {str(kind)[:40]}")
 

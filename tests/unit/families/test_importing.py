@@ -110,7 +110,7 @@ def test_check_writes_nothing_and_says_all_that_is_wrong(
     assert main(["import", str(foreign), "--map", str(tmp_path / "wrong.toml"), "--check"]) == 3
     said = capsys.readouterr().out
     assert "embed.W_pos: there is no tensor place" in said
-    assert "layers.1.b_O (24,): the map does not say where it is" in said
+    assert "layers.1.b_O (24,): the map" in said
     assert "layers.0.smear has no place" in said
     assert said.count("problem:") == 5
     assert sorted(f.name for f in tmp_path.iterdir()) == ["good.toml", "their.safetensors", "wrong.toml"]
@@ -134,7 +134,7 @@ CONFIG = {"n_layers": 1, "n_heads": 2, "d_model": 6, "d_head": 3, "d_vocab": 7, 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ({"W_Q": {"from": "q", "transposed": True}}, "steps that are not known"),
+        ({"W_Q": {"from": "q", "transposed": True}}, "unknown steps"),
         ({"W_Q": {"transpose": True}}, "cannot be read"),
         ({"W_Q": {"from": "q", "split": "x"}}, "split"),
         ({"W_Q": {"from": "q", "half": 2}}, "half"),
@@ -240,10 +240,10 @@ def test_a_tensor_of_the_wrong_size_is_told_in_our_words(line: dict, named: tupl
     made = map_of({"config": config, "tensors": line})
     found, _ = survey(made, ResidentTensors({name: torch.zeros(shape) for name, shape in _FITS.items()}))
     (ours,) = line
-    problem = next(p for p in found.problems if ours in p and "does not say" not in p)
+    problem = next(p for p in found.problems if ours in p and "does not state" not in p)
     assert all(part in problem for part in named), problem
     assert not any(word in problem for word in ("unflatten", "Dimension", "dimension", "sizes [", "sparse"))
-    with pytest.raises(BadModel, match=r"not make a whole model") as caught:
+    with pytest.raises(BadModel, match="complete model") as caught:
         refuse_problems(found)
     assert problem in caught.value.got and "--check" in caught.value.remedy
 
