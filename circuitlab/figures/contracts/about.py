@@ -1,4 +1,4 @@
-"""What a figure is a figure of, in a few words each: the model and its step, the prompt where it was read, interventions."""
+"""What a figure is of, in a few words each: the model and its step, the prompt where it was read, interventions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare import with_reference
-from circuitlab.figures.contracts.compare_questions import asked_heads
+from circuitlab.figures.contracts.compare_questions import heads_of_params
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.pinned import SAME
@@ -21,50 +21,50 @@ LONGEST = 36  # letters of a prompt
 MOST_EDITS = 2
 MOST_HEADS = 4
 OUTPUT = ("z", "result")  # of a head
-WITHOUT = "without the cut"  # of numbers that are of the weights, or of other texts, while something is cut
+WITHOUT = "without the cut"  # beside numbers of the weights or of other texts, on which no intervention acts
 
 
 def drawn(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
-    """What the panel draws, beside the reference where there is one, and what it is drawn of."""
+    """What the panel draws, beside the reference where there is one, with what it is of."""
     figure = with_reference(panel, state, facts, now, ref)
     if not figure.grid:
         return figure
-    aside = bool(state.subject.edits) and panel.of_heads and bool(now) and not read(now) & {"tokens", "edits"}
-    crossed = any(getattr(mark, "struck", ()) for mark in figure.marks())
-    which = f"{CUT} {short_words(state.subject.edits)}" if crossed else ""
-    cut = " ".join(filter(None, (WITHOUT if aside and SAME not in figure.title else "", which)))
-    figure = figure.with_caption("" if crossed else silenced(state, facts, now))
-    return replace(figure, title=joined(figure.title, cut), about=about(state, facts, now))
+    untouched = bool(state.subject.edits) and panel.of_heads and bool(now) and not inputs_read(now) & {"tokens", "edits"}
+    has_struck_heads = any(getattr(mark, "struck", ()) for mark in figure.marks())
+    which = f"{CUT} {short_words(state.subject.edits)}" if has_struck_heads else ""
+    cut_words = " ".join(filter(None, (WITHOUT if untouched and SAME not in figure.title else "", which)))
+    figure = figure.with_caption("" if has_struck_heads else silenced(state, facts, now))
+    return replace(figure, title=joined(figure.title, cut_words), about=about(state, facts, now))
 
 
 def silenced(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
-    """Which of the heads whose inner work is shown write nothing of it, because their output is zeroed; "" for none."""
-    if state.compare == "reference" or "tokens" not in read(now):
+    """Which of the heads shown write nothing to the stream, because their output is ablated to zero; "" for none."""
+    if state.compare == "reference" or "tokens" not in inputs_read(now):
         return ""
-    shown = {head for answer in now.values() for head in asked_heads(answer.request.params)}
-    cut = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT and e.path_from is None]
+    shown = {head for answer in now.values() for head in heads_of_params(answer.request.params)}
+    zeroed = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT and e.path_from is None]
     every = range(facts.config.n_heads)
-    gone = [Head(s.layer, h) for s in cut if not (s.positions or s.sources) for h in s.heads or every]
-    named = [str(head) for head in dict.fromkeys(gone) if head in shown]
-    if not named:
+    silent = [Head(s.layer, h) for s in zeroed if not (s.positions or s.sources) for h in s.heads or every]
+    names = [str(head) for head in dict.fromkeys(silent) if head in shown]
+    if not names:
         return ""
-    who = " ".join(named[:MOST_HEADS]) + (f" and {len(named) - MOST_HEADS} more" if len(named) > MOST_HEADS else "")
-    return f"zeroed: {who} writes nothing of this" if len(named) == 1 else f"zeroed: {who} write nothing of this"
+    who = " ".join(names[:MOST_HEADS]) + (f" and {len(names) - MOST_HEADS} more" if len(names) > MOST_HEADS else "")
+    return f"zeroed: {who} writes nothing of this" if len(names) == 1 else f"zeroed: {who} write nothing of this"
 
 
-def read(now: Mapping[str, Answer]) -> set[str]:
-    """What beside weights the answers are of: "tokens" of the prompt, with its interventions, or "edits" alone."""
+def inputs_read(now: Mapping[str, Answer]) -> set[str]:
+    """What the answers read beside weights: "tokens" of the prompt, with its interventions, or "edits" alone."""
     return {getattr(a.request.params, "needs", a.request.analysis.needs) for a in now.values()}
 
 
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Model, step, prompt, interventions; of weights alone no prompt is named."""
+    """Model, step, prompt, interventions; no prompt where the answers read weights alone."""
     of_weights = facts.steps and state.model.checkpoint is None
     parts = [*facts.name.split(BETWEEN), *(["final weights"] if of_weights else [])]
-    of = read(now)
-    if "tokens" in of:
+    inputs = inputs_read(now)
+    if "tokens" in inputs:
         parts.append(prompt(state, facts))
-    if of & {"tokens", "edits"}:
+    if inputs & {"tokens", "edits"}:
         edits = state.subject.edits
         parts += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
     return tuple(part.replace(BETWEEN, " ") for part in parts if part)
@@ -82,7 +82,7 @@ def prompt(state: State, facts: Facts) -> str:
 
 
 def _bos(state: State, facts: Facts) -> str:
-    """Whether a token that begins a sequence stands in front; nothing where the model has no words, and so no such token."""
+    """Whether the prompt starts with BOS; "" for a model without a tokenizer, which has no such token."""
     if not facts.has_tokenizer:
         return ""
     return ", BOS first" if facts.bos is not None and state.tokens[0] == facts.bos else ", no BOS"

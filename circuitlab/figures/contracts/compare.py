@@ -1,8 +1,8 @@
 """Comparison: every panel and page beside the reference pin, with the same requests and the same controls.
 
 A panel draws a State. Here its figure of the pinned State is drawn as well, and the two are combined mark by mark: the reference
-alone, or now beside it, always on one scale, and the caption says what is compared with what. No panel takes a difference of its
-own. Where nothing can be compared, the caption gives the reason.
+alone, or now beside it, always on one scale, and the caption names what is compared. No panel takes differences itself. Where
+nothing can be compared, the caption gives the reason.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.session.reference_names import reference_name
 from circuitlab.session.state import Pin, State
 
-# Relative to what a mark shows: two ways to compute the same (a reused prefix, raw and folded weights) differ by no more.
+# Relative to the mark's largest value: two ways to compute the same (a reused prefix, raw and folded weights) differ by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
 NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
-OF_EACH = re.compile(r"(: )?rows sum to .*")  # conventions that hold of values and not of their differences
-MOST_NUMBERS = 3  # in a title that names both values of each
+OF_EACH = re.compile(r"(: )?rows sum to .*")  # conventions that hold for values but not for their differences
+MOST_NUMBERS = 3  # that may differ in a title which names both values of each
 
 
 def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
@@ -57,7 +57,7 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
 
 
 def short_label(state: State, pin: Pin, facts: Facts) -> str:
-    """A name of the reference that fits a narrow column's header."""
+    """A name of the reference that is short enough for a narrow column's header."""
 
     def name_of(ref: ModelRef) -> str:
         its_facts = facts if ref == state.model else facts.others(ref)
@@ -67,7 +67,7 @@ def short_label(state: State, pin: Pin, facts: Facts) -> str:
 
 
 def _say(figure: Figure, *parts: str) -> Figure:
-    """The figure with further parts of its caption; a figure that says why it is empty stays."""
+    """The figure with further parts of its caption; unchanged where it is empty and says why."""
     return figure.with_caption(*parts) if figure.grid else figure
 
 
@@ -76,7 +76,7 @@ def _facts(pin: Pin, state: State, facts: Facts) -> Facts | None:
 
 
 def _why_the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
-    """Why the reference shows the same, "" where it does not: nothing in which it differs enters the requests."""
+    """Why the reference shows the same: nothing in which it differs enters the requests; "" where something does."""
     ref_facts = _facts(pin, state, facts)
     requests = panel.requests(state, facts)
     if ref_facts is None or not isinstance(requests, Mapping) or not requests:
@@ -85,31 +85,31 @@ def _why_the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
     if isinstance(ref_state, str) or panel.requests(ref_state, ref_facts) != requests:
         return ""
     if pin.subject == state.subject:
-        return f"not compared: {pin.label} is what is shown; change the text or cut a head"
+        return f"not compared: {pin.label} is what is shown; change the text or ablate a head"
     return f"the same in {pin.label}: nothing here depends on {_differs(state, pin)}"
 
 
 def _titled_the_same(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Figure:
-    """The figure of now. Its title says that it is no difference, unless the title names what is shown and so differs itself."""
-    alone = panel.figure(replace(state, compare="now"), facts, now, {})
+    """The figure of now. Its title says that it is no difference, unless the title differs from the reference's."""
+    now_alone = panel.figure(replace(state, compare="now"), facts, now, {})
     ref_facts = _facts(pin, state, facts) or facts
     ref_state = pinned_state(state, pin, facts, ref_facts)
-    if not alone.grid or isinstance(ref_state, str):
-        return alone
+    if not now_alone.grid or isinstance(ref_state, str):
+        return now_alone
     ref_figure = panel.figure(replace(ref_state, compare="now"), ref_facts, now, {})
-    words = f"{SAME} {short_label(state, pin, facts)}" if ref_figure.title == alone.title else ""
-    return replace(alone, title=joined(alone.title, words))
+    words = f"{SAME} {short_label(state, pin, facts)}" if ref_figure.title == now_alone.title else ""
+    return replace(now_alone, title=joined(now_alone.title, words))
 
 
 def _differs(state: State, pin: Pin) -> str:
     """In what the reference differs, in words."""
-    here, there = state.subject, pin.subject
-    kinds = {
-        "the model": (here.model, there.model),
-        "the prompt": (here.tokens, there.tokens),
-        "the cut": (here.edits, there.edits),
+    subject, ref_subject = state.subject, pin.subject
+    parts = {
+        "the model": (subject.model, ref_subject.model),
+        "the prompt": (subject.tokens, ref_subject.tokens),
+        "the cut": (subject.edits, ref_subject.edits),
     }
-    changed = [kind for kind, (a, b) in kinds.items() if a != b]
+    changed = [part for part, (a, b) in parts.items() if a != b]
     return " or ".join(changed) or "the conventions"
 
 
@@ -122,8 +122,8 @@ def _reference_figure(panel: Panel, state: State, pin: Pin, facts: Facts, ref: M
     if isinstance(ref_state, str):
         return None, f"not compared with {pin.label}: {ref_state}"
     if panel.requests(ref_state, ref_facts) == {}:
-        asks = bool(panel.requests(state, facts))
-        return None, f"not compared: this panel itself sets now against {pin.label}" if asks else ""
+        has_requests = bool(panel.requests(state, facts))
+        return None, f"not compared: this panel itself sets now against {pin.label}" if has_requests else ""
     figure = panel.figure(replace(ref_state, compare="now"), ref_facts, ref, {})
     if figure.grid:
         return figure, ""
@@ -148,14 +148,14 @@ def _reference(figure: Figure, ref_figure: Figure, pin: Pin) -> Figure:
 
 
 def _other_conventions(state: State, pin: Pin, label: str) -> str:
-    """Which conventions the reference has that this state has not, "" for none."""
-    here, there = state.conventions.words(), pin.subject.conventions.words()
-    other = [b for a, b in zip(here, there, strict=True) if a != b]
+    """The reference's conventions that differ from this state's, "" for none."""
+    pairs = zip(state.conventions.words(), pin.subject.conventions.words(), strict=True)
+    other = [ref_words for words, ref_words in pairs if words != ref_words]
     return f"{label}: {', '.join(other)}" if other else ""
 
 
 def _of_tokens(mark: Mark) -> bool:
-    """Whether what is compared in it are tokens."""
+    """Whether its items are tokens."""
     if isinstance(mark, Rows):
         return any(column.tokens for column in mark.columns)
     if isinstance(mark, Lines):
@@ -163,30 +163,30 @@ def _of_tokens(mark: Mark) -> bool:
     return isinstance(mark, Tokens) or (isinstance(mark, Heatmap) and mark.x.tokens)
 
 
-def _titles(here: str, there: str, label: str) -> tuple[str, str]:
-    """A title for both sides that names both values of each number; else now's title, and the reference's for the caption."""
-    if here == there or not here or not there:
-        return here, ""
-    words = list(zip_longest(here.split(" "), there.split(" "), fillvalue=""))
+def _titles(title: str, ref_title: str, label: str) -> tuple[str, str]:
+    """One title that names both values of each number, and ""; else now's title, and the reference's for the caption."""
+    if title == ref_title or not title or not ref_title:
+        return title, ""
+    words = list(zip_longest(title.split(" "), ref_title.split(" "), fillvalue=""))
     merged = [a if a == b else _both(a, b, label) for a, b in words]
     if all(merged) and sum(a != b for a, b in words) <= MOST_NUMBERS:
         return " ".join(merged), ""
-    return f"now: {here}", f"{label}: {there}"
+    return f"now: {title}", f"{label}: {ref_title}"
 
 
-def _both(here: str, there: str, label: str) -> str:
-    """A word that has a number, with both values; "" where more than the number differs."""
-    a, b = NUMBER.fullmatch(here), NUMBER.fullmatch(there)
+def _both(word: str, ref_word: str, label: str) -> str:
+    """A word that contains a number, with both values; "" where more than the number differs."""
+    a, b = NUMBER.fullmatch(word), NUMBER.fullmatch(ref_word)
     return f"{a[1]}now {a[2]}, {label} {b[2]}{a[3]}" if a and b and (a[1], a[3]) == (b[1], b[3]) else ""
 
 
-def _written(a: Facts, b: Facts) -> Callable[[int], int | None]:
-    """From a token of one vocabulary to the one of another with the same text."""
+def _by_text(a: Facts, b: Facts) -> Callable[[int], int | None]:
+    """From a token id of vocabulary `a` to that of `b` with the same text."""
     return lambda i: b.token_of(a.token_text(i))
 
 
 def _headed(before: Mark, after: Mark, ref_figure: Figure, label: str) -> Mark:
-    """A table or a text under a heading that gives the numbers of both sides."""
+    """A table or a text with a heading that gives the numbers of both sides."""
     partner = ref_figure.find(before.name)
     if after is before or not isinstance(after, Rows | Tokens) or not isinstance(partner, Rows | Tokens):
         return after
@@ -194,62 +194,62 @@ def _headed(before: Mark, after: Mark, ref_figure: Figure, label: str) -> Mark:
 
 
 def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
-    """How many of how many rows are listed, with those that the reference lists."""
-    listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
-    more = sum(listed(one) - listed(mark) for mark, one in compared.items())
+    """How many of how many rows are listed, counting those that only the reference lists."""
+    n_listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
+    more = sum(n_listed(change) - n_listed(mark) for mark, change in compared.items())
     return None if shown is None else (min(shown[0] + more, shown[1]), shown[1])
 
 
 def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, facts: Facts) -> Figure:
     """Now against the reference, mark by mark."""
     ref_facts = _facts(pin, state, facts) or facts
-    alignment, alike = aligned(state, pin, facts, ref_facts), one_vocabulary(state, pin, facts, ref_facts)
+    alignment, same_ids = aligned(state, pin, facts, ref_facts), one_vocabulary(state, pin, facts, ref_facts)
     single = "float32" in (state.conventions.dtype, pin.subject.conventions.dtype)
     rounding = ROUNDING if single else ROUNDING_DOUBLE
-    ours, theirs = (int, int) if alike else (_written(ref_facts, facts), _written(facts, ref_facts))
+    to_ours, to_theirs = (int, int) if same_ids else (_by_text(ref_facts, facts), _by_text(facts, ref_facts))
     label = short_label(state, pin, facts)
-    pinned = Pinned(label, alignment.align, len(pin.subject.tokens), rounding, alike, ours, theirs)
+    pinned = Pinned(label, alignment.align, len(pin.subject.tokens), rounding, same_ids, to_ours, to_theirs)
     pairs = {mark: difference(mark, ref_figure.find(mark.name), pinned) for mark in figure.marks()}
-    compared = on_one_scale({mark: one for mark, (one, _) in pairs.items()})
-    words_of_marks = [words + (colours(compared[mark]) if one is not mark else "") for mark, (one, words) in pairs.items()]
-    covered = lambda words: any(words != longer and longer.startswith(words) for longer in words_of_marks)
-    words_of_marks = [words for words in dict.fromkeys(words_of_marks) if not covered(words)]
-    differences = [one for mark, one in compared.items() if one is not mark]
-    compared = {mark: _headed(mark, one, ref_figure, label) for mark, one in compared.items()}
+    compared = on_one_scale({mark: change for mark, (change, _) in pairs.items()})
+    mark_words = [words + (colours(compared[mark]) if change is not mark else "") for mark, (change, words) in pairs.items()]
+    covered = lambda words: any(words != longer and longer.startswith(words) for longer in mark_words)
+    mark_words = [words for words in dict.fromkeys(mark_words) if not covered(words)]
+    differences = [change for mark, change in compared.items() if change is not mark]
+    compared = {mark: _headed(mark, change, ref_figure, label) for mark, change in compared.items()}
     shown = _shown(figure.shown, compared)
     grid = tuple(tuple(compared[mark] for mark in row) for row in figure.grid)
     grid = tables_on_one_scale(grid) if any(isinstance(mark, Rows) and mark.key for mark in figure.marks()) else grid
     texts = any(map(_of_tokens, figure.marks()))
-    words = alignment.words if texts and not (alike and pin.subject.tokens == state.tokens) else ""
-    title, theirs_title = _titles(figure.title, ref_figure.title, label)
+    words = alignment.words if texts and not (same_ids and pin.subject.tokens == state.tokens) else ""
+    title, ref_title = _titles(figure.title, ref_figure.title, label)
     if not differences:
-        title = joined(title, _why_as_it_is(words_of_marks, label) if figure.title == ref_figure.title else "")
-    elif all(isinstance(one, Rows) for one in differences):
+        title = joined(title, _why_unchanged(mark_words, label) if figure.title == ref_figure.title else "")
+    elif all(isinstance(change, Rows) for change in differences):
         title = joined(title, f"beside {label}")
     else:
         title = joined(f"now − {label}", title)
-    named = f"{label}: {pin.label}" if label != pin.label else ""
-    more = (named, *words_of_marks, words, _other_conventions(state, pin, label), theirs_title)
-    subtracted = any(not isinstance(one, Rows) for one in differences)
+    full_name = f"{label}: {pin.label}" if label != pin.label else ""
+    more = (full_name, *mark_words, words, _other_conventions(state, pin, label), ref_title)
+    subtracted = any(not isinstance(change, Rows) for change in differences)
     parts = figure.caption_parts
     if differences:
         parts = _conventions(parts, ref_figure.caption_parts, label, subtracted)
     return _say(replace(figure, grid=grid, title=title, shown=shown, caption_parts=parts), *more)
 
 
-def _conventions(here: tuple[str, ...], there: tuple[str, ...], label: str, subtracted: bool) -> tuple[str, ...]:
-    """The parts of now's caption: a part that differs by numbers gives both sides', any other that differs is marked as of now.
+def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: str, subtracted: bool) -> tuple[str, ...]:
+    """The parts of now's caption: a part that differs in numbers gives both, a part that differs otherwise is marked as now's.
 
-    Where values are subtracted, a convention of each side need not hold of the difference: rows that sum to 1 on both sum to 0.
+    Where values are subtracted, a convention of each side need not hold for the difference: rows that sum to 1 on both sum to 0.
     """
-    parts = here
-    if len(here) == len(there):
-        pairs = [(a, *_titles(a, b, label)) for a, b in zip(here, there, strict=True)]
-        parts = tuple(f"{a} (now)" if apart else both for a, both, apart in pairs)
+    parts = now_parts
+    if len(now_parts) == len(ref_parts):
+        pairs = [(a, *_titles(a, b, label)) for a, b in zip(now_parts, ref_parts, strict=True)]
+        parts = tuple(f"{part} (now)" if differs else both for part, both, differs in pairs)
     return tuple(filter(None, (OF_EACH.sub("", part) for part in parts))) if subtracted else parts
 
 
-def _why_as_it_is(words_of_marks: list[str], label: str) -> str:
+def _why_unchanged(mark_words: list[str], label: str) -> str:
     """For a title: why no mark of a figure became a difference, if the reason is the same for all."""
-    same = [SAME in words for words in words_of_marks if not words.endswith(OF_NOW)]
+    same = [SAME in words for words in mark_words if not words.endswith(OF_NOW)]
     return f"{SAME} {label}" if same and all(same) else ""

@@ -1,4 +1,4 @@
-"""Whether two answers are to one question: a difference is taken of the same heads and the same measured token, or of nothing."""
+"""Whether two answers are to the same question: a difference is taken only of the same heads and the same measured token."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from circuitlab.model.subject import Head
 TARGET = "target and other"  # the axis of ids that say what is measured
 
 
-def other_question(here: Mapping[str, Answer], there: Mapping[str, Answer], facts: Facts, other: Facts, label: str) -> str:
-    """Why the numbers of a reference are of something else than ours, "" where they are not."""
-    for role, ours in here.items():
-        theirs = there.get(role)
-        if theirs is None:
+def other_question(now: Mapping[str, Answer], ref: Mapping[str, Answer], facts: Facts, ref_facts: Facts, label: str) -> str:
+    """Why the reference's answers are about other heads or another token than those of now, "" where they are not."""
+    for role, answer in now.items():
+        ref_answer = ref.get(role)
+        if ref_answer is None:
             continue
-        heads, others = set(asked_heads(ours.request.params)), set(asked_heads(theirs.request.params))
-        if heads != others:
-            named = " ".join(map(str, sorted(heads - others) or sorted(others - heads)))
-            return f"not compared: {label} has no {named}" if heads - others else f"not compared: {label} is of {named} as well"
-        measured, beside = _measured(ours, facts), _measured(theirs, other)
-        if measured and beside and measured != beside:
-            return f"not compared: {measured} is measured now, {beside} in {label}; choose one token in the bar above"
+        heads, ref_heads = set(heads_of_params(answer.request.params)), set(heads_of_params(ref_answer.request.params))
+        if heads != ref_heads:
+            names = " ".join(map(str, sorted(heads - ref_heads) or sorted(ref_heads - heads)))
+            return (
+                f"not compared: {label} has no {names}" if heads - ref_heads else f"not compared: {label} is of {names} as well"
+            )
+        target, ref_target = _target_name(answer, facts), _target_name(ref_answer, ref_facts)
+        if target and ref_target and target != ref_target:
+            return f"not compared: {target} is measured now, {ref_target} in {label}; choose one token in the bar above"
     return ""
 
 
-def asked_heads(value: Any) -> Iterator[Head]:
-    """The heads that parameters name."""
+def heads_of_params(value: Any) -> Iterator[Head]:
+    """The heads that parameters name, in nested parameters too."""
     if isinstance(value, Head):
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from asked_heads(part)
+            yield from heads_of_params(part)
     elif is_dataclass(value):
         for field in fields(value):
-            yield from asked_heads(getattr(value, field.name))
+            yield from heads_of_params(getattr(value, field.name))
 
 
-def _measured(answer: Answer, facts: Facts) -> str:
-    """The one token, or the pair, that an answer is about; "" where it is about none, or about one at each position."""
+def _target_name(answer: Answer, facts: Facts) -> str:
+    """The token or pair of tokens that an answer measures; "" where it measures none, or one at each position."""
     for field in fields(answer.result):
         if TARGET in field.metadata.get("axes", ()):
             ids = np.ravel(getattr(answer.result, field.name))

@@ -1,4 +1,4 @@
-"""Scales of what is compared: one for a mark and its reference, one for differences, and their ends in words."""
+"""Scales of comparisons: one for a mark and its reference, one for differences, and their ends in words."""
 
 from __future__ import annotations
 
@@ -9,68 +9,68 @@ import numpy as np
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Heatmap, Mark, RowColumn, Rows, Tokens
 
-FLOOR = 0.01  # of the scale of what is compared: a difference's colours never take less of it for their whole range
+FLOOR = 0.01  # of the compared scale: the colours of a difference span at least this share of it
 
 
 def top_of(values: np.ndarray, least: float = 0.0) -> float:
-    """The largest size, and no less than `least`."""
+    """The largest finite magnitude, and no less than `least`."""
     finite = np.abs(values[np.isfinite(values)])
     return max(float(finite.max()) if finite.size and finite.max() > 0 else 1.0 if not least else 0.0, least)
 
 
 def scale_of(change: np.ndarray, *levels: tuple[float, float]) -> float:
-    """Where the colours of a difference end, either way: at its largest, and not below `FLOOR` of what both sides are drawn on.
+    """Where the colours of a difference end, either way: at its largest magnitude, and not below `FLOOR` of both sides' scale.
 
-    So what hardly changes is pale, as it is beside the values themselves.
+    A small change is pale then, as it is small beside the values themselves.
     """
     return top_of(change, FLOOR * max(min(high - low, max(abs(low), abs(high))) for low, high in levels))
 
 
 def size_of(*values: np.ndarray) -> float:
-    """The largest finite size in all of them, 0 where there is none."""
+    """The largest finite magnitude in all of them, 0 where there is none."""
     return max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in values), default=0.0)
 
 
-def shared(here: Mark, there: Mark | None) -> Mark:
-    """The mark on the scale of both."""
-    if isinstance(here, Rows) and isinstance(there, Rows):
-        columns = memo((*here.columns, *there.columns), "shared", lambda: _shared_columns(here.columns, there.columns))
-        return here if columns is here.columns else replace(here, columns=columns)
-    if not isinstance(here, Heatmap | Tokens) or type(here) is not type(there) or here.rgb is not None:
-        return here
-    assert isinstance(there, Heatmap | Tokens)
-    if there.rgb is not None or there.map != here.map or here.unit != there.unit:
-        return here
-    levels = _union(here.levels, there.levels)
-    return here if levels == here.levels else replace(here, levels=levels)
+def shared(mark: Mark, ref_mark: Mark | None) -> Mark:
+    """The mark on the scale of both marks."""
+    if isinstance(mark, Rows) and isinstance(ref_mark, Rows):
+        columns = memo((*mark.columns, *ref_mark.columns), "shared", lambda: _shared_columns(mark.columns, ref_mark.columns))
+        return mark if columns is mark.columns else replace(mark, columns=columns)
+    if not isinstance(mark, Heatmap | Tokens) or type(mark) is not type(ref_mark) or mark.rgb is not None:
+        return mark
+    assert isinstance(ref_mark, Heatmap | Tokens)
+    if ref_mark.rgb is not None or ref_mark.map != mark.map or mark.unit != ref_mark.unit:
+        return mark
+    levels = _union(mark.levels, ref_mark.levels)
+    return mark if levels == mark.levels else replace(mark, levels=levels)
 
 
 def _union(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-def _shared_columns(here: tuple[RowColumn, ...], there: tuple[RowColumn, ...]) -> tuple[RowColumn, ...]:
-    partners = {c.name: c for c in there if c.bar or c.map is not None}
+def _shared_columns(columns: tuple[RowColumn, ...], ref_columns: tuple[RowColumn, ...]) -> tuple[RowColumn, ...]:
+    partners = {c.name: c for c in ref_columns if c.bar or c.map is not None}
     scaled = lambda c: replace(c, levels=_union(c.levels, partners[c.name].levels)) if c.bar or c.map is not None else c
-    columns = tuple(scaled(c) if c.name in partners else c for c in here)
-    return here if all(a.levels == b.levels for a, b in zip(here, columns, strict=True)) else columns
+    on_both = tuple(scaled(c) if c.name in partners else c for c in columns)
+    return columns if all(a.levels == b.levels for a, b in zip(columns, on_both, strict=True)) else on_both
 
 
 def floored(change: np.ndarray, top: float) -> str:
-    """Said where colours end above the largest change."""
-    most = size_of(change)
-    return f", {figured(most)} at most: colours to {FLOOR:.0%} of the scale of both" if most < top * (1 - 1e-6) else ""
+    """For a caption, where colours end above the largest change; "" where they end at it."""
+    largest = size_of(change)
+    return f", {figured(largest)} at most: colours to {FLOOR:.0%} of the scale of both" if largest < top * (1 - 1e-6) else ""
 
 
 def on_one_scale(compared: dict[Mark, Mark]) -> dict[Mark, Mark]:
-    """Differences (by the marks that they were made of) of maps and texts that had one scale before have one again."""
-    changed = {mark: one for mark, one in compared.items() if isinstance(one, Heatmap | Tokens) and one is not mark}
-    alike: dict[tuple[object, ...], float] = {}
+    """Differences by the marks they are taken of: maps and texts that share a scale share one in the difference as well."""
+    changed = {mark: change for mark, change in compared.items() if isinstance(change, Heatmap | Tokens) and change is not mark}
+    tops: dict[tuple[object, ...], float] = {}
     scale = lambda mark: (mark.levels, mark.map, mark.unit)
-    for mark, one in changed.items():
-        alike[scale(mark)] = max(alike.get(scale(mark), 0.0), one.levels[1])
-    wider = lambda one, top: one if one.levels[1] == top else replace(one, levels=(-top, top))
-    return {mark: wider(one, alike[scale(mark)]) if mark in changed else one for mark, one in compared.items()}
+    for mark, change in changed.items():
+        tops[scale(mark)] = max(tops.get(scale(mark), 0.0), change.levels[1])
+    wider = lambda change, top: change if change.levels[1] == top else replace(change, levels=(-top, top))
+    return {mark: wider(change, tops[scale(mark)]) if mark in changed else change for mark, change in compared.items()}
 
 
 def colours(mark: Mark) -> str:
@@ -81,7 +81,7 @@ def colours(mark: Mark) -> str:
 
 
 def figured(value: float, figures: int = 3) -> str:
-    """A size in so many figures: what is not zero is not written as zero."""
+    """A number to `figures` significant figures: what is not zero is not written as zero."""
     return f"{value:.{figures}g}".replace("-", "−")
 
 

@@ -1,7 +1,7 @@
-"""Which of another model's tokens one's own are: by id where the vocabularies are equal, else by text where that is exact.
+"""Which tokens of the reference's model correspond to ours: by id in the same vocabulary, else by text where that is exact.
 
-The same id means another text in another vocabulary, the same text may be cut into other tokens. So what names tokens and
-positions is carried over to a reference of another vocabulary by what is written there, and refused in words where nothing is.
+In another vocabulary the same id means another text, and the same text may be split into other tokens. Tokens and positions of
+a State are therefore carried over to such a reference by their texts, or refused with the reason.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from circuitlab.session.state import Pin, State
 _by_id = lru_cache(maxsize=16)(alignment_of)
 
 
-def one_vocabulary(state: State, pin: Pin, here: Facts, there: Facts) -> bool:
-    """Whether an id means the same text in both models; checkpoints of one training need not be looked at."""
-    same = here is there or state.model.source == pin.subject.model.source
-    return same or here.vocabulary() == there.vocabulary()
+def one_vocabulary(state: State, pin: Pin, facts: Facts, ref_facts: Facts) -> bool:
+    """Whether an id means the same text in both models; checkpoints of one training share a vocabulary."""
+    same = facts is ref_facts or state.model.source == pin.subject.model.source
+    return same or facts.vocabulary() == ref_facts.vocabulary()
 
 
-def aligned(state: State, pin: Pin, here: Facts, there: Facts) -> Alignment:
-    """Which position of the pinned prompt belongs to each of ours."""
-    if one_vocabulary(state, pin, here, there):
+def aligned(state: State, pin: Pin, facts: Facts, ref_facts: Facts) -> Alignment:
+    """Which position of the pinned prompt corresponds to each of ours."""
+    if one_vocabulary(state, pin, facts, ref_facts):
         return _by_id(state.tokens, pin.subject.tokens)
-    return _by_text(here.tokens(state.tokens), there.tokens(pin.subject.tokens))
+    return _by_text(facts.tokens(state.tokens), ref_facts.tokens(pin.subject.tokens))
 
 
 @lru_cache(maxsize=16)
-def _by_text(here: tuple[str, ...], there: tuple[str, ...]) -> Alignment:
-    """Of equal texts the tokens that cover the same characters; of others the tokens that are spelled alike, in equal blocks."""
-    align = _of_one_text(here, there)
+def _by_text(texts: tuple[str, ...], ref_texts: tuple[str, ...]) -> Alignment:
+    """In equal texts the tokens that cover the same characters; in others tokens of the same text, in equal blocks."""
+    align = _of_one_text(texts, ref_texts)
     if align is None:
-        number = {text: i for i, text in enumerate(dict.fromkeys((*here, *there)))}
-        alignment = alignment_of(tuple(number[t] for t in here), tuple(number[t] for t in there))
+        text_ids = {text: i for i, text in enumerate(dict.fromkeys((*texts, *ref_texts)))}
+        alignment = alignment_of(tuple(text_ids[t] for t in texts), tuple(text_ids[t] for t in ref_texts))
         align = np.where(alignment.differs, -1, alignment.align)
     matched = int((align >= 0).sum())
-    words = f"another vocabulary: {matched} of {number_of(len(here), 'token')} here stand for the same text there"
-    return Alignment(read_only(align), np.zeros(len(here), dtype=bool), words)
+    words = f"another vocabulary: {matched} of {number_of(len(texts), 'token')} have a counterpart of the same text"
+    return Alignment(read_only(align), np.zeros(len(texts), dtype=bool), words)
 
 
-def _of_one_text(here: tuple[str, ...], there: tuple[str, ...]) -> np.ndarray | None:
-    """By the characters that tokens cover, beginnings of sequence aside; None where the texts are not equal."""
-    for a, b in ((0, 0), (1, 1), (1, 0), (0, 1)):
-        if "".join(here[a:]) == "".join(there[b:]):
-            place = {span: i + b for i, span in enumerate(_spans(there[b:]))}
-            places = [place.get(span, -1) for span in _spans(here[a:])]
-            return np.array([*([0] if a and b else [-1] * a), *places], dtype=np.int64)
+def _of_one_text(texts: tuple[str, ...], ref_texts: tuple[str, ...]) -> np.ndarray | None:
+    """By the characters that tokens cover, BOS aside; None where the texts are not equal."""
+    for bos, ref_bos in ((0, 0), (1, 1), (1, 0), (0, 1)):
+        if "".join(texts[bos:]) == "".join(ref_texts[ref_bos:]):
+            by_span = {span: i + ref_bos for i, span in enumerate(_spans(ref_texts[ref_bos:]))}
+            positions = [by_span.get(span, -1) for span in _spans(texts[bos:])]
+            return np.array([*([0] if bos and ref_bos else [-1] * bos), *positions], dtype=np.int64)
     return None
 
 
@@ -61,29 +61,29 @@ def _spans(texts: tuple[str, ...]) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def aligned_with_reference(state: State, here: Facts) -> Alignment:
-    """Which position of the reference's prompt belongs to each of ours; of a model that is not open, by ids."""
+def aligned_with_reference(state: State, facts: Facts) -> Alignment:
+    """Which position of the reference's prompt corresponds to each of ours; by ids where its model is not open."""
     pin = state.reference
     assert pin is not None
-    return aligned(state, pin, here, here.others(pin.subject.model) or here)
+    return aligned(state, pin, facts, facts.others(pin.subject.model) or facts)
 
 
-def pinned_state(state: State, pin: Pin, here: Facts, there: Facts) -> State | str:
-    """`state.at(pin)`, its tokens and positions carried over; or why one of them has no counterpart there."""
-    selection, alike = state.selection, one_vocabulary(state, pin, here, there)
-    if alike and pin.subject.tokens == state.tokens:
+def pinned_state(state: State, pin: Pin, facts: Facts, ref_facts: Facts) -> State | str:
+    """`state.at(pin)` with its tokens and positions carried over; or why one of them has no counterpart in the reference."""
+    selection, same_ids = state.selection, one_vocabulary(state, pin, facts, ref_facts)
+    if same_ids and pin.subject.tokens == state.tokens:
         return state.at(pin)
-    align = aligned(state, pin, here, there).align
+    align = aligned(state, pin, facts, ref_facts).align
     for name in ("destination", "source"):
         at = getattr(selection, name)
         if at is not None and at < len(align) and align[at] < 0:
-            return f"no token there stands for ‘{here.token_text(state.tokens[at])}’ at {at}"
-    place = lambda at: None if at is None or at >= len(align) else int(align[at])
-    ref_state = state.at(pin).select(destination=place(selection.destination), source=place(selection.source))
-    if alike:
+            return f"its prompt has no counterpart of ‘{facts.token_text(state.tokens[at])}’ at {at}"
+    carried = lambda at: None if at is None or at >= len(align) else int(align[at])
+    ref_state = state.at(pin).select(destination=carried(selection.destination), source=carried(selection.source))
+    if same_ids:
         return ref_state
-    texts = {i: here.token_text(i) for i in (*selection.target.tokens, *(() if selection.token is None else (selection.token,)))}
-    counterparts = {i: there.token_of(text) for i, text in texts.items()}
+    texts = {i: facts.token_text(i) for i in (*selection.target.tokens, *(() if selection.token is None else (selection.token,)))}
+    counterparts = {i: ref_facts.token_of(text) for i, text in texts.items()}
     if missing := [texts[i] for i, other in counterparts.items() if other is None]:
         return f"no token of its vocabulary is ‘{missing[0]}’"
     return ref_state.select(
@@ -92,16 +92,16 @@ def pinned_state(state: State, pin: Pin, here: Facts, there: Facts) -> State | s
     )
 
 
-def pinned(state: State, here: Facts) -> State | str:
-    """The state as its reference has it; or why nothing there is what is asked about here."""
+def pinned(state: State, facts: Facts) -> State | str:
+    """The state as its reference has it; or why the reference has no counterpart of what is selected."""
     pin = state.reference
     assert pin is not None
-    there = here if pin.subject.model == state.model else here.others(pin.subject.model)
-    return state.at(pin) if there is None else pinned_state(state, pin, here, there)
+    ref_facts = facts if pin.subject.model == state.model else facts.others(pin.subject.model)
+    return state.at(pin) if ref_facts is None else pinned_state(state, pin, facts, ref_facts)
 
 
-def foreign(state: State, here: Facts) -> bool:
-    """Whether the reference is a prompt of another vocabulary, whose ids mean other texts here."""
+def foreign(state: State, facts: Facts) -> bool:
+    """Whether the reference's prompt is in another vocabulary, whose ids mean other texts in the open model."""
     pin = state.reference
-    there = None if pin is None else here.others(pin.subject.model)
-    return pin is not None and there is not None and not one_vocabulary(state, pin, here, there)
+    ref_facts = None if pin is None else facts.others(pin.subject.model)
+    return pin is not None and ref_facts is not None and not one_vocabulary(state, pin, facts, ref_facts)
