@@ -1,4 +1,4 @@
-"""What panels of the weights read from the selection: a head or a pair, a token; and their subject, which has no text."""
+"""What panels of the weights read from the selection: a head or a pair, a token; and their subject, which has no prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from circuitlab.session.state import Kind, State
 
 
 def of_weights(state: State) -> Subject:
-    """The subject without tokens and interventions: a weight view stays as it is while the text changes."""
+    """The subject without tokens and interventions: a reading of the weights does not depend on the prompt."""
     return replace(state.subject, tokens=(), edits=())
 
 
@@ -36,7 +36,7 @@ def leading_head(state: State, facts: Facts) -> Head | Why:
 
 
 def no_head(head: Head, facts: Facts) -> Why:
-    """Why a head that the open model has not is not shown, and what to do: nothing where it has none at all."""
+    """Why a head that the open model does not have is not shown, and what to do; nothing can be done where it has none."""
     return Why(f"This model has no {head}: choose one in All heads.") if facts.config.n_layers else Why(WITHOUT_HEADS)
 
 
@@ -51,13 +51,13 @@ def selected_edge(state: State, facts: Facts) -> tuple[Head, Head] | None:
     return edge if edge is not None and all(has_head(h, facts) for h in edge) else None
 
 
-def pair_name(head: Head, behind: Head | None, *ways: Kind) -> str:
-    """What a title calls a head, or a head read behind an earlier one through its Q, K or V, as a request has them."""
-    return str(head) if behind is None else f"{head} behind {behind} ({', '.join(ways)})"
+def pair_name(head: Head, earlier: Head | None, *kinds: Kind) -> str:
+    """The name in a title of a request's head, or of its composition with an earlier head through Q, K or V."""
+    return str(head) if earlier is None else f"{head} composed with {earlier} ({', '.join(kinds)})"
 
 
 def token_read(state: State, facts: Facts) -> int | None:
-    """The token that tables are read at: the one asked for, else the prompt's at the selected position. None without any."""
+    """The token whose rows tables show: the chosen one, else the prompt's at the selected position; None without either."""
     token = state.selection.token
     if token is not None and 0 <= token < facts.config.d_vocab:
         return token
@@ -70,14 +70,14 @@ def distance_read(distance: int, facts: Facts) -> int:
 
 
 def pick_token(state: State, hit: Hit, *tables: str) -> State:
-    """A token clicked in one of the tables, or found by the search line, becomes the one that every table is read at."""
+    """A token that is clicked in one of the tables, or chosen in the search line, becomes the token whose rows tables show."""
     if hit.gesture not in ("click", "double-click") or not hit.id or hit.mark not in ("search", *tables):
         return state
     return state.select(token=hit.id[0])
 
 
 def pick_edge(state: State, source: Head, destination: Head, kind: Kind) -> State:
-    """Choose a pair of heads: the later one leads. The same pair again lets go of it."""
+    """Choose a pair of heads, the later one leading; choosing the same pair again releases it."""
     selection = state.selection
     if selection.edge == (source, destination) and selection.edge_kind == kind:
         return state.without_edge()

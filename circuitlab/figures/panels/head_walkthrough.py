@@ -1,4 +1,4 @@
-"""One head, one destination, one source: every step with this run's numbers, and the head as one tensor product."""
+"""One head, one destination, one source: every step with its numbers in this run, and the head as one tensor product."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, number, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, digits, number, prompt_of, quoted, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import leading_head, selected_edge
@@ -21,8 +21,8 @@ from circuitlab.figures.panels.score_expansion import cell_of
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-ENTRIES = 3  # of a vector that are written out
-WORDS = 3  # out tokens that are written out
+ENTRIES = 3  # of a vector that are listed
+WORDS = 3  # out tokens that are listed
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StepByStepView:
 
 
 def _earlier(state: State, facts: Facts, head: Head) -> Head | None:
-    """The head before it in the chosen edge."""
+    """The source of the chosen edge, where this head is its destination."""
     edge = selected_edge(state, facts)
     return edge[0] if edge is not None and edge[1] == head and edge[0].layer < head.layer else None
 
@@ -63,17 +63,17 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         return _identities(answers.of("identity", tensor_identity))
     answer = answers.of("step", head_step)
     result = answer.result
-    tokens = answer.request.subject.tokens
-    title = f"{answer.request.params.head} · {_place(result.destination, tokens, facts)} → {_place(result.source, tokens, facts)}"
+    tokens = prompt_of(answer)
+    title = (
+        f"{answer.request.params.head} · {token_at(result.destination, tokens, facts)} → {token_at(result.source, tokens, facts)}"
+    )
     if page == "entries":
-        return Figure(((_entries(answer),),), title, caption(answer, "sorted by q · k: which entries make the score"))
+        return Figure(
+            ((_entries(answer),),), title, caption(answer, "sorted by q · k: the entries that contribute most to the score")
+        )
     if page == "sources":
-        return Figure(((_sources(answer, state, facts),),), title, caption(answer, "a click chooses the source"))
+        return Figure(((_sources(answer, facts),),), title, caption(answer, "a click chooses the source"))
     return Figure(((_steps(facts, answer),),), title, caption(answer))
-
-
-def _place(position: int, tokens: tuple[int, ...], facts: Facts) -> str:
-    return f"{position} {quoted(facts.token_text(tokens[position]))}"
 
 
 def _norm(x: np.ndarray) -> str:
@@ -81,13 +81,13 @@ def _norm(x: np.ndarray) -> str:
 
 
 def _vector(x: np.ndarray) -> str:
-    """Its length, and how it begins."""
-    begins = "  ".join(number(v) for v in x[:ENTRIES])
-    return f"length {_norm(x)}: {begins} …" if len(x) > ENTRIES else f"length {_norm(x)}: {begins}"
+    """The length of a vector and its first entries."""
+    first_entries = "  ".join(number(v) for v in x[:ENTRIES])
+    return f"length {_norm(x)}: {first_entries} …" if len(x) > ENTRIES else f"length {_norm(x)}: {first_entries}"
 
 
 def _largest(products: np.ndarray) -> str:
-    """The entries that count most, by their index."""
+    """The largest entries, with their indices."""
     order = descending(products, by_size=True)[:WORDS]
     return ", ".join(f"[{i}] {products[i]:.2f}" for i in order.tolist())
 
@@ -99,7 +99,7 @@ def _raised(facts: Facts, token_ids: np.ndarray, values: np.ndarray) -> str:
 
 def _lines(result: HeadStepResult, tokens: tuple[int, ...], facts: Facts) -> list[tuple[int, str, str]]:
     """(number, step, this run's numbers), in the order in which it happens."""
-    d, s = _place(result.destination, tokens, facts), _place(result.source, tokens, facts)
+    d, s = token_at(result.destination, tokens, facts), token_at(result.source, tokens, facts)
     return [*_scored(result, facts, d, s), *_moved(result, facts, s)]
 
 
@@ -126,20 +126,20 @@ def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[
 
 
 def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str, str]]:
-    seen, rank = int(result.mask.sum()), int((result.pattern > result.attention).sum()) + 1
+    n_visible, rank = int(result.mask.sum()), int((result.pattern > result.attention).sum()) + 1
     target = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
-    aim = " − ".join(target) or result.target_words
+    target_name = " − ".join(target) or result.target_words
     lines = [
-        (7, "mask", f"{seen} of {number_of(len(result.mask), 'source')} seen"),
+        (7, "mask", f"{n_visible} of {number_of(len(result.mask), 'source')} visible"),
         (8, "softmax over them", f"A = {result.attention:.4f}, the {_ordinal(rank)}"),
         (9, "v = x_s W_V", _vector(result.v)),
         (9, "A · v", f"length {_norm(result.weighted)}"),
-        (10, f"z = Σ A v of {seen}", _vector(result.z)),
+        (10, f"z = Σ A v of {n_visible}", _vector(result.z)),
         (11, "z W_O, to the stream", f"length {_norm(result.result)}, from this source {_norm(result.moved)}"),
         (12, "raises", _raised(facts, result.top_ids, result.top)),
         (12, f"from {s} alone", _raised(facts, result.moved_ids, result.moved_top)),
     ]
-    return [*lines, (12, f"on {aim}", f"{result.effect:+.3f}, from this source {result.effect_moved:+.3f}")]
+    return [*lines, (12, f"on {target_name}", f"{result.effect:+.3f}, from this source {result.effect_moved:+.3f}")]
 
 
 def _ordinal(n: int) -> str:
@@ -151,9 +151,11 @@ def _ordinal(n: int) -> str:
 
 def _steps(facts: Facts, answer: Answer[HeadStepResult]) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        number, step, text = zip(*_lines(answer.result, answer.request.subject.tokens, facts), strict=True)
+        number, step, text = zip(*_lines(answer.result, prompt_of(answer), facts), strict=True)
         columns = RowColumn("#", np.array(number), digits=0), _words("step", step), _words("this run", text)
-        within = [number[:i].count(n) for i, n in enumerate(number)]  # a run may have a line more than another
+        within = [
+            number[:i].count(n) for i, n in enumerate(number)
+        ]  # so that a step that one run has and the other has not shifts no id
         return columns, ids(np.array(number), np.array(within))
 
     columns, keys = memo(answer, "steps", make)
@@ -165,7 +167,7 @@ def _words(name: str, values: tuple[str, ...]) -> RowColumn:
 
 
 def _entries(answer: Answer[HeadStepResult]) -> Rows:
-    """Every entry of the head's own vectors, those that make the score first."""
+    """Every entry of the head's q, k, v and z, the largest products q · k first."""
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -187,21 +189,21 @@ def _entries(answer: Answer[HeadStepResult]) -> Rows:
     return Rows("entries", columns, keys, ranked=True)
 
 
-def _sources(answer: Answer[HeadStepResult], state: State, facts: Facts) -> Rows:
-    """The row that softmax reads and what it makes of it."""
-    result = answer.result
+def _sources(answer: Answer[HeadStepResult], facts: Facts) -> Rows:
+    """The row of scores that softmax reads, and the row of the pattern."""
+    result, tokens = answer.result, prompt_of(answer)
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        seen = np.flatnonzero(result.mask)
+        visible = np.flatnonzero(result.mask)
         columns = (
-            RowColumn("#", seen, digits=0),
-            RowColumn("source", texts(np.array(state.tokens)[seen], facts), tokens=True),
-            RowColumn("score", result.scores[seen], digits=digits(top_level(result.scores))),
-            RowColumn("A", result.pattern[seen], digits=4, bar=True, levels=(0.0, 1.0), tip="softmax of the scores"),
+            RowColumn("#", visible, digits=0),
+            RowColumn("source", texts(np.array(tokens)[visible], facts), tokens=True),
+            RowColumn("score", result.scores[visible], digits=digits(top_level(result.scores))),
+            RowColumn("A", result.pattern[visible], digits=4, bar=True, levels=(0.0, 1.0), tip="softmax of the scores"),
         )
-        return columns, ids(seen)
+        return columns, ids(visible)
 
-    columns, keys = memo(answer, ("sources", state.tokens), make)
+    columns, keys = memo(answer, ("sources", tokens), make)
     chosen = tuple(np.flatnonzero(keys[:, 0] == result.source).tolist())
     return Rows("sources", columns, keys, chosen=chosen, searchable=len(keys) > 50)
 
@@ -212,18 +214,20 @@ def _identities(answer: Answer[TensorIdentityResult]) -> Figure:
 
     def make() -> tuple[RowColumn, ...]:
         pairs = zip(result.difference, result.of, strict=True)
-        shown = [f"{d:.1e} of {of:.3g}" if np.isfinite(d) else "not computed" for d, of in pairs]
+        differences = [f"{d:.1e} of {of:.3g}" if np.isfinite(d) else "not computed" for d, of in pairs]
         return (
             RowColumn("reading", np.array(result.names, dtype=object)),
-            RowColumn("difference", np.array(shown, dtype=object), tip="largest entry of the difference, and of the whole"),
+            RowColumn(
+                "difference", np.array(differences, dtype=object), tip="largest entry of the difference, and of the head's output"
+            ),
             RowColumn("formula", np.array(result.formulas, dtype=object)),
         )
 
     rows = Rows("identities", memo(answer, "rows", make), memo(answer, "ids", lambda: ids(np.arange(len(result.names)))))
     params = answer.request.params
     after = f" after {params.earlier}" if params.earlier is not None else ""
-    why = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]
-    hints = why if after else [*why[:-1], "composed heads: choose an edge of Composition"]
+    reasons = [f"{name}: {reason}" for name, reason in zip(result.names, result.reasons, strict=True) if reason]
+    hints = reasons if after else [*reasons[:-1], "composed heads: choose an edge of Composition"]
     return Figure(((rows,),), f"{params.head}{after} · A ⊗ W_OV against the forward pass", caption(answer, *hints))
 
 
@@ -243,12 +247,12 @@ PANEL = register(
         equation="q = x_d W_Q, k = x_s W_K, v = x_s W_V;  A = softmax(scale · q kᵀ);  z = A v;  z W_O;  head(x) = (A ⊗ W_OV) · x",
         source="Elhage et al. 2021, “Attention heads are independent and additive”, “Attention heads as tensor products”",
         help=(
-            "Everything that the leading head does at the selected destination and source (without a source, at the one most "
-            "attended to), in order. Two steps of one number happen side by side. x is d_model numbers wide; q, k, v and z are "
-            "d_head wide. Entries lists them, those that make the score first; Sources is the row that softmax reads. "
-            "A ⊗ W: the head's output once more from W_OV made whole, moving tokens first, rewriting them first, or as one "
-            "matrix on the whole prompt: the three are the same, and the difference shown is rounding. Beside them, all heads' "
-            "z side by side times W_O against the sum over heads."
+            "Everything that the leading head computes at the selected destination and source (without a source, at the one most "
+            "attended to), in order. Steps with the same number are computed in parallel. x is d_model numbers wide; q, k, v and "
+            "z are d_head wide. Entries lists them, largest contributions to the score first; Sources is the row that softmax "
+            "reads. A ⊗ W: the head's output computed again with the whole matrix W_OV, moving information between tokens first, "
+            "mapping each token first, or as one matrix on the whole prompt: the three are equal, and the difference shown is "
+            "rounding. Also: z of all heads concatenated times W_O, against the sum over heads."
         ),
         requests=requests,
         draw=draw,

@@ -19,10 +19,10 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-LEAST_SHARED = 0.1  # of the largest group: a smaller sum is not shared out
+LEAST_SHARED = 0.1  # of the largest group: of a smaller sum no percentages are given
 LARGEST = 200
 NONE = np.empty((0, 6), dtype=np.int64)
-FEW = 50  # rows that need no search line
+FEW = 50  # so many rows need no search line
 WRITTEN = {"none": "neither side", "Q": "the query (Q)", "K": "the key (K)", "both": "both sides"}
 
 
@@ -32,13 +32,13 @@ class WhyHereView:
 
     page: Literal["terms", "heads", "map"] = control("terms", label="Page", kind="tabs")
     values: Literal["centred", "raw"] = control(
-        "centred", label="Values", tip="Centred: minus the mean over the row's sources, which is all that softmax sees"
+        "centred", label="Values", tip="Centred: minus the mean over the row's sources; softmax does not see that mean"
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Shown:
-    """What is drawn of an answer. Arrays as in `ScoreExpansionResult`."""
+class _Expansion:
+    """The parts of an answer by "raw" and "centred". Arrays as in `ScoreExpansionResult`."""
 
     names_dest: tuple[str, ...]
     names_src: tuple[str, ...]
@@ -50,7 +50,7 @@ class _Shown:
 
 
 def cell_of(state: State) -> tuple[int, int | None]:
-    """(destination, source) of the selection; no source: the one most attended to."""
+    """(destination, source) of the selection; without a source the one most attended to is read (None)."""
     d, s = destination(state), state.selection.source
     return d, s if s is not None and s <= d else None
 
@@ -70,14 +70,14 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("expansion", score_expansion)
     view: WhyHereView = state.view("why_here", WhyHereView)
     result = answer.result
-    shown, title = memo(answer, "shown", lambda: _shown(result)), _title(facts, answer)
+    expansion, title = memo(answer, "shown", lambda: _expansion(result)), _title(facts, answer)
     if view.page == "map":
-        return Figure(((_map(answer, shown, view),),), title, caption(answer, *_colours(result)))
-    below, count = _terms(answer, shown, view) if view.page == "terms" else (_heads(answer, shown, view, state), None)
-    groups = _groups(answer, shown, view)
+        return Figure(((_map(answer, expansion, view),),), title, caption(answer, *_colours(result)))
+    below, n_shown = _terms(answer, expansion, view) if view.page == "terms" else (_heads(answer, expansion, view, state), None)
+    groups = _groups(answer, expansion, view)
     if below is None:
         return Figure(((groups,),), title, caption(answer, "no earlier head: this is the first layer"))
-    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), count, weights=(1.25, 1.0))
+    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), n_shown, weights=(1.25, 1.0))
 
 
 def _title(facts: Facts, answer: Answer[ScoreExpansionResult]) -> str:
@@ -95,8 +95,8 @@ def _colours(result: ScoreExpansionResult) -> tuple[str, str]:
     return "rows: what wrote the query, columns: what wrote the key", _mean(result)
 
 
-def _shown(result: ScoreExpansionResult) -> _Shown:
-    return _Shown(
+def _expansion(result: ScoreExpansionResult) -> _Expansion:
+    return _Expansion(
         result.names_dest,
         result.names_src,
         result.heads,
@@ -108,27 +108,27 @@ def _shown(result: ScoreExpansionResult) -> _Shown:
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:
-    """Levels of bars that share one scale: from zero to where they reach, either way."""
+    """Levels of bars that share one scale: zero and both extremes of `values`."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     return (low, high) if low < high else (0.0, 1.0)
 
 
 def _column(name: str, values: np.ndarray, of: np.ndarray, bar: bool, tip: str = "") -> RowColumn:
-    """Numbers on the scale of all values `of`, with bars or without."""
+    """A column of numbers on the scale of all values `of`, with or without bars."""
     return RowColumn(name, values, digits(top_level(of)), bar=bar, levels=_ends(of), tip=tip)
 
 
-def _groups(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView) -> Rows:
+def _groups(answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView) -> Rows:
     """Four group sums and what they add up to, centred and raw."""
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        centred, raw = (np.append(shown.groups[of], shown.groups[of].sum()) for of in ("centred", "raw"))
-        small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a share of next to nothing says nothing
+        centred, raw = (np.append(expansion.groups[of], expansion.groups[of].sum()) for of in ("centred", "raw"))
+        small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a percentage of nearly zero means nothing
         share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
         columns = (
             RowColumn("heads wrote", np.array([*(WRITTEN[g] for g in GROUPS), "sum"], dtype=object)),
             _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
-            RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where others stand against it"),
+            RowColumn("%", share, digits=0, tip="share of the centred sum; over 100 where other groups have the opposite sign"),
             _column("raw", raw, raw, view.values == "raw", "of the score itself"),
         )
         return columns, ids(np.arange(len(centred)))
@@ -138,58 +138,60 @@ def _groups(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereVi
 
 
 def _named(names: tuple[str, ...]) -> np.ndarray:
-    """[component]: a number for each name, the same in every model, whatever else writes to the stream there."""
+    """[component]: an id for each name, the same in every model and prompt."""
     return np.array([crc32(name.encode()) for name in names], dtype=np.int64)
 
 
 def _terms(
-    answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView, also: np.ndarray = NONE
+    answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView, also: np.ndarray = NONE
 ) -> tuple[Rows, tuple[int, int] | None]:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        by = shown.terms[view.values]
+        by = expansion.terms[view.values]
         order = descending(by, by_size=True)[:LARGEST]
-        names_dest, names_src = _named(shown.names_dest), _named(shown.names_src)
+        names_dest, names_src = _named(expansion.names_dest), _named(expansion.names_src)
         at_dest, at_src = ({int(name): i for i, name in enumerate(names)} for names in (names_dest, names_src))
         cells = [(at_dest[d], at_src[s]) for d, s in also[:, :2].tolist() if d in at_dest and s in at_src]
-        further = np.ravel_multi_index(np.array(cells, dtype=np.int64).reshape(-1, 2).T, by.shape)
-        order = np.concatenate([order, np.setdiff1d(further, order)])
+        ref_terms = np.ravel_multi_index(np.array(cells, dtype=np.int64).reshape(-1, 2).T, by.shape)
+        order = np.concatenate([order, np.setdiff1d(ref_terms, order)])
         dest, src = np.unravel_index(order, by.shape)
         columns = [
-            RowColumn("query from", np.array(shown.names_dest, dtype=object)[dest]),
-            RowColumn("key from", np.array(shown.names_src, dtype=object)[src]),
+            RowColumn("query from", np.array(expansion.names_dest, dtype=object)[dest]),
+            RowColumn("key from", np.array(expansion.names_src, dtype=object)[src]),
         ]
         for name in ("centred", "raw"):
-            values, leads = shown.terms[name][dest, src], name == view.values
+            values, leads = expansion.terms[name][dest, src], name == view.values
             columns.append(_column(name, values, by, leads))
-        return tuple(columns), ids(names_dest[dest], names_src[src], *shown.heads[dest].T, *shown.heads[src].T)
+        return tuple(columns), ids(names_dest[dest], names_src[src], *expansion.heads[dest].T, *expansion.heads[src].T)
 
-    most = lambda: _most(shown, view.values)
+    most = lambda: _most(expansion, view.values)
     columns, keys = memo(answer, ("terms", view.values, also.tobytes()), make)
-    total = shown.terms[view.values].size
+    total = expansion.terms[view.values].size
     heading = memo(answer, ("most", view.values), most)
-    again = lambda also: _terms(answer, shown, view, also)[0]
+    again = lambda also: _terms(answer, expansion, view, also)[0]
     rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=heading, ranked=True, including=again, absent=0.0)
     return rows, (len(keys), total) if len(keys) < total else None
 
 
-def _most(shown: _Shown, of: str) -> str:
-    """The earlier head that one side of the score leans on most, with all terms in which it wrote that side."""
-    if not len(shown.earlier):
+def _most(expansion: _Expansion, of: str) -> str:
+    """The earlier head with the largest sum of terms in which it wrote the query or the key, and that sum."""
+    if not len(expansion.earlier):
         return ""
-    sides = np.stack([shown.through[of][:, 0] + shown.through[of][:, 2], shown.through[of][:, 1] + shown.through[of][:, 3]])
+    sides = np.stack(
+        [expansion.through[of][:, 0] + expansion.through[of][:, 2], expansion.through[of][:, 1] + expansion.through[of][:, 3]]
+    )
     side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
-    name = Head(*map(int, shown.earlier[head]))
-    total = f"{sides[side, head]:.2f} of {shown.groups[of].sum():.2f}".replace("-", "−")
+    name = Head(*map(int, expansion.earlier[head]))
+    total = f"{sides[side, head]:.2f} of {expansion.groups[of].sum():.2f}".replace("-", "−")
     return f"all with the {'key' if side else 'query'} from {name}: {total}"
 
 
-def _heads(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView, state: State) -> Rows | None:
-    """Every earlier head: what it put into the query, into the key, and by both sides from heads."""
-    if not len(shown.earlier):
+def _heads(answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView, state: State) -> Rows | None:
+    """Every earlier head: the terms whose query or key it wrote, with and without heads on the other side."""
+    if not len(expansion.earlier):
         return None
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        values = shown.through[view.values]
+        values = expansion.through[view.values]
         as_query, as_key = values[:, 0] + values[:, 2], values[:, 1] + values[:, 3]
         order = descending(np.maximum(np.abs(as_query), np.abs(as_key)))
         both = np.stack([as_query, as_key])
@@ -199,11 +201,11 @@ def _heads(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereVie
             ("K", values[:, 1], "it wrote the key, no head the query: its K terms"),
             ("Q", values[:, 0], "it wrote the query, no head the key: its Q terms"),
         )
-        columns = [head_column(*shown.earlier[order].T)]
+        columns = [head_column(*expansion.earlier[order].T)]
         for name, column, tip in sums:
             columns.append(_column(name, column[order], both, len(name) > 1, tip))
         by_key = (np.abs(as_key) >= np.abs(as_query)).astype(np.int64)
-        return tuple(columns), ids(*shown.earlier[order].T, by_key[order])
+        return tuple(columns), ids(*expansion.earlier[order].T, by_key[order])
 
     columns, keys = memo(answer, ("heads", view.values), make)
     edge = state.selection.edge
@@ -212,9 +214,9 @@ def _heads(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereVie
     return Rows("heads", columns, keys, chosen=chosen, heading=heading, ranked=True, keyed=2)
 
 
-def _map(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView) -> Heatmap:
+def _map(answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView) -> Heatmap:
     """Every term: rows what wrote the query, columns what wrote the key."""
-    values = memo(answer, ("map", view.values), lambda: shown.terms[view.values].astype(np.float32))
+    values = memo(answer, ("map", view.values), lambda: expansion.terms[view.values].astype(np.float32))
     top = memo(answer, ("top", view.values), lambda: top_level(values))
     return Heatmap(
         name="map",
@@ -222,10 +224,10 @@ def _map(answer: Answer[ScoreExpansionResult], shown: _Shown, view: WhyHereView)
         levels=(-top, top),
         map="signed",
         unit=f"{view.values} score",
-        x=memo(answer, "x", lambda: Axis("key from", shown.names_src)),
-        y=memo(answer, "y", lambda: Axis("query from", shown.names_dest)),
-        row_ids=memo(answer, "ids", lambda: ids(*shown.heads.T)),
-        col_ids=memo(answer, "ids", lambda: ids(*shown.heads.T)),
+        x=memo(answer, "x", lambda: Axis("key from", expansion.names_src)),
+        y=memo(answer, "y", lambda: Axis("query from", expansion.names_dest)),
+        row_ids=memo(answer, "ids", lambda: ids(*expansion.heads.T)),
+        col_ids=memo(answer, "ids", lambda: ids(*expansion.heads.T)),
     )
 
 
