@@ -122,7 +122,8 @@ def test_a_click_on_the_curve_looks_at_that_place(engine: Engine) -> None:
     assert (near.selection.destination, near.selection.source, near.selection.locked) == (9, 5, True)
     far = PANEL.pick(near, Hit("curve", (0, index(-40))))
     assert far.selection.source is None
-    assert figure_of(engine, PANEL, far).title.startswith("Δ = −40 (source 41 behind)")
+    title = figure_of(engine, PANEL, far).title
+    assert title.startswith("Δ = −40") and "41" in title
     assert PANEL.pick(far, Hit("curve", (0, index(-3)))).view("laboratory", LaboratoryView).far is None
     assert PANEL.pick(state, Hit("curve", (0, 3), "hover")) is state
     ahead = PANEL.pick(state, Hit("curve", (0, index(1))))  # the destination itself

@@ -184,7 +184,7 @@ def test_what_is_missing_is_said_with_what_to_do(engine: Engine, state: State, t
     assert "no L9H0" in why(state.select(heads=(Head(9, 0),)), page="paths")
     assert "no MLPs" in why(_state(tmp_path, "attention-only"), exchange="MLP output")
     assert "norms" in why(_state(tmp_path, "both-norms-capped"), page="paths")
-    assert "one layer" in why(_state(tmp_path, "gpt2", n_layers=1), page="paths")
+    assert "one-layer" in why(_state(tmp_path, "gpt2", n_layers=1), page="paths")
     cut = replace(state.with_tokens(PINNED), edits=((CUT, True),))
     figure = drawn(engine, cut)
     assert figure.grid

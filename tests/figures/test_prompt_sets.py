@@ -13,7 +13,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
-from circuitlab.figures.panels.prompt_sets.panel import ASKED, LISTS, PromptSetsView, What
+from circuitlab.figures.panels.prompt_sets.panel import BY_HEAD, LISTS, PromptSetsView, What
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import State
@@ -42,7 +42,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("what", list(ASKED))
+@pytest.mark.parametrize("what", list(BY_HEAD))
 def test_every_measure_is_a_map_of_heads_and_its_ranking(engine: Engine, three: str, what: What) -> None:
     figure = figure_of(engine, PANEL, state(what=what, prompts="a file", file=three))
     heat, rows = figure.find("map"), figure.find("heads")

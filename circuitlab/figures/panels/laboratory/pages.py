@@ -1,4 +1,4 @@
-"""The pages of the induction laboratory: clock hands, both attentions, the stream, the prediction, the alphabet."""
+"""The pages of the induction laboratory: clock, attention of both layers, stream, prediction, rank one."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Lines, Mark, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.laboratory.parameters import LaboratoryView
-from circuitlab.figures.panels.laboratory.words import enough, prose, rightly, share, worst
+from circuitlab.figures.panels.laboratory.words import correct, enough, prose, share, worst
 from circuitlab.model.constructed import RopeInduction
 from circuitlab.session.state import State
 
 _DELTA, _SUM = Axis("Δ = source − destination + o"), Axis("Σ cos(Δ θᵢ)")
-_QUERY, _KEY = "letter that asks", "letter that is asked"
+_QUERY, _KEY = "letter of the query", "letter of the key"
 STEPS = ("embedding", "layer 0", "layer 1")
 
 
 @lru_cache(maxsize=16)
 def _axis(label: str, names: tuple[str, ...]) -> Axis:
-    """The same object for the same names, so that nothing is laid out again."""
+    """The same object for the same names, so that the axis is not laid out again."""
     return Axis(label, names, tokens=True)
 
 
 def _names(state: State, facts: Facts) -> tuple[str, ...]:
-    """Letters, and a name for BOS that is no longer than the picture."""
+    """The letters, with a short name for BOS."""
     return tuple("BOS" if t == 0 else facts.token_text(t) for t in state.tokens)
 
 
@@ -39,8 +39,8 @@ def _name(token: int, facts: Facts) -> str:
     return quoted(facts.token_text(token)) if token else "BOS"
 
 
-def apart(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
-    """The Δ that is looked at: of the selected source, else one picked beyond the prompt, else the best rival's."""
+def displayed_delta(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
+    """The Δ of the selected source, else the one picked beyond the prompt, else that of the best rival."""
     dest, src = destination(state), state.selection.source
     if src is not None and src <= dest:
         return src - dest + r.offset
@@ -50,9 +50,9 @@ def apart(state: State, r: RotationClockResult, view: LaboratoryView) -> int:
 
 
 def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
-    """The hands at Δ, their sum over all Δ, what the lead is worth."""
+    """The hands at one Δ, the sum of their heights over all Δ, and whether the lead of the peak is enough."""
     r = answer.result
-    delta = apart(state, r, view)
+    delta = displayed_delta(state, r, view)
     at = delta - int(r.delta[0])
     top = len(r.theta)
     dials = memo(answer, ("dials", delta), lambda: _dials(r, at))
@@ -61,45 +61,47 @@ def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view:
     names = ("sum of the hands’ heights",)
     curve = Lines("curve", x, ys, names, marks=_marked(r, p), x_axis=_DELTA, y_axis=_SUM, steps=True, current=float(delta))
     behind = p.offset - delta
-    where = "the destination itself" if not behind else f"{behind} behind" if behind > 0 else f"{-behind} ahead"
-    title = f"Δ = {number(delta, 'd')} (source {where}): the hands’ heights add up to {number(r.curve[at])} of {top}"
+    place = "the destination itself" if not behind else f"{behind} back" if behind > 0 else f"{-behind} ahead"
+    title = f"Δ = {number(delta, 'd')} (source {place}): the hands’ heights add up to {number(r.curve[at])} of {top}"
     bound = enough(r.alpha, r.alpha_needed, "α", r)
     lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
-    now = f"{lead} Mass on m\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}{p.offset}, worst row: {share(worst(r, 0))}. {rightly(r)}"
-    return Figure(((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "θ under a hand in radians a position"))
+    now = f"{lead} Mass on m\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}{p.offset}, worst row: {share(worst(r, 0))}. {correct(r)}"
+    return Figure(
+        ((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "below each hand its θ, in radians per position")
+    )
 
 
 def _dials(r: RotationClockResult, at: int) -> Dials:
     hands = r.hands[at].copy()
     tips = tuple(
-        f"hand {i} · θ {theta:.3g} rad a position · Δθ {number(angle)} rad · height {number(np.cos(angle), '.3f')}"
+        f"hand {i} · θ {theta:.3g} rad per position · Δθ {number(angle)} rad · height {number(np.cos(angle), '.3f')}"
         for i, (theta, angle) in enumerate(zip(r.theta.tolist(), hands.tolist(), strict=True))
     )
     return Dials("hands", hands, tuple(map(_short, r.theta.tolist())), tips)
 
 
 def _short(theta: float) -> str:
-    """A speed under its dial."""
+    """The label of a dial: its θ."""
     return f"{theta:.2g}" if theta >= 1e-2 else f"{theta:.0e}".replace("e-0", "e−").replace("e-", "e−")
 
 
 def _marked(r: RotationClockResult, p: RopeInduction) -> tuple[tuple[float, str], ...]:
-    """The peak, the best rival, and where all-equal hands come round first."""
+    """Marks on the curve: the peak, the best rival, and the first alias of equal frequencies."""
     peak, rival = f"peak: n = m − {p.offset}", f"best rival: Δ = {number(r.rival, 'd')}"
-    round_ = ((-p.period, f"2π/θ = {p.period:g}"),) if p.frequencies == "equal" and p.period <= p.n_ctx - 1 else ()
-    if round_ and r.rival == -p.period:
-        return (*round_, (0.0, peak))
-    if abs(r.rival) * 6 < len(r.delta):  # side by side with the peak: one label for both
-        return (*round_, (0.0, ""), (float(min(r.rival, 0)), f"{peak}, {rival}"))
-    return (*round_, (float(r.rival), rival), (0.0, peak))
+    alias = ((-p.period, f"2π/θ = {p.period:g}"),) if p.frequencies == "equal" and p.period <= p.n_ctx - 1 else ()
+    if alias and r.rival == -p.period:
+        return (*alias, (0.0, peak))
+    if abs(r.rival) * 6 < len(r.delta):  # close to the peak: one label for both
+        return (*alias, (0.0, ""), (float(min(r.rival, 0)), f"{peak}, {rival}"))
+    return (*alias, (float(r.rival), rival), (0.0, peak))
 
 
 def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], layer: int, p: RopeInduction) -> Figure:
-    """One layer's attention by formula and as it is."""
+    """The attention of one layer by formula and as measured."""
     r, page = answer.result, f"layer {layer}"
-    made: list[Mark] = []
+    maps: list[Mark] = []
     for name, values in (("formula", r.predicted), ("measured", r.measured)):
-        made.append(
+        maps.append(
             Heatmap(
                 name,
                 memo(answer, (name, layer), lambda values=values: values[layer].astype(np.float32)),
@@ -123,14 +125,14 @@ def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], l
         title = f"Layer 1: worst row {share(least)} where it should be, {number(1 - least, '.2g')} strays"
         bound = enough(r.beta, r.beta_needed, "β", r)
     if np.isnan(least):
-        title = f"{page.capitalize()}: no row has a position to look at yet"
-    now = f"With {bound}. {rightly(r)} By formula and as measured differ by at most {off:.1e}."
-    grid = (tuple(made), (prose(page, p, now),))
-    return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should look"))
+        title = f"{page.capitalize()}: no row has a position to attend to yet"
+    now = f"With {bound}. {correct(r)} Formula and measurement differ by at most {off:.1e}."
+    grid = (tuple(maps), (prose(page, p, now),))
+    return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should attend"))
 
 
 def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
-    """Position by coordinate after each step; `out` divided by γ, so that one scale does for all."""
+    """Maps [position, coordinate] of the stream after each step; `out` is divided by γ, so that all share one scale."""
     r = answer.result
     shown = [s for s in STEPS if view.after in ("all", s)]
     x = memo(answer, "coordinates", lambda: _coordinates(r, p))
@@ -170,7 +172,7 @@ def _scaled(r: RotationClockResult, step: int, p: RopeInduction) -> np.ndarray:
 
 
 def _coordinates(r: RotationClockResult, p: RopeInduction) -> Axis:
-    """Places by name; each coordinate's own name for the readout."""
+    """The axis of coordinates: spans with the names of subspaces, and a name for each coordinate."""
     letters = ("BOS", *(chr(65 + i) if i < 26 else chr(71 + i) for i in range(p.letters)))
     spans, ticks = [], [""] * r.stream.shape[2]
     for name, first, stop in sorted(r.places, key=lambda place: (place[1], -place[2])):
@@ -184,18 +186,18 @@ def _coordinates(r: RotationClockResult, p: RopeInduction) -> Axis:
 
 
 def _mixed(r: RotationClockResult, last: int, p: RopeInduction, token: str) -> str:
-    """How much of what should be in prev at the position that is read is there."""
+    """How much of `prev` at the selected position comes from the token that should be there."""
     first, stop = next((a, b) for name, a, b in r.places if name == "prev")
     if last < p.offset:
-        return f"Position {last} {token} has no position {p.offset} behind it. {rightly(r)}"
+        return f"Position {last} {token} has no position {p.offset} before it. {correct(r)}"
     mass = float(r.mass[0, last])
     length = float(np.linalg.norm(r.stream[1, last, first:stop]))
-    said = f"At {last} {token}: {share(mass)} of prev comes from position {last - p.offset}, its length is {length:.3f}."
-    return f"{said} {rightly(r)}"
+    content = f"At {last} {token}: {share(mass)} of prev comes from position {last - p.offset}, its length is {length:.3f}."
+    return f"{content} {correct(r)}"
 
 
 def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], p: RopeInduction) -> Figure:
-    """What followed, and each letter's logit by formula and as it is, at the position that is read."""
+    """What has followed, and the logit of each letter by formula and as measured, at the selected position."""
     r, last = answer.result, destination(state)
     followed, measured = r.followed[last], r.measured_logits[last]
     top = memo(answer, "margins", lambda: max(float(np.nanmax(np.abs(r.margin), initial=0.0)), 1e-9))
@@ -206,18 +208,20 @@ def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], 
     token = _name(state.tokens[last], facts)
     if followed.any():
         best = [quoted(facts.token_text(int(i))) for i in np.flatnonzero(followed == followed.max())]
-        said = "right" if r.margin[last] > 0 else "wrong"
-        title = f"After {last} {token}: {' or '.join(best)} followed most often; {said}, by {number(r.margin[last])}"
+        verdict = "right" if r.margin[last] > 0 else "wrong"
+        title = f"After {last} {token}: {' or '.join(best)} followed most often; {verdict}, by {number(r.margin[last])}"
     else:
         rest = float(r.measured[1, last, 0]) if state.tokens[0] == 0 else float("nan")
         flat = number(float(np.ptp(measured)), ".2g")
-        on = f"rests on BOS with {share(rest)}" if not np.isnan(rest) else "has no BOS to rest on"
-        title = f"After {last} {token}: nothing to continue with, it {on}; logits within {flat}"
+        bos = f"{share(rest)} of the attention rests on BOS" if not np.isnan(rest) else "there is no BOS to rest on"
+        title = f"After {last} {token}: nothing to continue with, {bos}; logits within {flat}"
     off = float(np.abs(r.logits[last] - measured).max())
-    now = f"{rightly(r)} Here formula and model differ by at most {off:.1e}."
+    now = f"{correct(r)} Here formula and model differ by at most {off:.1e}."
     rows = Rows("letters", *table, sort=None)
     return Figure(
-        ((text,), (rows,), (prose("prediction", p, now),)), title, caption(answer, "lead: right letter less the best other")
+        ((text,), (rows,), (prose("prediction", p, now),)),
+        title,
+        caption(answer, "lead: logit of the right letter minus that of the best other"),
     )
 
 
@@ -229,7 +233,7 @@ def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[Row
     columns = (
         RowColumn("token", np.array([facts.token_text(t) if t else "BOS" for t in order.tolist()], dtype=object), tokens=True),
         RowColumn("followed", r.followed[last][order], digits=0, unit="times", tip="How often it has followed this token"),
-        RowColumn("formula", r.logits[last][order], digits=3 if top < 1e3 else 1, tip="Logit by the formula"),
+        RowColumn("formula", r.logits[last][order], digits=3 if top < 1e3 else 1, tip="Logit by formula"),
         RowColumn("logit", measured[order], digits=3 if top < 1e3 else 1, tip="Logit of the model"),
         RowColumn("P", (weights / weights.sum())[order], digits=4, bar=True, levels=(0.0, 1.0), tip="softmax of the logits"),
     )
@@ -237,11 +241,11 @@ def _letters(r: RotationClockResult, facts: Facts, last: int) -> tuple[tuple[Row
 
 
 def alphabet(state: State, facts: Facts, answer: Answer[RotationClockResult], p: RopeInduction) -> Figure:
-    """How layer 1 would compare every letter with every other."""
+    """The attention of layer 1, by formula, from every letter to every other."""
     r, token = answer.result, state.tokens[destination(state)]
-    asked = memo(answer, "asked", lambda: r.letters.argmax(axis=1))
-    names = memo(answer, "names", lambda: facts.tokens(tuple(range(1, len(asked) + 1))))
-    own = int((asked == np.arange(len(asked))).sum())
+    largest = memo(answer, "choices", lambda: r.letters.argmax(axis=1))
+    names = memo(answer, "names", lambda: facts.tokens(tuple(range(1, len(largest) + 1))))
+    own = int((largest == np.arange(len(largest))).sum())
     map_ = Heatmap(
         "alphabet",
         memo(answer, "alphabet", lambda: r.letters.astype(np.float32)),
@@ -250,16 +254,15 @@ def alphabet(state: State, facts: Facts, answer: Answer[RotationClockResult], p:
         y=memo(answer, "queries", lambda: Axis(_QUERY, names)),
         unit="attention",
         row=token - 1 if token else None,
-        framed=memo(answer, "largest", lambda: np.eye(len(asked), dtype=bool)[asked]),
+        framed=memo(answer, "largest", lambda: np.eye(len(largest), dtype=bool)[largest]),
     )
-    n = len(asked)
-    receive = len(np.unique(asked))
-    all_ = f"all choices fall on {number_of(receive, 'letter')}"
-    title = f"{p.variant}: {own} of {number_of(n, 'letter')} choose their own like, {all_}"
-    where = np.array(state.tokens)[np.nanargmax(r.measured[1], axis=1)]
+    n = len(largest)
+    receivers = number_of(len(np.unique(largest)), "letter")
+    title = f"{p.variant}: {own} of {number_of(n, 'letter')} attend most to themselves; the maxima fall on {receivers}"
+    attended = np.array(state.tokens)[np.nanargmax(r.measured[1], axis=1)]
     letters = np.array(state.tokens) != 0
-    chosen = int((where == np.array(state.tokens))[letters].sum())
-    from_ = f"from {chosen} of {number_of(int(letters.sum()), 'position')}"
-    now = f"In this prompt layer 1 looks most at the token’s own letter {from_}. {rightly(r)}"
-    words = prose("rank one", p, now)
-    return Figure(((map_,), (words,)), title, caption(answer, "the alphabet: by formula, each letter once"))
+    own_here = int((attended == np.array(state.tokens))[letters].sum())
+    positions = f"{own_here} of {number_of(int(letters.sum()), 'position')}"
+    now = f"In this prompt layer 1 attends most to the token’s own letter at {positions}. {correct(r)}"
+    text = prose("rank one", p, now)
+    return Figure(((map_,), (text,)), title, caption(answer, "the alphabet: by formula, each letter once"))

@@ -1,4 +1,4 @@
-"""Induction laboratory: the constructed model taken apart. The sliders are its parameters, every number is the open model's."""
+"""Induction laboratory: the constructed model step by step. The sliders are its parameters; every number is the open model's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import destination, pick_position
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.figures.panels.laboratory import pages as pages
-from circuitlab.figures.panels.laboratory.parameters import NAME, LaboratoryView, parameters, reads, with_parameters, writes
+from circuitlab.figures.panels.laboratory import pages
+from circuitlab.figures.panels.laboratory.parameters import (
+    NAME,
+    LaboratoryView,
+    parameters,
+    parameters_of,
+    reads,
+    with_parameters,
+    writes,
+)
 from circuitlab.model.constructed import RopeInduction
 from circuitlab.model.constructed.parameters import Variant
 from circuitlab.session.state import State
@@ -21,13 +29,13 @@ from circuitlab.session.state import State
 TITLE = "Induction laboratory"
 _CHOICES: tuple[tuple[Variant, str], ...] = (
     ("one-hot", "a direction for each letter: completes A B … A → B, provably"),
-    ("sinusoidal", "letters on a circle, two numbers each: completes it too"),
-    ("rank-one", "one number for each letter: does not find its like"),
+    ("sinusoidal", "letters on a circle, two numbers each: also completes it"),
+    ("rank-one", "one number for each letter: cannot match equal letters"),
 )
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """The rotation clock of the open model; nothing of any other model."""
+    """The rotation clock of the open model; no request for a model that is not a constructed one."""
     if parameters(state) is None:
         return {}
     if not state.tokens:
@@ -36,11 +44,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The page that is open; of another model, the way here."""
-    p = parameters(state)
-    if p is None:
-        return _way_in()
+    """The open page; for other models, a list of constructed models to open."""
+    if parameters(state) is None:
+        return _models_to_open()
     answer = answers.of("clock", rotation_clock)
+    p = parameters_of(answer.request.subject.model)
+    assert p is not None
     view: LaboratoryView = state.view(NAME, LaboratoryView)
     if view.page == "clock":
         return pages.clock(state, facts, answer, view, p)
@@ -54,19 +63,19 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 @lru_cache(maxsize=1)
-def _way_in() -> Figure:
-    """What to click where another model is open."""
+def _models_to_open() -> Figure:
+    """The constructed models, each a row that opens it."""
     columns = (
         RowColumn("constructed model", np.array([name for name, _ in _CHOICES], dtype=object)),
         RowColumn("what it does", np.array([what for _, what in _CHOICES], dtype=object)),
     )
     rows = Rows("open", columns, ids(np.arange(len(_CHOICES))))
-    why = "Click one of these lines. The model was written by hand, and here it is taken apart."
+    why = "Click a row to open one. These models were written by hand, and this panel shows how they work."
     return Figure(((rows,),), "Open the constructed model", why_empty=why)
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A line opens its model; cells and tokens select; a place on the curve is a source, or a Δ beyond the prompt."""
+    """Open a model; select a cell or token; a point on the curve selects a source, or a Δ that the prompt does not reach."""
     if hit.mark == "open" and hit.id and hit.gesture in ("click", "double-click"):
         variant = _CHOICES[hit.id[0]][0]
         return with_parameters(state, RopeInduction.preset(variant))
@@ -90,7 +99,7 @@ def _pick_cell(state: State, hit: Hit) -> State:
 
 
 def _pick_delta(state: State, hit: Hit) -> State:
-    """A click; hovering only reads the curve."""
+    """Select the source at the clicked Δ; hovering only reads the curve."""
     p = parameters(state)
     if hit.gesture not in ("click", "double-click") or len(hit.id) != 2 or p is None:
         return state
@@ -110,20 +119,21 @@ PANEL = register(
         equation="A⁰ = softmax(α Σᵢ cos((n − m + o) θᵢ));  A¹ = softmax(β code(t_m) · prev_n + β σ [BOS]);  logit = γ A¹[tₙ = t]",
         source="After Wendler’s construction; rotary positions: Su et al. 2021, section 3.4",
         help=(
-            "A two-layer model that was written by hand: every number in it is known, so that each step can be checked against a "
-            "formula. m is the destination, n the source, o how far layer 0 looks back, t_m the token at m. The stream is "
+            "A two-layer model written by hand: every weight is known, so each step can be checked against a formula. m is the "
+            "destination, n the source, o how far layer 0 looks back, t_m the token at m. The residual stream is "
             "tok | prev | out | one. "
-            "Clock (a click on its curve looks at that Δ): "
-            "the key of every token is the same vector c = (1, 0, 1, 0, …), turned by θᵢ in each pair of columns at every "
-            "position; the query is the same turned back by o, times α. Their product is α times the sum of the hands’ heights, "
-            "largest where all point up. g is how far the best rival within the context N is below that; the softmax then puts "
-            "at least 1 − ε on n = m − o once α ≥ ln(N/ε)/g, and layer 1 likewise once β ≥ ln(N/ε)/(½ − ε) with one-hot letters. "
+            "Clock (click its curve to choose a Δ): "
+            "the key of every token is the same vector c = (1, 0, 1, 0, …), rotated by θᵢ in each pair of columns at every "
+            "position; the query is the same vector rotated back by o, times α. Their product is α times the sum of the hands’ "
+            "heights, which is largest when all hands point up. g is how far the best rival within the context N lies below "
+            "that; the softmax then puts at least 1 − ε on n = m − o once α ≥ ln(N/ε)/g, and likewise in layer 1 once "
+            "β ≥ ln(N/ε)/(½ − ε) with one-hot letters. "
             "Layer 0, Layer 1: attention by formula beside the model’s own; framed cells are where it should be. "
-            "Stream: what stands in each coordinate after each step. Prediction: the logit of a letter is γ times the attention "
-            "on positions that hold it, so that several continuations share by their counts. "
-            "Rank one: what becomes of layer 1 when it reads one direction on each side. "
+            "Stream: every coordinate of the stream after each step. Prediction: the logit of a letter is γ times the attention "
+            "on positions that hold it, so several continuations share it in proportion to their counts. "
+            "Rank one: how layer 1 fails when it reads one direction on each side. "
             "The controls are the parameters of the open model: moving one builds another model, and every panel follows; undo "
-            "brings the last one back. “Right” means that the most probable letter is one that has followed most often."
+            "brings back the previous one. “Right” means that the most probable letter is one that has followed most often."
         ),
         requests=requests,
         draw=draw,

@@ -1,4 +1,4 @@
-"""Patching: what a value of the pinned prompt brings about in this one, by head or layer and position, and path by path."""
+"""Activation patching: the effect of single activations of the pinned prompt in this one, by place and path by path."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ WHAT: dict[str, What] = {
     "stream before block": "resid_pre",
     "stream after attention": "resid_mid",
 }
+NAMES: dict[What, str] = {what: name for name, what in WHAT.items()}
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,27 @@ class PatchingView:
         "MLP output",
         "stream before block",
         "stream after attention",
-    ] = control("head output", label="Exchange", tip="What each cell takes from the pinned prompt", when="page", values=("grid",))
+    ] = control(
+        "head output",
+        label="Exchange",
+        tip="The activation that each cell takes from the pinned prompt",
+        when="page",
+        values=("grid",),
+    )
     at: Literal["each position", "all positions"] = control(
-        "each position", label="at", tip="One position a cell, or all positions of a row at once", when="page", values=("grid",)
+        "each position",
+        label="at",
+        tip="Patch one position per cell, or all positions of a row at once",
+        when="page",
+        values=("grid",),
     )
     rows: Literal["all heads", "chosen heads"] = control(
-        "all heads", label="Rows", tip="Every head, or only those that are selected", when="page", values=("grid",)
+        "all heads", label="Rows", tip="Every head, or only the chosen ones", when="page", values=("grid",)
     )
     writer: Literal["head", "MLP of its layer"] = control(
         "head",
         label="From",
-        tip="What is sent: the head's output or its layer's MLP's",
+        tip="What is patched: the head's output or the MLP output of its layer",
         when="page",
         values=("paths",),
         only=has_mlps,
@@ -89,27 +100,27 @@ def _view(state: State) -> PatchingView:
 
 
 def _why(state: State, facts: Facts) -> str:
-    """Why there is nothing to show, "" where there is."""
+    """Why there is nothing to show; "" otherwise."""
     pin, view = state.reference, _view(state)
     if pin is None:
         return "Patching takes values from another prompt: Pin this one (Ctrl+P), then change a word of the text."
     if pin.subject.model != state.model:
         if pin.subject.model.source == state.model.source:
-            return "The pinned prompt was read by another checkpoint: Pin this one (Ctrl+P), then change a word of the text."
+            return "The pinned prompt was run on another checkpoint: Pin this one (Ctrl+P), then change a word of the text."
         return "The pinned prompt belongs to another model: Pin this one (Ctrl+P), then change a word of the text."
     if not pin.subject.tokens:
         return "The pinned prompt is empty: Pin this one (Ctrl+P), then change a word of the text."
     if pin.subject == state.subject or (pin.subject.tokens == state.tokens and not state.subject.edits):
-        return "The pinned prompt is this very one: change a word of the text, or ablate a head, and see what brings it back."
+        return "The pinned prompt is this one: change a word of the text, or ablate a head and see which patches undo that."
     if view.page == "paths":
         return why_no_path(state, facts)
     if WHAT[view.exchange] == "mlp_out" and not has_mlps(facts):
-        return "This model has no MLPs: exchange something else."
+        return "This model has no MLPs: choose another activation to exchange."
     return ""
 
 
 def _position(state: State) -> int:
-    """The position that is read; a token that is merely hovered starts no sweep."""
+    """The position whose prediction is measured; hovering over a token starts no sweep."""
     selection = state.selection
     if _view(state).read == "locked token" and selection.locked and selection.destination is not None:
         return min(selection.destination, len(state.tokens) - 1)
@@ -117,7 +128,7 @@ def _position(state: State) -> int:
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """One sweep: the grid, or the paths from one head."""
+    """One sweep: the grid, or the paths from one sender."""
     if not state.tokens:
         return Why("Type some text in the Prompt, Pin it (Ctrl+P), then change a word of it.")
     pin = state.reference
@@ -136,7 +147,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """Both prompts above, the grid or the paths below."""
+    """Both prompts, and below them the grid or the paths."""
     if why := _why(state, facts):
         return empty(why, TITLE)
     view = _view(state)
@@ -145,8 +156,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     else:
         figure = _grid(state, facts, answers.of("grid", patching), view)
     pin = state.reference
-    left_out = pin is not None and pin.subject.edits and not figure.why_empty
-    return figure.with_caption("the pin's interventions are left out") if left_out else figure
+    pin_is_edited = pin is not None and pin.subject.edits and not figure.why_empty
+    return figure.with_caption("the pin's interventions are not applied") if pin_is_edited else figure
 
 
 def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: PatchingView) -> Figure:
@@ -175,27 +186,30 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
     cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
-    said = f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
-    title = f"{view.exchange} as {whose(state)} · {measured(result, facts, whose(state))}"
-    words = caption(answer, said, cone, read_beside(state), _reading(result, row, col))
+    estimates = (
+        f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
+    )
+    title = f"{NAMES[answer.request.params.what]} as {whose(state)} · {measured(result, facts, whose(state))}"
+    caption_parts = caption(answer, estimates, cone, read_beside(state), _reading(result, row, col))
     above = prompts(state, facts, answer)
-    return Figure((*above, (heat,)), title, words, weights=(*strip_weights(above), 4.0))
+    return Figure((*above, (heat,)), title, caption_parts, weights=(*strip_weights(above), 4.0))
 
 
 def _estimated(result: PatchingResult) -> np.ndarray:
-    """Bool [row, col]: where a first-order estimate stands for the exact value."""
+    """Bool [row, col]: cells that hold a first-order estimate until the exact value arrives."""
     return ~result.exact & ~np.isnan(result.values)
 
 
 def _inside(result: PatchingResult, show: Show) -> np.ndarray:
-    """[row, col] float32: cells that cannot matter are empty."""
+    """[row, col] float32: NaN in cells that cannot affect the target."""
     return np.where(result.inside | _estimated(result), shown(show, result), np.nan).astype(np.float32)
 
 
 def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:
-    """Tokens below, ≠ before one that differs and ∅ before one without a partner; rows; their ids (layer, head), (position,).
+    """The axes of positions and of heads or layers, then the ids of rows (layer, head) and of columns (position,).
 
-    The id of a key-value head is its first query head, that of a layer has head −1.
+    A token that differs is marked ≠, one without a partner ∅. A key-value head has the id of its first query head; a layer
+    has head −1.
     """
     sign = np.where(result.differs, "≠", np.where(result.align < 0, "∅", ""))
     texts = facts.tokens(answer.request.subject.tokens)
@@ -204,28 +218,30 @@ def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, A
     layer, head = result.rows.T
     group = facts.config.group if answer.request.params.what in ("k", "v") else 1
     first = np.where(head < 0, -1, head * group)
-    to = lambda h: f"–{h + group - 1}" if group > 1 else ""
-    names = tuple(f"L{a}" if h < 0 else f"{Head(a, h)}{to(h)}" for a, h in zip(layer.tolist(), first.tolist(), strict=True))
+    last = lambda h: f"–{h + group - 1}" if group > 1 else ""
+    names = tuple(f"L{a}" if h < 0 else f"{Head(a, h)}{last(h)}" for a, h in zip(layer.tolist(), first.tolist(), strict=True))
     return x, Axis("layer" if (head < 0).all() else "head", names), ids(layer, first), ids(result.positions)
 
 
 def _crosshair(state: State, facts: Facts, rows: np.ndarray, cols: np.ndarray) -> tuple[int | None, int | None]:
-    """The row of the leading head or of its layer, and the column of the selected position."""
+    """The row of the leading head or its layer, and the column of the selected position."""
     head, destination = state.selection.head, state.selection.destination
-    mine = np.flatnonzero((rows[:, 0] == head.layer) & (rows[:, 1] <= head.head)) if has_head(head, facts) else np.zeros(0, int)
-    row = int(mine[-1]) if len(mine) and _same_row(rows, mine[-1], head, facts) else None
-    at = np.flatnonzero(cols[:, 0] == destination) if destination is not None else np.zeros(0, int)
-    return row, int(at[0]) if len(at) else None
+    candidates = (
+        np.flatnonzero((rows[:, 0] == head.layer) & (rows[:, 1] <= head.head)) if has_head(head, facts) else np.zeros(0, int)
+    )
+    row = int(candidates[-1]) if len(candidates) and _same_row(rows, candidates[-1], head, facts) else None
+    matches = np.flatnonzero(cols[:, 0] == destination) if destination is not None else np.zeros(0, int)
+    return row, int(matches[0]) if len(matches) else None
 
 
 def _same_row(rows: np.ndarray, row: int, head: Head, facts: Facts) -> bool:
-    """Whether a row is the head itself, its layer, or the key-value head that it uses."""
+    """Whether a row is the head itself, its layer, or its key-value head."""
     first = int(rows[row, 1])
     return first in (-1, head.head) or (facts.config.group > 1 and facts.config.kv_head(first) == facts.config.kv_head(head.head))
 
 
 def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
-    """The chosen cell in words."""
+    """For the caption: the effect in the chosen cell, and its share."""
     col = 0 if result.values.shape[1] == 1 else col
     if row is None or col is None or not result.inside[row, col] or np.isnan(result.values[row, col]):
         return ""
@@ -237,7 +253,7 @@ def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """On the text as elsewhere; a cell of the grid chooses its head and position, one of the paths its pair of heads."""
+    """Select a position of the text, the head and position of a grid cell, or the pair of heads of a path."""
     if hit.mark == "text":
         return pick_position(state, hit)
     if hit.gesture not in ("click", "shift-click", "double-click") or not hit.id:
@@ -262,20 +278,21 @@ PANEL = register(
             "estimates: Nanda 2023, Attribution Patching; Syed et al. 2023"
         ),
         help=(
-            "Two prompts: the pinned one, and this one. Each cell runs this prompt again with a single value taken from the "
-            "pinned run (the output of head h at position p, a query, a whole stream …), lets everything after it follow, and "
-            "shows how far the target moved. Without a target of your own it is the logit of what the pinned prompt predicts "
-            "minus that of what this one does: a cell that reaches the whole difference carries all that tells the prompts "
-            "apart. Cells are empty where nothing can happen: before the first token that differs, and where no later layer "
-            "leads to the token that is read. Coloured cells that are hatched are estimates, the slope of the target times the "
-            "difference between the prompts, until the exact value replaces them. Paths: what one head wrote there is shown to "
-            "the query, key or value of one later head alone."
+            "Activation patching between two prompts: the pinned one, and this one. Each cell runs this prompt again with one "
+            "activation taken from the pinned run (the output of head h at position p, a query, the residual stream …), "
+            "recomputes everything after it, and shows how far the target moves. The default target is the logit of the token "
+            "that the pinned prompt predicts minus that of the token this one predicts: a cell that reaches the whole "
+            "difference carries everything that distinguishes the prompts. Cells are empty where patching can have no effect: "
+            "before the first token that differs, and where no later layer leads to the position that is measured. Coloured and "
+            "hatched cells are first-order estimates, the gradient of the target times the difference between the prompts, "
+            "until the exact value replaces them. Paths: path patching, in which the query, key or value of one later head "
+            "alone reads the sender's output from the pinned run."
         ),
         requests=requests,
         draw=draw,
         pick=pick,
         of_heads=True,
-        instead="Bigram has what the last token makes likely",
+        instead="Bigram shows what the last token makes likely",
         area="centre",
         order=75,
         opens="attention",

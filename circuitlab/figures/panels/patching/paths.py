@@ -1,4 +1,4 @@
-"""The page of patching that follows one head's output into the queries, keys and values of every later head."""
+"""The page of path patching: one head's or MLP's output, read by the query, key or value of every later head."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
 
 LISTED = 30
-WAYS: tuple[Kind, ...] = ("Q", "K", "V")
+INPUTS: tuple[Kind, ...] = ("Q", "K", "V")
 
 
 def sender_of(state: State, facts: Facts) -> Head | None:
-    """Whose paths are shown: the earlier head of a chosen pair, else the leading head."""
+    """The head whose paths are shown: the earlier head of the chosen pair, else the leading head."""
     edge = selected_edge(state, facts)
     if edge is not None:
         return edge[0]
@@ -41,23 +41,23 @@ def sender_of(state: State, facts: Facts) -> Head | None:
 
 
 def why_no_path(state: State, facts: Facts) -> str:
-    """Why there is no path to show, "" where there is one."""
+    """Why there is no path to show; "" if there is one."""
     config, head = facts.config, sender_of(state, facts)
     if config.norm_placement != "pre":
-        return "This model's norms stand behind its sublayers: what one head writes cannot be followed alone."
+        return "This model's norms follow its sublayers, so the output of one head cannot be patched into one reader."
     if not config.n_layers:
         return WITHOUT_HEADS
     if config.n_layers < 2:
-        return "A model of one layer has no path from head to head: see the grid."
+        return "A one-layer model has no path from head to head: see the grid."
     if head is None:
         return no_head(state.selection.head, facts).text
     if head.layer + 1 >= config.n_layers:
-        return f"{head} stands in the last layer, where no head reads it: choose an earlier head in All heads."
+        return f"{head} is in the last layer, where no head reads it: choose an earlier head in All heads."
     return ""
 
 
 def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResult], show: Show, title: str) -> Figure:
-    """Both prompts, a map of receivers for each way in, and the strongest paths as a table."""
+    """Both prompts, a map of receivers for queries, keys and values, and a table of the strongest paths."""
     result, params = answer.result, answer.request.params
     if why := no_share(show, result):
         return empty(why, title)
@@ -65,8 +65,8 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResul
     name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)
     path = _chosen(state, facts, sender)
     table, count = memo(answer, "table", lambda: _strongest(result, sender))
-    picked = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
-    table = replace(table, chosen=picked)
+    chosen_rows = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
+    table = replace(table, chosen=chosen_rows)
     above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
     head = f"{name} → one later head · {measured(result, facts, whose(state))}"
     heights = (*strip_weights(above), min(1.5 + 0.15 * len(heat.values), 3.0), 2.0)
@@ -74,15 +74,15 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResul
 
 
 def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:
-    """(layer, way in, head) of the chosen pair, where it is a path from the sender."""
+    """(layer, input, head) of the receiver in the chosen pair, if the pair is a path from the sender."""
     edge = selected_edge(state, facts)
     if edge is None or edge[0] != sender or edge[1].layer <= sender.layer:
         return None
-    return edge[1].layer, WAYS.index(state.selection.edge_kind), edge[1].head
+    return edge[1].layer, INPUTS.index(state.selection.edge_kind), edge[1].head
 
 
 def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, path: tuple[int, int, int] | None) -> Heatmap:
-    """Layers down; across, the heads by query, then by key, then by value."""
+    """A row for each later layer; columns are its heads by query, then by key, then by value."""
     first = sender.layer + 1
     values = memo(answer, ("map", show), lambda: _side_by_side(shown(show, result)[:, first:]))
     unit, top = memo(answer, ("scale", show), lambda: scale(show, values, result))
@@ -105,22 +105,22 @@ def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, p
 
 
 def _side_by_side(values: np.ndarray) -> np.ndarray:
-    """[way, layer, head] as [layer, way and head] float32, an empty column between ways."""
+    """[input, layer, head] as [layer, input · head] float32, with an empty column between inputs."""
     gap = np.full((values.shape[1], 1), np.nan)
-    blocks = [block for one in values for block in (gap, one)][1:]
+    blocks = [block for by_input in values for block in (gap, by_input)][1:]
     return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
 def _axes(result: PathPatchingResult, sender: Head) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:
-    """Ids of rows are (sender, receiving layer), of columns (way in, head), of an empty column (−1, −1)."""
+    """Axes and ids: of rows (sender, receiving layer), of columns (input, head), of an empty column (−1, −1)."""
     n_layers, n_heads = result.values.shape[1:]
     keys, ticks = [], []
-    for way in result.names:
+    for name in result.names:
         if keys:
             keys.append((-1, -1))
             ticks.append("")
-        keys += [(WAYS.index(way), h) for h in range(n_heads)]
-        ticks += [f"{way}{h}" for h in range(n_heads)]
+        keys += [(INPUTS.index(name), h) for h in range(n_heads)]
+        ticks += [f"{name}{h}" for h in range(n_heads)]
     later = np.arange(sender.layer + 1, n_layers)
     full = lambda value: np.full(len(later), value)
     rows = ids(full(sender.layer), full(sender.head), later)
@@ -133,29 +133,29 @@ def _axes(result: PathPatchingResult, sender: Head) -> tuple[Axis, Axis, np.ndar
 
 
 def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[int, int]]:
-    """The paths by size of their effect; ids are (sender, layer, way in, head)."""
-    way, layer, head = np.nonzero(np.isfinite(result.values))
-    effect, share = result.effect[way, layer, head], result.normalised[way, layer, head]
+    """(table of the paths by size of their effect, (listed, total)); ids are (sender, layer, input, head)."""
+    into, layer, head = np.nonzero(np.isfinite(result.values))
+    effect, share = result.effect[into, layer, head], result.normalised[into, layer, head]
     order = descending(effect, by_size=True)[:LISTED]
-    names = [f"{Head(int(layer[i]), int(head[i]))} by {result.names[way[i]]}" for i in order]
+    names = [f"{Head(int(layer[i]), int(head[i]))} by {result.names[into[i]]}" for i in order]
     top = top_level(effect)
     columns = (
         RowColumn("receiver", np.array(names, dtype=object)),
         RowColumn("effect", effect[order], digits=digits(top), bar=True, levels=(-top, top), tip="change of the target"),
-        RowColumn("share", share[order], digits=3, tip="of the difference between the two prompts"),
+        RowColumn("share", share[order], digits=3, tip="share of the difference between the two prompts"),
     )
     full = lambda value: np.full(len(order), value)
-    kinds = np.array([WAYS.index(result.names[way[i]]) for i in order], dtype=np.int64)
+    kinds = np.array([INPUTS.index(result.names[into[i]]) for i in order], dtype=np.int64)
     keys = ids(full(sender.layer), full(sender.head), layer[order], kinds, head[order])
     return Rows("strongest", columns, keys, heading="strongest paths", ranked=True), (len(order), len(effect))
 
 
 def pick_path(state: State, hit: Hit) -> State:
-    """A cell or a row chooses the pair; the same one again leaves the sender alone."""
+    """A cell or a row chooses the pair; picked again, it chooses the sender alone."""
     if len(hit.id) != 5 or min(hit.id) < 0:
         return state
     sender, receiver = Head(*hit.id[:2]), Head(hit.id[2], hit.id[4])
-    kind: Kind = WAYS[hit.id[3]]
+    kind: Kind = INPUTS[hit.id[3]]
     selection = state.selection
     if selection.edge == (sender, receiver) and selection.edge_kind == kind:
         return state.with_heads(sender)

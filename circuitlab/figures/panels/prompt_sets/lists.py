@@ -1,4 +1,4 @@
-"""What a prompt set gives that is no map of heads: neurons, distances, receivers of paths, and orders of terms, with spread."""
+"""Averages over a prompt set that are not by head: neurons, distances, receivers of paths, and orders of terms."""
 
 from __future__ import annotations
 
@@ -17,60 +17,63 @@ from circuitlab.figures.marks import Axis, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 
 LISTED = 40
-WAYS = "QKV"
+INPUTS = "QKV"
 
 
 @dataclass(frozen=True)
-class Listed:
-    """The array as a list: `places` [n] into its flattened entries, the first being listed first; a name and a key for each."""
+class Entries:
+    """Entries of an array in the order they are listed: `places` [n] into the flattened array, their names and their ids.
 
-    head: str
+    `heading` is that of the column of names; `total` counts the entries of which the first `LISTED` are here.
+    """
+
+    heading: str
     places: np.ndarray
     names: tuple[str, ...]
-    keys: np.ndarray
+    ids: np.ndarray
     total: int
 
 
 RANKED = ("neurons", "path_patching")
 
 
-def listed(result: OverPromptsResult, analysis: str) -> Listed:
-    """Neurons and receivers by size of their mean, distances and orders as they are counted; what no prompt has is left out."""
-    known = np.flatnonzero(result.n.ravel() > 0)
+def entries_of(result: OverPromptsResult, analysis: str) -> Entries:
+    """Neurons and receivers by size of their mean, distances and orders ascending; entries that no prompt has are left out."""
+    measured = np.flatnonzero(result.n.ravel() > 0)
     if analysis in RANKED:
-        known = known[descending(result.mean.ravel()[known], by_size=True)]
-    places = known[:LISTED]
-    where = np.unravel_index(places, result.mean.shape)
-    names = tuple(_name(analysis, tuple(map(int, at)), result) for at in zip(*where, strict=True))
-    return Listed(TITLES[analysis], places, names, ids(*where), len(known))
+        measured = measured[descending(result.mean.ravel()[measured], by_size=True)]
+    places = measured[:LISTED]
+    indices = np.unravel_index(places, result.mean.shape)
+    names = tuple(_name(analysis, tuple(map(int, index))) for index in zip(*indices, strict=True))
+    return Entries(HEADINGS[analysis], places, names, ids(*indices), len(measured))
 
 
-TITLES = {"neurons": "neuron", "path_patching": "receiver", "token_attribution": "distance", "term_importance": "terms"}
+HEADINGS = {"neurons": "neuron", "path_patching": "receiver", "token_attribution": "distance", "term_importance": "terms"}
 
 
-def _name(analysis: str, at: tuple[int, ...], result: OverPromptsResult) -> str:
+def _name(analysis: str, index: tuple[int, ...]) -> str:
     if analysis == "neurons":
-        return f"L{at[0]}N{at[1]}"
+        return f"L{index[0]}N{index[1]}"
     if analysis == "path_patching":
-        return f"{Head(*at[1:])} by {WAYS[at[0]]}"
+        return f"{Head(*index[1:])} by {INPUTS[index[0]]}"
     if analysis == "token_attribution":
-        return f"{at[0]}" if at[0] < NEAR else f"{NEAR} and more"
-    beyond = at[0] > TermImportanceParams().orders
-    return "all beyond" if beyond else "direct path" if at[0] == 0 else f"order {at[0]}"
+        return f"{index[0]}" if index[0] < NEAR else f"{NEAR} and more"
+    beyond = index[0] > TermImportanceParams().orders
+    return "all beyond" if beyond else "direct path" if index[0] == 0 else f"order {index[0]}"
 
 
 def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[Rows, tuple[int, int] | None]:
-    """The list with mean, spread, how many prompts agree in sign and have it; (listed, of how many) where not all are."""
-    found = memo(answer, ("list", analysis), lambda: listed(result, analysis))
+    """A table of entries with mean, spread and agreement in sign; (listed, total), or None if all are listed."""
+    entries = memo(answer, ("list", analysis), lambda: entries_of(result, analysis))
 
     def make() -> tuple[RowColumn, ...]:
-        mean, sd, n = (a.ravel()[found.places] for a in (result.mean, result.sd, result.n))
-        each = result.values.reshape(len(result.values), -1)[:, found.places]
+        mean, sd, n = (a.ravel()[entries.places] for a in (result.mean, result.sd, result.n))
+        each = result.values.reshape(len(result.values), -1)[:, entries.places]
         top = top_level(mean)
         places = digits(top)
-        in_how_many = RowColumn("prompts", n, digits=0, tip="in which there is such a value")
+        n_prompts = RowColumn("prompts", n, digits=0, tip="number of prompts that have this entry")
         return (
-            RowColumn(found.head, np.array(found.names, dtype=object)),
+            RowColumn(entries.heading, np.array(entries.names, dtype=object)),
             RowColumn("mean", mean, digits=places, bar=True, levels=(-top, top)),
             RowColumn("sd", sd, digits=places, tip="standard deviation over prompts"),
             RowColumn(
@@ -79,16 +82,16 @@ def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[R
                 digits=2,
                 tip="share of prompts whose value has the sign of the mean",
             ),
-            *((in_how_many,) if (n != result.counted).any() else ()),
+            *((n_prompts,) if (n != result.counted).any() else ()),
         )
 
     columns = memo(answer, ("columns", analysis), make)
-    rows = Rows("list", columns, found.keys, ranked=analysis in RANKED)
-    return rows, (len(found.places), found.total) if len(found.places) < found.total else None
+    rows = Rows("list", columns, entries.ids, ranked=analysis in RANKED)
+    return rows, (len(entries.places), entries.total) if len(entries.places) < entries.total else None
 
 
 def curve_of(answer: Answer, result: OverPromptsResult) -> Lines:
-    """The mean by distance, one standard deviation on either side dashed."""
+    """The mean by distance; dashed, one standard deviation to either side."""
 
     def make() -> Lines:
         mean, sd = result.mean.astype(float), np.nan_to_num(result.sd.astype(float))
@@ -107,11 +110,12 @@ def curve_of(answer: Answer, result: OverPromptsResult) -> Lines:
 
 
 def leading(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[str, np.ndarray]:
-    """(the name of the first entry of the list, its value [prompt])."""
-    found = memo(answer, ("list", analysis), lambda: listed(result, analysis))
-    if not found.names:
+    """The entry with the largest mean: (its name, its value [prompt])."""
+    entries = memo(answer, ("list", analysis), lambda: entries_of(result, analysis))
+    if not entries.names:
         return "", np.full(len(result.prompts), np.nan)
-    largest = int(np.argmax(np.abs(result.mean.ravel()[found.places])))
-    name = found.names[largest]
-    said = f"distance {name}" if analysis == "token_attribution" else name
-    return said, result.values.reshape(len(result.values), -1)[:, found.places[largest]]
+    largest = int(np.argmax(np.abs(result.mean.ravel()[entries.places])))
+    name = entries.names[largest]
+    if analysis == "token_attribution":
+        name = f"distance {name}"
+    return name, result.values.reshape(len(result.values), -1)[:, entries.places[largest]]

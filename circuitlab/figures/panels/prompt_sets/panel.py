@@ -1,10 +1,10 @@
-"""A set of prompts with their answers: what each head does on average, with its spread, and in each prompt."""
+"""Prompt sets: an analysis run on every prompt of a set; its mean and spread by head, and its values by prompt."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -48,9 +48,9 @@ What = Literal[
     "receivers",
     "orders",
 ]
-END = 34  # characters of a prompt that are listed
-# its parameters, the array: what is averaged of an analysis by layer and head
-ASKED: dict[str, tuple[dict[str, Any], str]] = {
+END = 34  # characters shown of the end of a prompt
+# analyses with a value for each head: parameters, and the array that is averaged
+BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
     "direct_attribution": ({}, "heads"),
     "token_attribution": ({}, "heads"),
     "ablation": ({"effect": "target"}, "effect"),
@@ -59,25 +59,25 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "term_importance": ({"heads": True}, "heads"),
     "head_scores": ({"on": "text"}, "mean"),
 }
-# the same of what is listed: analysis, parameters, array
+# averages that are listed: analysis, parameters, array
 LISTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "neurons": ("neurons", {}, "effect"),
     "distances": ("token_attribution", {}, "by_distance"),
     "receivers": ("path_patching", {}, "effect"),
     "orders": ("term_importance", {}, "reduction"),
 }
-SAID = {
+TITLES = {
     "direct_attribution": "logit that each head writes",
-    "token_attribution": "logit that the head sent from all sources",
-    "ablation": "change of the target when the head is zeroed",
-    "path_expansion": "all paths that end in the head",
-    "patching": "change of the target when the head is taken from the other prompt",
-    "term_importance": "loss that the head's own terms take away over the direct path",
+    "token_attribution": "logit that each head writes from all sources",
+    "ablation": "change of the target when the head is ablated",
+    "path_expansion": "sum of all paths that end in the head",
+    "patching": "change of the target when the head is patched from the other prompt",
+    "term_importance": "loss that the head's own terms remove, beyond the direct path",
     "head_scores": "prefix matching on the prompts",
     "neurons": "logit that each neuron writes",
-    "distances": "logit that all heads sent over each distance",
-    "receivers": "change of the target by one head's output as one later head reads it",
-    "orders": "nats that terms of each order take off the loss",
+    "distances": "logit that all heads write from each distance",
+    "receivers": "change of the target when one later head reads one head's output from the other prompt",
+    "orders": "nats by which the terms of each order lower the loss",
 }
 
 
@@ -86,7 +86,7 @@ class PromptSetsView:
     """The controls of the panel."""
 
     what: What = control("direct_attribution", label="Show", tip="What is computed on every prompt and averaged")
-    prompts: SetName = control("names_repeated", label="Over", tip="A shipped prompt set, or a file of your own")
+    prompts: SetName = control("names_repeated", label="Over", tip="A shipped prompt set, or your own file")
     file: str = control(
         "",
         label="File",
@@ -95,52 +95,55 @@ class PromptSetsView:
         when="prompts",
         values=("a file",),
     )
-    page: Literal["heads", "prompts"] = control("heads", label="", tip="The mean, or prompt by prompt", kind="tabs")
+    page: Literal["heads", "prompts"] = control(
+        "heads", label="", tip="The mean over prompts, or the value in each prompt", kind="tabs"
+    )
 
 
 def _path(view: PromptSetsView) -> str:
     return view.file if view.prompts == "a file" else str(resource("prompts", f"{view.prompts}.tsv"))
 
 
-def _asked(what: What, state: State, facts: Facts) -> tuple[str, dict[str, Any], str]:
-    """Analysis, its parameters, the array."""
+def _analysis_of(what: What, state: State, facts: Facts) -> tuple[str, dict[str, Any], str]:
+    """(name of the analysis, its parameters, the array to average)."""
     if what not in LISTS:
-        return what, *ASKED[what]
-    name, given, field = LISTS[what]
+        return what, *BY_HEAD[what]
+    name, params, field = LISTS[what]
     sender = sender_of(state, facts) if what == "receivers" else None
-    return name, given if sender is None else {"sender": str(sender), "contrast": True}, field
+    return name, params if sender is None else {"sender": str(sender), "contrast": True}, field
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One analysis over every prompt of the set."""
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     if not facts.has_tokenizer:
-        return Why("This model has no tokenizer, so it reads no prompt sets.")
+        return Why("This model has no tokenizer, so it cannot read prompt sets.")
     if not _path(view):
         return Why("Choose a file with one prompt a line: prompt, tab, answer, tab, other answer.")
     if view.what == "receivers" and (why := why_no_path(state, facts)):
         return Why(why)
-    name, given, field = _asked(view.what, state, facts)
-    params = OverPromptsParams(TextRef(_path(view)), name, json.dumps(given), field)
-    return {"set": Request(over_prompts, params, state.subject)}
+    name, params, field = _analysis_of(view.what, state, facts)
+    over = OverPromptsParams(TextRef(_path(view)), name, json.dumps(params), field)
+    return {"set": Request(over_prompts, over, state.subject)}
 
 
 def _measured(answer: Answer[OverPromptsResult]) -> What:
-    """What an answer holds, by what was asked."""
+    """The choice in the panel that an answer belongs to, from its request."""
     params: OverPromptsParams = answer.request.params
-    named = ((what, name, field) for what, (name, _, field) in LISTS.items())
-    listed = (what for what, name, field in named if (name, field) == (params.analysis, params.field))
-    return next(listed, params.analysis)  # type: ignore[return-value]
+    for what in get_args(What):
+        if what in LISTS and (LISTS[what][0], LISTS[what][2]) == (params.analysis, params.field):
+            return what
+    return next(what for what in get_args(What) if what == params.analysis)
 
 
 def _sender(answer: Answer) -> Head | None:
-    """Whose receivers were asked for."""
-    found = json.loads(answer.request.params.params).get("sender")
-    return None if found is None else Head.parse(found)
+    """The sender whose receivers an answer holds."""
+    name = json.loads(answer.request.params.params).get("sender")
+    return None if name is None else Head.parse(name)
 
 
 def _values(result: OverPromptsResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean, sd [layer, head], each prompt's [prompt, layer, head]); of several scores the first."""
+    """(mean [layer, head], sd [layer, head], values [prompt, layer, head]); the first of several scores."""
     mean, sd, each = result.mean, result.sd, result.values
     while mean.ndim > 2:
         mean, sd, each = mean[0], sd[0], each[:, 0]
@@ -148,21 +151,21 @@ def _values(result: OverPromptsResult) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The map beside the ranking, or the prompts with the leading head's value."""
+    """The map of heads beside their ranking, or the prompts with the value of the leading head."""
     answer = answers.of("set", over_prompts)
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     result = answer.result
     what = _measured(answer)
-    title = f"{SAID[what]} · mean of {number_of(result.counted, 'prompt')}"
+    title = f"{TITLES[what]} · mean of {number_of(result.counted, 'prompt')}"
     if what in LISTS:
-        return _listed(answer, result, what, view.page, title, state)
+        return _entries_page(answer, result, what, view.page, title, state)
     if view.page == "prompts":
         head = state.selection.head
         each = _values(result)[2]
         if not has_head(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
         values = each[:, head.layer, head.head]
-        return Figure(((_prompts(answer, result, str(head), values),),), f"{SAID[what]} · {head}", caption(answer))
+        return Figure(((_prompts(answer, result, str(head), values),),), f"{TITLES[what]} · {head}", caption(answer))
     return Figure(((_map(answer, result, state), _ranking(answer, result, state)),), title, caption(answer))
 
 
@@ -200,14 +203,14 @@ def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
         )
         return columns, ids(layer, head)
 
-    columns, found = memo(answer, "rows", make)
+    columns, keys = memo(answer, "rows", make)
     heads = {tuple(h) for h in state.selection.heads}
-    chosen = tuple(i for i, row in enumerate(found.tolist()) if tuple(row) in heads)
-    return Rows("heads", columns, found, chosen=chosen, ranked=True)
+    chosen = tuple(i for i, row in enumerate(keys.tolist()) if tuple(row) in heads)
+    return Rows("heads", columns, keys, chosen=chosen, ranked=True)
 
 
 def _end(text: str) -> str:
-    """The end of a prompt, where the answer is asked for."""
+    """The end of a prompt, after which the answer is expected."""
     shown = text.replace("\n", "↵")
     return shown if len(shown) <= END else f"…{shown[-END:]}"
 
@@ -222,27 +225,27 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
         )
         return columns, ids(np.arange(len(values)))
 
-    columns, found = memo(answer, ("prompts", name), make)
-    return Rows("prompts", columns, found)
+    columns, keys = memo(answer, ("prompts", name), make)
+    return Rows("prompts", columns, keys)
 
 
-def _listed(answer: Answer, result: OverPromptsResult, what: What, page: str, title: str, state: State) -> Figure:
-    """The list, under its curve where entries are distances; or the prompts with the value of its largest entry."""
+def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: str, title: str, state: State) -> Figure:
+    """The table of entries, below a curve if they are distances; or the prompts with the value of the largest entry."""
     name, sender = LISTS[what][0], _sender(answer)
-    said = f"sent by {sender}" if sender is not None else ""
+    note = f"sent by {sender}" if sender is not None else ""
     if page == "prompts":
         entry, values = leading(answer, result, name)
-        of = f"{SAID[what]} · {entry}, the largest mean"
-        return Figure(((_prompts(answer, result, entry, values),),), of, caption(answer, said))
-    rows, shown = rows_of(answer, result, name)
+        title = f"{TITLES[what]} · {entry}, the largest mean"
+        return Figure(((_prompts(answer, result, entry, values),),), title, caption(answer, note))
+    rows, count = rows_of(answer, result, name)
     title = title.replace("one head's", f"{sender}'s") if sender is not None else title
     if what == "distances":
         return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
-    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, said), shown)
+    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, note), count)
 
 
 def _chosen(rows: Rows, state: State, sender: Head | None) -> Rows:
-    """With the receiver of the chosen pair marked."""
+    """The table with the receiver of the chosen pair marked."""
     edge, kind = state.selection.edge, state.selection.edge_kind
     if sender is None or edge is None or edge[0] != sender:
         return rows
@@ -251,7 +254,7 @@ def _chosen(rows: Rows, state: State, sender: Head | None) -> Rows:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """Choose heads; a receiver chooses its pair with the sender."""
+    """Choose a head, or the pair of the sender and a receiver."""
     if hit.mark == "list" and len(hit.id) == 3 and hit.gesture in ("click", "double-click"):
         edge, view = state.selection.edge, state.view("prompt_sets", PromptSetsView)
         sender = state.selection.head if edge is None else edge[0]
@@ -267,16 +270,17 @@ PANEL = register(
         equation="mean = 1/n Σ_i x_i;  sd² = 1/(n − 1) Σ_i (x_i − mean)²;  x_i: prompt i, target = answer − other answer",
         source="Sets of prompts with answer pairs: Wang et al. 2022; pattern matching: Olsson et al. 2022",
         help=(
-            "What one prompt shows may be an accident of it. The same analysis is run on every line of a prompt set, each "
-            "with its own answer as the target, and averaged: the spread stands beside the mean, and how many prompts agree "
-            "in sign. Neurons, distances, receivers of one head's output and orders of terms are lists. Click a head to select "
-            "it everywhere; the second page lists every prompt with that head's value, or with that of the largest entry."
+            "What one prompt shows may be peculiar to that prompt. Here an analysis is run on every line of a prompt set, with "
+            "the line's own answer as the target, and averaged. Beside the mean stand its spread and the share of prompts that "
+            "agree in sign. Neurons, distances, receivers of one head's output and orders of terms are tables. Click a head to "
+            "choose it in every panel; the second page lists every prompt with that head's value, or with that of the largest "
+            "entry."
         ),
         requests=requests,
         draw=draw,
         pick=pick,
         of_heads=True,
-        instead="Predictions has what it says after this prompt",
+        instead="Predictions shows what it predicts after this prompt",
         area="left",
         order=46,
         opens="attention",

@@ -1,4 +1,4 @@
-"""All heads by their scores: how much each copies and matches, and which look for what an earlier head moved."""
+"""Pages of all heads: OV copying and QK positivity scores, alone and composed with earlier heads."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ COPYING = Axis("OV copying, Σλ / Σ|λ|")
 
 
 def chance(own: OwnTokensResult | None) -> str:
-    """For a caption: how often a token is among the ten largest of its row by chance; "" where that was not asked for."""
+    """For a caption: the chance that a token is among the ten largest of its row; "" without an answer."""
     return "" if own is None else f"own token in the top 10: chance {own.chance10:.4f}"
 
 
 def own_share(own: OwnTokensResult | None, head: Head) -> str:
-    """For a title: how many tokens stand in the top ten of their own row; "" where that is not known."""
+    """For a title: the share of tokens in the top ten of their own row; "" if unknown."""
     if own is None or not np.isfinite(own.top10[head]):
         return ""
     return f"own token in the top 10 of {own.top10[head]:.1%} of rows"
 
 
 def _scatter(answer: Answer[Any], x: np.ndarray, y: np.ndarray, key: Hashable) -> dict[str, Any]:
-    """All heads as points: places [layer, head], ids, names, hues."""
+    """All heads as points: coordinates from x, y [layer, head], ids, names, hues."""
 
     def make() -> dict[str, Any]:
         layer, head = np.indices(x.shape).reshape(2, -1)
@@ -57,7 +57,7 @@ def _scatter(answer: Answer[Any], x: np.ndarray, y: np.ndarray, key: Hashable) -
 def copying_page(
     state: State, answer: Answer[CopyingScoresResult], own_answer: Answer[OwnTokensResult] | None, raw: bool
 ) -> Figure:
-    """A histogram of both scores, and the copying score of every head by layer."""
+    """A histogram of OV copying and QK positivity, and the copying score of every head by layer."""
     result = answer.result
     own = None if own_answer is None else own_answer.result
     ov, qk = (result.copying_raw, result.qk_positivity_raw) if raw else (result.copying, result.qk_positivity)
@@ -100,7 +100,7 @@ def _tips(ov: np.ndarray, qk: np.ndarray, own: OwnTokensResult) -> tuple[str, ..
 
 
 def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bool) -> Figure:
-    """OV copying against QK positivity through earlier heads; beside it the earlier heads of the leading one."""
+    """OV copying against QK positivity composed with earlier heads; beside it, the leading head with each earlier head."""
     result = answer.result
     weighted = result.weighted_raw if raw else result.weighted
     points = _scatter(answer, result.copying, weighted, ("plane", raw))
@@ -110,11 +110,11 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
     title = f"{head} copying {number(result.copying[head], '.3f')}, QK positivity composed with earlier heads {composed}"
     marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
-    return Figure((marks,), title, captions((answer,), "upper right: looks for what an earlier head moved there, and copies"))
+    return Figure((marks,), title, captions((answer,), "upper right: heads that match on what an earlier head moved, and copy"))
 
 
 def _earlier(answer: Answer[PreviousHeadSpectrumResult], raw: bool, head: Head) -> Rows:
-    """The earlier heads, in the order of the QK positivity of `head` composed with each."""
+    """The earlier heads, ordered by the QK positivity of `head` composed with each."""
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -122,7 +122,7 @@ def _earlier(answer: Answer[PreviousHeadSpectrumResult], raw: bool, head: Head) 
         order = descending(pairs)
         layer, source = np.unravel_index(order, pairs.shape)
         positivity = RowColumn("positivity", pairs.ravel()[order], digits=3, bar=True, levels=(-1.0, 1.0))
-        return (head_column(layer, source, "behind"), positivity), ids(layer, source)
+        return (head_column(layer, source, "earlier"), positivity), ids(layer, source)
 
     columns, keys = memo(answer, ("earlier", raw, head), make)
-    return Rows("earlier", columns, keys, heading=f"{head} looks for what these moved", ranked=True)
+    return Rows("earlier", columns, keys, heading=f"{head} composed with earlier heads", ranked=True)

@@ -1,4 +1,4 @@
-"""Eigenvalues and singular values of the OV and QK circuits of chosen heads, a small multiple each."""
+"""Eigenvalues and singular values of the OV and QK circuits of the chosen heads, a small plot for each head."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Lines, Points, ids
 from circuitlab.model.subject import Head
 
-DECADES = 4  # of the logarithmic radius; smaller eigenvalues stand at the centre
-ACROSS = 4  # small multiples side by side
+DECADES = 4  # of the logarithmic radius; smaller eigenvalues are drawn at the centre
+ACROSS = 4  # plots in a row
 
 Spectrum = OvSpectrumResult | QkSpectrumResult
 
 
 def eigenvalues_of(result: Spectrum, raw: bool) -> np.ndarray:
-    """[n, d_head], of the raw or of the centred circuit."""
+    """[n, d_head] eigenvalues of the raw or the centred circuit."""
     return result.eigenvalues_raw if raw else result.eigenvalues
 
 
 def scores_of(result: Spectrum, raw: bool) -> np.ndarray:
-    """[n]: copying of OV circuits, positivity of QK circuits."""
+    """[n] scores: copying of OV circuits, positivity of QK circuits."""
     if isinstance(result, OvSpectrumResult):
         return result.copying_raw if raw else result.copying
     return result.positivity_raw if raw else result.positivity
@@ -38,7 +38,7 @@ def _heads(result: Spectrum) -> list[Head]:
 
 
 def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> tuple[Points, ...]:
-    """A plane for each head, all on one scale; that of a single head is named by the role alone."""
+    """A complex plane for each head, all on one scale; for a single head its label is the role alone."""
     result: Spectrum = answer.result
 
     def make() -> tuple[Points, ...]:
@@ -51,7 +51,7 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
         planes = []
         for i, head in enumerate(heads):
             alone = len(heads) == 1
-            of = role if alone else f"{head} {role} {number(scores[i], '.2f')}"
+            label = role if alone else f"{head} {role} {number(scores[i], '.2f')}"
             planes.append(
                 Points(
                     name=role if alone else f"{role} {head}",
@@ -60,7 +60,7 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
                     ids=ids(np.full(n, head.layer), np.full(n, head.head), np.arange(n)),
                     hues=np.full(n, head_hue(head)),
                     tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for v in values[i]),
-                    x_axis=Axis(f"{of}: Re λ{', log |λ|' if log else ''}"),
+                    x_axis=Axis(f"{label}: Re λ{', log |λ|' if log else ''}"),
                     y_axis=Axis("Im λ" if i % ACROSS == 0 else ""),
                     equal=True,
                     size=6.0,
@@ -80,7 +80,7 @@ def _complex(value: complex) -> str:
 
 
 def on_log_radius(values: np.ndarray) -> np.ndarray:
-    """Eigenvalues with the angle kept and the radius log₁₀(|λ| / largest) + DECADES, 0 for those smaller still."""
+    """Eigenvalues at the same angle and radius max(0, log₁₀(|λ| / largest) + DECADES)."""
     size = np.abs(values)
     top = np.nanmax(size) if np.isfinite(size).any() else 0.0
     if not top > 0:
@@ -91,7 +91,7 @@ def on_log_radius(values: np.ndarray) -> np.ndarray:
 
 
 def singular_values(role: str, answer: Answer[Any]) -> Lines:
-    """A curve for each head, over the index."""
+    """Singular values over their index, a curve for each head."""
     result: Spectrum = answer.result
 
     def make() -> Lines:

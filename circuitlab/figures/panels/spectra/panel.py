@@ -33,14 +33,14 @@ from circuitlab.figures.panels.spectra.chosen_heads import ACROSS, DECADES, eige
 from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
 
-MOST = 8  # heads, a small multiple each
+MOST = 8  # heads with a plot each
 
 Page = Literal["eigenvalues", "copying", "plane", "singular values"]
 
 
 @dataclass(frozen=True)
 class SpectraView:
-    """The controls of the spectra."""
+    """The controls of the panel."""
 
     page: Page = control("eigenvalues", label="Page", kind="tabs")
     matrix: Literal["full", "bare"] = control(
@@ -51,7 +51,7 @@ class SpectraView:
         values=("eigenvalues", "singular values"),
     )
     radius: Literal["linear", "log"] = control(
-        "linear", label="Radius", tip="log keeps the angle", when="page", values=("eigenvalues",)
+        "linear", label="Radius", tip="log: the radius in decades, angles unchanged", when="page", values=("eigenvalues",)
     )
     raw: bool = control(
         False, label="Raw", tip="Not centred over the vocabulary", when="page", values=("eigenvalues", "copying", "plane")
@@ -59,20 +59,20 @@ class SpectraView:
     after_mlp: bool = control(
         False,
         label="After the first MLP",
-        tip="Tokens as later heads meet them: W_E + MLP₀; heads of the first layer read the token itself",
+        tip="Embeddings as later heads read them, W_E + MLP₀; heads of the first layer read W_E alone",
         only=has_mlps,
     )
     weighted_by: Literal["previous-token scores", "one"] = control(
         "previous-token scores",
         label="Earlier heads by",
-        tip="How the earlier heads are summed",
+        tip="Weights of the sum over earlier heads",
         when="page",
         values=("plane",),
     )
     distance: int = control(
         0,
         label="Distance",
-        tip="How far behind the source stands (rotary models)",
+        tip="From destination back to source, in tokens (rotary models)",
         low=0,
         high=1_000_000,
         only=rotates,
@@ -86,7 +86,7 @@ def _view(state: State) -> SpectraView:
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """What the open page shows."""
+    """The requests of the open page."""
     if (why := weights_refusal(facts)) is not None:
         return why
     head = leading_head(state, facts)
@@ -100,30 +100,30 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return scores if own_tokens.refuse(facts.config, own) else {**scores, "own": Request(own_tokens, own, subject)}
     if view.page == "plane":
         if facts.config.n_layers < 2:
-            return Why("This model has one layer: no head has an earlier one to compose with.")
+            return Why("A one-layer model has no earlier heads to compose with.")
         return {"plane": Request(previous_head_spectrum, PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
     edge = selected_edge(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
-    heads, behind = ((edge[1],), edge[0]) if edge is not None else (selected_heads(state, facts)[:most], None)
+    heads, earlier = ((edge[1],), edge[0]) if edge is not None else (selected_heads(state, facts)[:most], None)
     side = "query" if state.selection.edge_kind == "Q" else "key"
     distance = distance_read(view.distance, facts)
-    qk = QkSpectrumParams(heads, view.matrix, distance, behind, side, _deep(embed, None, heads))
+    qk = QkSpectrumParams(heads, view.matrix, distance, earlier, side, _deep(embed, None, heads))
     requests: Requests = {
-        "OV": Request(ov_spectrum, OvSpectrumParams(heads, view.matrix, behind, _deep(embed, behind, heads)), subject),
+        "OV": Request(ov_spectrum, OvSpectrumParams(heads, view.matrix, earlier, _deep(embed, earlier, heads)), subject),
         "QK": Request(qk_spectrum, qk, subject),
     }
     own = OwnTokensParams(heads[:1], embed=_deep(embed, None, heads[:1]))
-    alone = view.matrix == "full" and behind is None and own_tokens.refuse(facts.config, own) is None
-    return {**requests, "own": Request(own_tokens, own, subject)} if alone else requests
+    has_own_share = view.matrix == "full" and earlier is None and own_tokens.refuse(facts.config, own) is None
+    return {**requests, "own": Request(own_tokens, own, subject)} if has_own_share else requests
 
 
 def _deep(embed: Embedding, earlier: Head | None, heads: tuple[Head, ...]) -> Embedding:
-    """`embed`, or the tokens themselves where all that read them stand before the first MLP."""
+    """`embed`, or "tokens" if every head that reads them comes before the first MLP."""
     return embed if any(h.layer for h in ((earlier,) if earlier is not None else heads)) else "tokens"
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The page that is open."""
+    """The open page."""
     view, own = _view(state), answers.find("own", own_tokens)
     if view.page == "copying":
         return copying_page(state, answers.of("copying", copying_scores), own, view.raw)
@@ -139,7 +139,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         return Figure((curves,), title, captions(every, ranks, chance(own_result)))
     log = view.radius == "log"
     planes = [eigenvalue_planes(role, answer, view.raw, log) for role, answer in by_role.items()]
-    radius = f"distance from the centre: log₁₀(|λ| / largest) + {DECADES}, smaller ones at the centre; angles kept" if log else ""
+    radius = (
+        f"distance from the centre: log₁₀(|λ| / largest) + {DECADES}, smaller ones at the centre; angles unchanged" if log else ""
+    )
     parts = captions(every, radius, chance(own_result))
     if all(len(of_role) == 1 for of_role in planes):
         return Figure((tuple(plane for of_role in planes for plane in of_role),), title, parts)
@@ -149,12 +151,12 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _title(ov: Answer[OvSpectrumResult], qk: Answer[QkSpectrumResult] | None, own: OwnTokensResult | None, raw: bool) -> str:
-    """The first head that was asked for, or the pair, with its scores."""
-    head, behind = ov.request.params.heads[0], ov.request.params.through
-    ways: tuple[Kind, ...] = ("V",) if qk is None else ("V", "Q" if qk.request.params.side == "query" else "K")
+    """The first head of the requests, or the pair, with its scores."""
+    head, earlier = ov.request.params.heads[0], ov.request.params.through
+    inputs: tuple[Kind, ...] = ("V",) if qk is None else ("V", "Q" if qk.request.params.side == "query" else "K")
     copying, positivity = _score(ov, head, raw), "" if qk is None else _score(qk, head, raw)
     return joined(
-        pair_name(head, behind, *ways),
+        pair_name(head, earlier, *inputs),
         copying and f"OV copying {copying}",
         own_share(own, head),
         positivity and f"QK positivity {positivity}",
@@ -162,13 +164,13 @@ def _title(ov: Answer[OvSpectrumResult], qk: Answer[QkSpectrumResult] | None, ow
 
 
 def _score(answer: Answer[Any], head: Head, raw: bool) -> str:
-    """The score of one head, "" where the answer does not have it."""
-    places = np.flatnonzero((answer.result.heads == np.array(head)).all(axis=1))
-    return number(float(scores_of(answer.result, raw)[places[0]]), ".3f") if places.size else ""
+    """The score of one head; "" if the answer does not have it."""
+    indices = np.flatnonzero((answer.result.heads == np.array(head)).all(axis=1))
+    return number(float(scores_of(answer.result, raw)[indices[0]]), ".3f") if indices.size else ""
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A point chooses its head; an earlier head in the plane's list makes a pair with the leading one."""
+    """A point chooses its head; a row of the plane's table chooses that earlier head with the leading one."""
     if not hit.id:
         return state
     if hit.mark == "earlier" and hit.gesture in ("click", "double-click"):
@@ -186,18 +188,18 @@ PANEL = register(
         equation="λ of W_O W_U W_E W_V (OV) and W_Kᵀ W_EᵀW_E W_Q (QK);  copying, positivity = Σλ / Σ|λ|",
         source="Elhage et al. 2021, “Summarizing OV/QK matrices”, “Mechanistic view of induction heads”",
         help=(
-            "Positive eigenvalues copy (OV) or match (QK): the tinted half. Several chosen heads stand side by side, on one "
-            "scale. On the log radius the distance from the centre is the size, by decades; angles are kept. A positive one "
-            "raises its own mixture of tokens, not necessarily a token: whether a head raises the very token that it reads is "
-            "said by own tokens, the share of tokens that stand among the ten largest of their own row. Click a point to choose "
-            "its head; Shift-click adds one."
+            "Positive eigenvalues (the tinted half) mean copying (OV) or matching (QK). Several chosen heads are drawn side by "
+            "side on one scale. On the log radius the distance from the centre is the magnitude, in decades; angles do not "
+            "change. A positive eigenvalue means that a mixture of tokens raises itself, not that a token does: how far a head "
+            "raises the very token it reads is measured by own tokens, the share of tokens that are among the ten largest of "
+            "their own row. Click a point to choose its head; Shift-click adds one."
         ),
         requests=requests,
         draw=draw,
         optional=("QK", "own"),
         pick=pick,
         of_heads=True,
-        instead="Bigram has the direct path, W_E W_U, as a table",
+        instead="Bigram shows the direct path, W_E W_U, as a table",
         area="centre",
         shortcut="Ctrl+8",
         order=80,
