@@ -61,7 +61,7 @@ def _columns(result: BigramResult, facts: Facts) -> tuple[tuple[RowColumn, ...],
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A token that was clicked or found is read next."""
+    """A token that is clicked in the table, or chosen in the search line, is read next."""
     return pick_token(state, hit, "tokens")
 
 
@@ -72,7 +72,7 @@ PANEL = register(
         view=BigramView,
         equation="logits = W_E[t] W_U, the path through no head: a model of zero layers",
         source="Elhage et al. 2021, “Zero-layer transformers”",
-        help="Click a token to go on from it. The corpus column stands where the model was shipped with its bigrams.",
+        help="Click a token to see what follows it. Models shipped with the bigrams of their training text have a corpus column.",
         requests=requests,
         draw=draw,
         pick=pick,

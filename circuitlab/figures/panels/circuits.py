@@ -41,12 +41,20 @@ class CircuitsView:
     """The controls of the circuit tables."""
 
     page: Page = control("tables", label="Page", kind="tabs")
-    k: int = control(12, label="Top", tip="How many tokens from either end", low=1, high=200)
+    k: int = control(12, label="Top", tip="How many of the largest and of the smallest entries", low=1, high=200)
     distance: int = control(
-        0, label="Distance", tip="How far behind the source stands; 0 reads no positions", low=0, high=1_000_000, only=rotates
+        0,
+        label="Distance",
+        tip="From source to destination, in positions; 0 reads no positions",
+        low=0,
+        high=1_000_000,
+        only=rotates,
     )
     after_mlp: bool = control(
-        False, label="After first MLP", tip="Read every token through the first MLP, attention left out", only=has_mlps
+        False,
+        label="After first MLP",
+        tip="Tokens as later heads read them: W_E + MLP₀ instead of W_E, attention left out",
+        only=has_mlps,
     )
 
 
@@ -71,14 +79,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     subject = of_weights(state)
     if view.page == "largest":
         through = None if edge is None else edge[0]
-        of = LargestEntriesParams(head, "OV", k=100, through=through)
-        return {
-            "OV": Request(largest_entries, of, subject),
-            "QK": Request(largest_entries, LargestEntriesParams(head, "QK", k=100, distance=distance), subject),
-        }
+        ov = LargestEntriesParams(head, "OV", k=100, through=through)
+        qk = LargestEntriesParams(head, "QK", k=100, distance=distance)
+        return {"OV": Request(largest_entries, ov, subject), "QK": Request(largest_entries, qk, subject)}
     source = -1 if state.selection.token is None else state.selection.token
-    wanted = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
-    return {"skip": Request(skip_trigrams, wanted, subject)}
+    skip = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
+    return {"skip": Request(skip_trigrams, skip, subject)}
 
 
 def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int) -> Requests:
@@ -87,7 +93,7 @@ def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | N
     side = "query" if state.selection.edge_kind == "Q" else "key"
     reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
     embed = "after the first MLP" if reads_mlp else "tokens"
-    # beside a reference whole rows: of every token that either side lists both values are known then
+    # whole rows beside a reference: then both values of each token that either side lists are computed
     params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
     return {"token": Request(token_circuits, params, subject)}
 
@@ -113,10 +119,10 @@ def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
     }
     result = answer.result
     tables = [_ends(answer, facts, role, i, heading, token) for i, (role, heading) in enumerate(headings.items())]
-    shown = [table for i, table in enumerate(tables) if not np.isnan(result.sd[i])]
+    computed = [table for i, table in enumerate(tables) if not np.isnan(result.sd[i])]
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
-    grid = on_one_scale(tuple(tuple(shown[i : i + 2]) for i in range(0, len(shown), 2)))
+    grid = on_one_scale(tuple(tuple(computed[i : i + 2]) for i in range(0, len(computed), 2)))
     name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
@@ -124,7 +130,7 @@ def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
 def _ends(
     answer: Answer[TokenCircuitsResult], facts: Facts, role: str, i: int, heading: str, token: int, also: np.ndarray = NONE
 ) -> Rows:
-    """The largest of a row or column, then the smallest, the smallest last; then those `also`, which a reference lists."""
+    """The largest of a row or column, then the smallest, the smallest last; then the tokens `also` that a reference lists."""
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -201,7 +207,7 @@ def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A token clicked in any table, or found, is read next."""
+    """A token that is clicked in a table, or chosen in the search line, is read next."""
     return pick_token(state, hit, "raises", "attends", "raised", "attended", "OV", "QK", "triples")
 
 
@@ -212,7 +218,8 @@ PANEL = register(
         view=CircuitsView,
         equation="OV: W_E W_V W_O W_U, a row per source;  QK: W_E W_Q W_Kᵀ W_Eᵀ · scale, a row per destination",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “OV and QK circuits”, “Skip-trigram bugs”",
-        help="Click a token in any table or in the prompt to read its row. With an edge of Composition chosen, the pair is read.",
+        help="Click a token in any table or in the prompt to read its row. With an edge of Composition chosen, the rows "
+        "are those of the later head composed with the earlier one.",
         requests=requests,
         draw=draw,
         optional="all",

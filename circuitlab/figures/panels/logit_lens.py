@@ -1,4 +1,4 @@
-"""Logit lens: what the model would say if it stopped after each layer, and how long the stream is by then."""
+"""Logit lens: what the model would predict if it stopped after each layer, and the norm of the stream there."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class LogitLensView:
     positions: int = control(
         14,
         label="Positions",
-        tip="How many are shown beside each other, the selected one among them",
+        tip="How many positions are shown, the selected one among them",
         low=1,
         high=4096,
         when="page",
         values=GRID,
     )
-    between: bool = control(False, label="Between", tip="Also between attention and MLP", when="page", values=GRID)
+    between: bool = control(False, label="Between", tip="Also the stream between attention and MLP", when="page", values=GRID)
     statistics: Statistics = control(
         "each layer's own",
         label="Norm",
@@ -65,7 +65,7 @@ def _view(state: State) -> LogitLensView:
 
 
 def window(state: State, positions: int) -> tuple[int, int]:
-    """First and last position of the page of `positions` that holds the selected one: hovering within it asks for nothing."""
+    """First and last position of the page of `positions` that holds the selected one: hovering within it needs no request."""
     n, width = len(state.tokens), max(1, positions)
     first = destination(state) // width * width
     first = max(0, min(first, n - width))
@@ -160,7 +160,7 @@ def _title(answer: Answer[LogitLensResult], facts: Facts, at: int) -> str:
 
 
 def _table(result: LogitLensResult, facts: Facts, at: int, targeted: bool) -> Rows:
-    """The selected position, a row a stage, the last on top; `targeted`: with a column of what is measured."""
+    """The selected position, one row a stage, the last on top; `targeted`: with a column of the target's logit."""
     back = slice(None, None, -1)
     by_rank = [_tokens_of_rank(result, facts, at, i) for i in range(result.ids.shape[2])]
     columns = (
@@ -232,7 +232,7 @@ PANEL: Panel = register(
         source="nostalgebraist 2020, interpreting GPT: the logit lens; divergence: Belrose et al. 2023",
         help="Rows are stages of the model, the last on top; columns are positions. A cell holds the token that the model would "
         "find most probable if it stopped there; its colour says how the token that really follows stands. Click a column to "
-        "read it below. Norms: how long the stream is at each stage, what each part adds to it and in which direction.",
+        "read it below. Norms: the length of the stream at each stage, and what each part adds to it, in length and direction.",
         requests=requests,
         draw=draw,
         pick=pick,

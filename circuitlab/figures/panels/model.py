@@ -15,7 +15,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.session.state import State
 
-LINE = 30  # characters of a value: what a narrow dock shows of it
+LINE = 30  # characters of a value in one line: as many as a narrow dock shows
 INDENT = "\u2003"
 
 
@@ -33,22 +33,22 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Group, name, value."""
     answer = answers.of("facts", model_facts)
     notes = [("loading", "note", note) for note in facts.notes]
-    of_now = (*facts.memory_report(state.subject), *notes)  # beside what the answer holds
+    of_now = (*facts.memory_report(state.subject), *notes)  # not part of the answer: they change without a new one
     rows = memo(answer, ("rows", of_now), lambda: _rows((*answer.result.facts, *of_now)))
     return Figure(((rows,),), facts.name, caption(answer, answer.result.exactness))
 
 
 def _rows(facts: tuple[tuple[str, str, str], ...]) -> Rows:
-    """A line a fact under the name of its group; what is longer than a line goes on in the next ones."""
-    shown: list[tuple[str, str]] = []
-    before = ""
+    """One line a fact under the name of its group; longer values are wrapped."""
+    lines: list[tuple[str, str]] = []
+    last_group = ""
     for group, name, value in facts:
-        shown += [(group, "")] if group != before else []
-        first, *more = wrap(value, LINE, break_on_hyphens=False) or [""]
-        shown += [(INDENT + name, first), *(("", line) for line in more)]
-        before = group
-    names, values = (np.array(c, dtype=object) for c in zip(*shown, strict=True))
-    return Rows("facts", (RowColumn("fact", names), RowColumn("value", values)), ids(np.arange(len(shown))))
+        lines += [(group, "")] if group != last_group else []
+        first, *rest = wrap(value, LINE, break_on_hyphens=False) or [""]
+        lines += [(INDENT + name, first), *(("", line) for line in rest)]
+        last_group = group
+    names, values = (np.array(c, dtype=object) for c in zip(*lines, strict=True))
+    return Rows("facts", (RowColumn("fact", names), RowColumn("value", values)), ids(np.arange(len(lines))))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -16,7 +16,7 @@ from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.attribution import target_name
 from circuitlab.session.state import State
 
-WRITTEN = 4  # tokens from either end of what a neuron writes
+WRITTEN = 4  # tokens that a neuron raises most, and as many that it lowers most
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The neurons, or what all neurons of each layer add up to."""
+    """The neurons, or the sum over all neurons of each layer."""
     answer = answers.of("neurons", neurons)
     result = answer.result
     after = token_at(result.position, prompt_of(answer), facts)
@@ -53,7 +53,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _joined(tokens: np.ndarray, facts: Facts) -> np.ndarray:
-    """[n] texts of the ids `tokens` [n, k], apart by a gap."""
+    """[n] the texts of the ids `tokens` [n, k], separated by two spaces."""
     return np.array(["  ".join(texts(row, facts)) for row in tokens], dtype=object)
 
 
@@ -87,7 +87,7 @@ def _layers(result: NeuronsResult) -> Rows:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A neuron: tables are read at the token that it writes towards most."""
+    """A click on a neuron chooses, for every table, the token that it raises most."""
     if hit.mark == "neurons" and hit.gesture in ("click", "double-click") and len(hit.id) == 3 and hit.id[2] >= 0:
         return state.select(token=hit.id[2])
     return state
@@ -102,7 +102,7 @@ PANEL: Panel = register(
         source="Geva et al. 2022, Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space",
         help="Each MLP neuron adds its activation times a fixed row of W_out [neuron, d_model] to the stream. Effect is what "
         "that adds to the target directly, at the recorded scale of the final norm; the tokens are what the row points "
-        "towards and away from. Click a neuron to read the tables at the token that it writes towards.",
+        "towards and away from. Click a neuron to choose the token that it raises most for every table.",
         requests=requests,
         draw=draw,
         pick=pick,

@@ -22,7 +22,7 @@ class OverviewView:
     """The controls of the contact sheet."""
 
     show: Show = control("pattern", label="Show", tip="What a cell holds")
-    leave_out_bos: bool = control(False, label="Without BOS", tip="Leave the first position out as a source")
+    leave_out_bos: bool = control(False, label="Without BOS", tip="Leave out the first position as a source")
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -70,7 +70,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def pick_head(state: State, head: Head, gesture: str) -> State:
-    """Click: this head alone. Shift-click: with the others, or away from them. A chosen pair is let go of."""
+    """Click: this head alone. Shift-click: adds it, or removes it. A chosen pair is released."""
     if gesture not in ("click", "shift-click", "double-click"):
         return state
     heads = state.selection.heads

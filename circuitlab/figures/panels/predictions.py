@@ -29,13 +29,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not state.tokens:
         return Why("Type some text in the Prompt to see what comes next.")
     view: PredictionsView = state.view("predictions", PredictionsView)
-    # beside a reference all logits: of every token that either side lists both probabilities are known then
+    # all logits beside a reference: then both probabilities of each token that either side lists are computed
     params = PredictionsParams(destination(state), max(1, view.k), whole=state.reference is not None)
     return {"predictions": Request(predictions, params, state.subject)}
 
 
 def _rows(answer: Answer[PredictionsResult], k: int, facts: Facts, also: np.ndarray = NONE) -> Rows:
-    """The `k` most probable tokens, and those `also`, which a reference lists."""
+    """The `k` most probable tokens, and the tokens `also` that a reference lists."""
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
@@ -67,7 +67,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
-    """The entropy, and what follows in the prompt of `n` tokens."""
+    """The entropy, and the token that follows in the prompt of `n` tokens."""
     entropy = f"entropy {result.entropy:.2f} nats"
     if result.actual < 0:
         last = result.position == n - 1

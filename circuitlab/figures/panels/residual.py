@@ -1,4 +1,4 @@
-"""The residual stream: which heads share subspaces of it, and whether its basis means anything."""
+"""The residual stream: which heads share subspaces of it, and whether its basis is privileged."""
 
 from __future__ import annotations
 
@@ -36,9 +36,17 @@ class ResidualView:
     """The controls of the residual stream."""
 
     page: Literal["overlap", "what spans all", "basis", "rotation"] = control("overlap", label="Page", kind="tabs")
-    left: Which = control("writes", label="What a head", tip="Side of the head in the row", when="page", values=OVERLAP)
-    right: Which = control("reads_k", label="against", tip="Side of the head in the column", when="page", values=("overlap",))
-    seed: int = control(0, label="Seed", tip="Of the random basis", low=0, high=9999, when="page", values=("basis", "rotation"))
+    left: Which = control(
+        "writes",
+        label="What a head",
+        tip="What the head of a row does: writes, or reads for q, k or v",
+        when="page",
+        values=OVERLAP,
+    )
+    right: Which = control("reads_k", label="against", tip="What the head of a column does", when="page", values=("overlap",))
+    seed: int = control(
+        0, label="Seed", tip="Seed of the random basis", low=0, high=9999, when="page", values=("basis", "rotation")
+    )
 
 
 def _view(state: State) -> ResidualView:
@@ -59,7 +67,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         params = SubspaceOverlapParams(view.left, view.right, first, second)
         return {"overlap": Request(subspace_overlap, params, of_weights(state))}
     if not state.tokens:
-        return Why("Type some text in the Prompt: the stream is looked at while the model reads it.")
+        return Why("Type some text in the Prompt: the stream is recorded while the model reads it.")
     if view.page == "basis":
         return {"basis": Request(privileged_basis, PrivilegedBasisParams(view.seed), state.subject)}
     return {"rotation": Request(rotation_check, RotationCheckParams(view.seed), state.subject)}
@@ -127,7 +135,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
 
 
 def _side(side: Which) -> str:
-    """A side of a head in a title."""
+    """What a head does on one side, in a title."""
     return {"reads_q": "query reads", "reads_k": "key reads", "reads_v": "value reads"}.get(side, side.replace("_", " "))
 
 
@@ -135,10 +143,10 @@ def _spanning(answer: Answer[SubspaceOverlapResult]) -> Figure:
     result = answer.result
     rows, _, keys = _names(answer, result.left_rank.shape)
     whole = result.weighted.reshape(len(result.weighted_names), -1)
-    known = [i for i, row in enumerate(whole) if np.isfinite(row).any()]
-    absent = [name for i, name in enumerate(result.weighted_names) if i not in known]
-    values = memo(answer, "weighted", lambda: np.ascontiguousarray(whole[known].T, dtype=np.float32))
-    columns = memo(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in known)))
+    present = [i for i, row in enumerate(whole) if np.isfinite(row).any()]
+    absent = [name for i, name in enumerate(result.weighted_names) if i not in present]
+    values = memo(answer, "weighted", lambda: np.ascontiguousarray(whole[present].T, dtype=np.float32))
+    columns = memo(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in present)))
     heat = Heatmap(
         name="spanning",
         values=values,
@@ -199,7 +207,7 @@ def pick(state: State, hit: Hit) -> State:
         return state
     if hit.mark == "overlap" and len(hit.id) == 4:
         first, second = Head(*hit.id[:2]), Head(*hit.id[2:])
-        if first.layer < second.layer:  # only then is it a pair that composes
+        if first.layer < second.layer:  # only an earlier head composes with a later one
             return state.with_edge(first, second, state.selection.edge_kind)
         return state.with_heads(*dict.fromkeys((second, first)))
     if hit.mark == "spanning" and len(hit.id) == 2:
@@ -214,7 +222,7 @@ PANEL = register(
         view=ResidualView,
         equation="mean cos² = ‖Q₁ᵀQ₂‖² / d_head over principal angles;  kurtosis = E[(x − μ)⁴] / σ⁴ of each dimension",
         source="Elhage et al. 2021, “Subspaces and residual stream bandwidth”, “Privileged basis”",
-        help="Which heads write where others read; and whether a rotation of everything would be noticed.",
+        help="Which heads write to subspaces that others read; and whether a rotation of all weights changes the logits.",
         requests=requests,
         draw=draw,
         pick=pick,

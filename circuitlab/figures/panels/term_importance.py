@@ -1,4 +1,4 @@
-"""Term importance: how much loss the terms of each order, each layer and each head take away, attention patterns held."""
+"""Term importance: how much the terms of each order, layer and head reduce the loss, attention patterns held as recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
-NO_HEAD = -1  # in the id of a row that stands for a whole layer
+NO_HEAD = -1  # in the id of the row of a whole layer
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TermImportanceView:
     on: Literal["prompt", "file"] = control("prompt", label="On", tip="The prompt (one text), or pieces of a text file")
     file: str = control("", label="File", tip="A text file, cut into pieces", kind="file", when="on", values=("file",))
     texts: int = control(8, label="Pieces", tip="How many pieces are measured", low=1, high=10_000, when="on", values=("file",))
-    heads: bool = control(False, label="Heads", tip="Each head as well: two unembeddings a head")
+    heads: bool = control(False, label="Heads", tip="Each head as well: two more unembeddings for each")
 
 
 def _view(state: State) -> TermImportanceView:
@@ -59,12 +59,12 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         return Figure(title="Term importance")
     path = " → ".join(f"{loss:.2f}" for loss in (result.uniform, *result.loss) if np.isfinite(loss))
     orders, parts = _orders(answer, facts), _parts(answer, state)
-    heights = (len(result.orders) + 2.5, min(len(parts.ids), 8) + 2.5)  # in rows, with heading and scroll bar
+    heights = (len(result.orders) + 2.5, min(len(parts.ids), 8) + 2.5)  # in rows, with room for heading and scroll bar
     return Figure(((orders,), (parts,)), f"Loss {path} nats", caption(answer), weights=heights)
 
 
 def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
-    """A row of the orders in words."""
+    """What the terms of one order are, and how many."""
     if int(result.orders[i]) == 0:
         return "direct path + MLPs" if has_mlps(facts) else "direct path"
     words = {"order 1": "single heads", "order 2": "virtual heads", "order 3": "chains of 3"}
@@ -101,8 +101,8 @@ def _parts(answer: Answer[TermImportanceResult], state: State) -> Rows:
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         n, heads = result.head_reduction.shape[1:]
-        shown = not np.isnan(result.head_reduction).all()
-        keys = [(i, h) for i in range(n) for h in (NO_HEAD, *(range(heads) if shown else ()))]
+        has_heads = not np.isnan(result.head_reduction).all()
+        keys = [(i, h) for i in range(n) for h in (NO_HEAD, *(range(heads) if has_heads else ()))]
         names = [f"layer {i}, {number_of(heads, 'head')}" if h == NO_HEAD else f"  {Head(i, h)}" for i, h in keys]
         of = lambda layers, by_head, b: np.array([layers[b, i] if h == NO_HEAD else by_head[b, i, h] for i, h in keys])
         both = [of(result.layer_reduction, result.head_reduction, b) for b in (0, 1)]
@@ -137,10 +137,10 @@ PANEL = register(
         equation="reduction of order k = loss(terms of order < k) − loss(terms of order ≤ k), patterns held as recorded",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Term Importance Analysis”",
         help=(
-            "The model is run once to record its attention patterns. Then it is run again with these patterns held: first no "
-            "head adds anything (the direct path, order 0); then every head adds what it makes of that (order 1, single heads); "
-            "then what it makes of the stream with order 1 in it (order 2, pairs of heads), and so on. Each step's fall in loss "
-            "is what the terms of that order are worth beside all simpler ones. Below, single layers and heads by their order-1 "
+            "The model is run once to record its attention patterns, then again with these patterns held: first with every head "
+            "ablated (the direct path, order 0); then each head reads that stream and adds its output (order 1, single heads); "
+            "then each reads the stream with order 1 in it (order 2, pairs of heads), and so on. The fall in loss at each step "
+            "is the importance of that order's terms beside all lower ones. Below, single layers and heads by their order-1 "
             "terms, alone and added last; the two differ where parts do the same work. MLP outputs and norm scales are held as "
             "recorded."
         ),

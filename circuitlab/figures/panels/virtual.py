@@ -1,4 +1,4 @@
-"""Virtual weights: what any writer of the residual stream says to any reader, in norms and in tokens."""
+"""Virtual weights: how much of what a component writes to the residual stream another one reads, in norms and in tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VirtualView:
     writer_layer: int = control(0, label="of layer", low=0, high=999, when="writer", values=("mlp",))
     reader: Literal["QK query", "QK key", "OV", "mlp", "unembedding"] = control("unembedding", label="Reader")
     reader_layer: int = control(1, label="of layer", low=0, high=999, when="reader", values=("mlp",))
-    across: bool = control(False, label="Across layers", tip="Also through what lies between, patterns set to the identity")
+    across: bool = control(False, label="Across layers", tip="Also through the layers between, patterns set to the identity")
     mlp: Literal["none", "linear", "Jacobian at the position", "mean Jacobian"] = control(
         "none",
         label="MLPs",
@@ -54,7 +54,7 @@ def _heads(state: State, facts: Facts, view: VirtualView) -> tuple[Head, Head] |
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """One product."""
+    """The product of one writer and one reader."""
     if (why := weights_refusal(facts)) is not None:
         return why
     view: VirtualView = state.view("virtual", VirtualView)
@@ -68,7 +68,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if not params.recorded:
         return {"product": Request(virtual_weight, params, of_weights(state))}
     if not state.tokens:
-        return Why("Type some text in the Prompt: Jacobians of MLPs are taken on it.")
+        return Why("Type some text in the Prompt: the MLPs' Jacobians are taken there.")
     at = destination(state) if params.mlp == "Jacobian at the position" else -1
     return {"product": Request(virtual_weight, replace(params, position=at), state.subject)}
 
@@ -111,7 +111,7 @@ def _curve(result: VirtualWeightResult) -> Lines:
 
 
 def _directions(result: VirtualWeightResult, facts: Facts) -> Rows | None:
-    """One row a token and direction: what the writer writes and what the reader reads."""
+    """One row for each token of a direction: what the writer writes and what the reader reads."""
     sides = [
         (n, i, v) for n, i, v in (("writes", result.left_ids, result.left), ("reads", result.right_ids, result.right)) if i.size
     ]
@@ -133,7 +133,7 @@ def _directions(result: VirtualWeightResult, facts: Facts) -> Rows | None:
 
 
 def pick(state: State, hit: Hit) -> State:
-    """A token in a direction is read in every table."""
+    """A click on a token of a direction chooses it for every table."""
     if hit.mark == "directions" and hit.gesture == "click" and len(hit.id) == 3:
         return state.select(token=hit.id[2])
     return state
@@ -147,11 +147,11 @@ PANEL = register(
         equation="writer · reader directly;  writer · Π (I + Σ_h W_OV) (I + M) · reader across the layers, patterns the identity",
         source="Elhage et al. 2021, “Virtual weights and the residual stream as a communication channel”",
         help=(
-            "Who writes and who reads: the chosen edge of Composition, chosen heads, embeddings, MLPs or the unembedding. The "
+            "Choose a writer and a reader: the edge chosen in Composition, chosen heads, embeddings, MLPs, the unembedding. The "
             "direct product is exact. Across layers it is not: every pattern is set to the identity, and MLPs are left out, "
             "taken as linear, or replaced by their Jacobian at the selected position or its mean over the prompt, norms at "
-            "recorded scales. Chance is what remains of both norms when the two ends are rotated at random against what stands "
-            "between."
+            "recorded scales. Chance is the share of both norms that remains when writer and reader are rotated at random "
+            "against what lies between them."
         ),
         requests=requests,
         draw=draw,
