@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from circuitlab.caption_parts import Essential
+
 
 @dataclass(frozen=True)
 class Remainder:
@@ -23,10 +25,10 @@ class Remainder:
     unit: str
     what: str = ""
 
-    def words(self) -> str:
+    def words(self) -> Essential:
         """For a caption."""
         beside = f" ({self.what} {self.of:.3g})" if self.what else ""
-        return f"remainder {self.size:.1e} {self.unit}".rstrip() + beside
+        return Essential(f"remainder {self.size:.1e} {self.unit}".rstrip() + beside)
 
 
 PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")

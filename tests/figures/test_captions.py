@@ -13,11 +13,15 @@ import pytest
 
 from circuitlab.analysis.base import Remainder, Result, find_analysis
 from circuitlab.analysis.circuits.factors import exactness
+from circuitlab.analysis.interventions.alignment import alignment_of
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.engine import Engine, needs
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadFigure, BadInput, Refused
 from circuitlab.figures.contracts.common import caption, captions
+from circuitlab.figures.contracts.compare import _conventions
+from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
@@ -124,6 +128,7 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
     remainder = "remainder 1.5e-03 logit (range 12.5)"
     assert caption(answer, "more", "") == ("norm folded", "more", remainder, "so far: 25%")
     assert captions((answer, replace(answer, complete=True)), "more", "") == ("norm folded", remainder, "so far: 25%", "more")
+    assert [part for part in caption(answer, "more") if isinstance(part, Essential)] == [remainder, "so far: 25%"]
     dots = replace(answer, result=replace(result, conventions=("score = scale · q · k",)))
     assert captions((answer, dots))[-1] == "score = scale · q · k", "a part is what was given as one, whatever stands in it"
 
@@ -134,6 +139,21 @@ def test_a_caption_is_given_in_parts() -> None:
     figure = Figure((), "T", ("norm folded", "centred"))
     assert figure.caption == "norm folded · centred" and figure.with_caption("", "more").caption_parts[-1] == "more"
     assert figure.with_caption("") is figure
+
+
+def test_a_part_that_stays_in_sight_does_so_beside_a_reference_and_on_a_held_scale() -> None:
+    of = lambda n, top: Figure(
+        ((Heatmap("m", np.full((2, 2), top, np.float32), (0.0, top)),),), "T", (Essential(f"{n} of 9 exact"), "0 to 1 of it")
+    )
+    here, there = of(5, 1.0), of(7, 1.0)
+    merged = _conventions(here.caption_parts, there.caption_parts, "pin", True)
+    assert merged[0] == "now 5, pin 7 of 9 exact" and [isinstance(part, Essential) for part in merged] == [True, False]
+    scales = HeldScales()
+    scales.held(of(5, 4.0))
+    held = scales.held(here).caption_parts
+    assert [isinstance(part, Essential) for part in held] == [True, False, True], held
+    of_one_length, of_two = alignment_of((1, 2), (1, 3)).words, alignment_of((1, 2), (1, 2, 3)).words
+    assert not isinstance(of_one_length, Essential) and isinstance(of_two, Essential)
 
 
 def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine, State, str]) -> None:

@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QAccessible, QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.app import application, load_fonts
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import DARK, LIGHT, apply_theme
@@ -154,8 +155,8 @@ WORDS = " · ".join(PARTS)
 
 
 def test_a_long_caption_takes_few_lines_and_the_rest_is_in_its_tip(view):
-    parts = (*PARTS, "≈: estimates", "remainder 1e-7 of 3 logits")
-    beside = (*PARTS, "aligned 7 tokens here, 9 there", *PARTS)
+    parts = (*PARTS, Essential("≈: estimates"), Essential("remainder 1e-7 of 3 logits"))
+    beside = (*PARTS, Essential("aligned 7 tokens here, 9 there"), *PARTS)
     view.show_figure(Figure(((heat(),),), "A", beside))
     view.resize(330, 300)
     QApplication.processEvents()

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 import numpy as np
 
 from circuitlab.analysis.base import read_only
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 
 
@@ -60,4 +61,5 @@ def _words(align: np.ndarray, differs: np.ndarray, n_there: int) -> str:
     n, alone = len(align), int((align < 0).sum())
     method = "position by position" if n == n_there else f"{number_of(n, 'token')} here, {n_there} there, matched by equal blocks"
     changed = number_of(int(differs.sum()), "token differs", "tokens differ")
-    return f"aligned {method}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")
+    words = f"aligned {method}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")
+    return words if n == n_there else Essential(words)

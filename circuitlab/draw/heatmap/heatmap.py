@@ -16,6 +16,7 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.heatmap._cells import MOST, cell_colours, paint_cells, paint_signs, rectangles
 from circuitlab.draw.heatmap._fitted import FittedMap
 from circuitlab.draw.heatmap._frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
@@ -140,14 +141,15 @@ class HeatmapMark(FittedMap):
     def notes(self) -> tuple[str, ...]:
         """Pooling, and what is not shown beside the map: the levels of a missing colour bar, titles of axes."""
         side, mark = 2 ** max(self._mip, 0), self.mark
-        words = [f"drawn as the largest of {side} × {side} cells"] if side > 1 else []
+        words = [Essential(f"drawn as the largest of {side} × {side} cells")] if side > 1 else list[str]()
         if self._bar_left_out:
-            words.append(" ".join(filter(None, (f"colours from {short(mark.levels[0])} to {short(mark.levels[1])}", mark.unit))))
+            low, high = map(short, mark.levels)
+            words.append(Essential(f"colours from {low} to {high} {mark.unit}".rstrip()))
         if self._untitled:
             words += [f"{way}: {axis.label}" for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label]
         if self._paper is not None and self._paper.grey:
-            words += ["hues of heads cannot be told apart in grey"] if mark.rgb is not None and mark.legend else []
-            words += ["− marks negative cells"] if mark.rgb is None and mark.map == "signed" else []
+            words += [Essential("hues of heads cannot be told apart in grey")] if mark.rgb is not None and mark.legend else []
+            words += [Essential("− marks negative cells")] if mark.rgb is None and mark.map == "signed" else []
         return tuple(words)
 
     def prepare_export(self, paper: Paper) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.colours import BARELY, dark_text, inked, rgb
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
@@ -188,7 +189,7 @@ class TokensMark(FlowedText):
 
     def notes(self) -> tuple[str, ...]:
         """How negative values are shown in grey."""
-        return ("underlined tokens are negative",) if self._marks_signs() else ()
+        return (Essential("underlined tokens are negative"),) if self._marks_signs() else ()
 
     def _title(self, painter: QPainter, room: QRectF) -> None:
         """The heading, in the first line."""

@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
@@ -146,7 +147,7 @@ class LinesMark(XYPlot):
     def _absent(self) -> str:
         names = [self.mark.names[i] for i in np.flatnonzero(~np.isfinite(self._ys).any(axis=1)).tolist()] if self._ys.size else []
         more = f" and {len(names) - MOST_ABSENT} more" if len(names) > MOST_ABSENT else ""
-        return f"without any value: {', '.join(names[:MOST_ABSENT])}{more}" if names else ""
+        return Essential(f"without any value: {', '.join(names[:MOST_ABSENT])}{more}") if names else ""
 
     def _unnamed(self) -> str:
         n, named = len(self._ys), self.mark.named

@@ -13,6 +13,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QPainter
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import plain_tip
@@ -169,7 +170,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         part = self.part
         if part is None:
             return ""
-        return f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}"
+        return Essential(f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}")
 
     def _along(self, part: Range) -> tuple[str, str]:
         """The visible part of x and of y in words, "" where that is all or has no unit."""

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.draw.look.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.look.paper import Paper
@@ -74,7 +75,7 @@ class PointsMark(XYPlot):
 
     def notes(self) -> tuple[str, ...]:
         """That a density stands in place of points."""
-        return (f"drawn as the density of {number_of(len(self._x), 'point')}",) if self._dense() else ()
+        return (Essential(f"drawn as the density of {number_of(len(self._x), 'point')}"),) if self._dense() else ()
 
     def _rgb(self) -> np.ndarray:
         """[n, 3] uint8, in at most 64 shades of a map."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.draw.look.colours import NEUTRAL, dark_text, rgb, table
 from circuitlab.draw.look.theme import Theme
@@ -169,11 +170,11 @@ class RowsOnPaper(PaintedMark):
     def notes(self) -> tuple[str, ...]:
         """Which rows and columns are left out."""
         n, shown = len(self.mark.ids), self._shown()
-        words = [f"first {shown} of {number_of(n, 'row')}"] if shown < n else []
+        words: list[str] = [Essential(f"first {shown} of {number_of(n, 'row')}")] if shown < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
         key = key_column(self.mark)
         words += [key_words(key)] if key is not None and self._key() is None else []
-        return (*words, *([f"columns left out: {', '.join(out)}"] if out else []))
+        return (*words, *([Essential(f"columns left out: {', '.join(out)}")] if out else []))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Other rows and columns fit."""

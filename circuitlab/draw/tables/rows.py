@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.tables._cells import RowsDelegate, RowsHeader, RowsTable
@@ -244,7 +245,7 @@ class RowsMark(QWidget):
 
     def notes(self) -> tuple[str, ...]:
         """Which rows and columns are left out."""
-        left_out = f"columns left out: {', '.join(self._widths.left_out)}" if self._widths.left_out else ""
+        left_out = Essential(f"columns left out: {', '.join(self._widths.left_out)}") if self._widths.left_out else ""
         column = key_column(self.mark)
         key = key_words(column) if column is not None and self.key.column is None else ""
         return tuple(filter(None, (left_out, listed(self.mark), key)))

@@ -5,25 +5,17 @@ On the screen their height never moves the picture under a pointer: see `Wrapped
 
 from __future__ import annotations
 
-import re
-
 from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.plain_text import plain_tip
 from circuitlab.figures.marks import joined
 
-# what a reader must not have to look for: what does not add up, what is not yet or not wholly drawn, estimated (≈), of two texts
-STAYS = re.compile(
-    r"remainder|scale held|zeroed: "
-    r"|so far|drawn as|not compared|first \d|columns left out|colours from|underlined|without any value|part: |− marks"
-    r"|aligned \d|another vocabulary|hues of heads|[^·]*≈"
-)
-
 
 class Wrapped(QLabel):
-    """Wraps `parts`; those that do not fit into `lines` (0: any number) go, the last ones first, and an ellipsis says so.
+    """Wraps `parts`; where `lines` (0: any number) do not hold them the last but `Essential` ones go, and an ellipsis says so.
 
     `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
     with the height there is, so that a picture beside it stays where it is. `whole`: the lines do not count. `folds`: they would
@@ -100,8 +92,8 @@ class Wrapped(QLabel):
         self.folds = not self._fits(text, self.beside)  # even with the room of the button
         if self.folds and not self.whole:
             first, parts = self.parts[: self.first], self.parts[self.first :]
-            stay = [p for p in parts if STAYS.match(p)]
-            go = [p for p in parts if p not in stay]
+            stay = [part for part in parts if isinstance(part, Essential)]
+            go = [part for part in parts if not isinstance(part, Essential)]
             while go and not self._fits(joined(*first, *go, *stay, "…")):
                 go.pop()
             text = joined(*first, *go, *stay, "…")

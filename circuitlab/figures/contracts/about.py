@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare import with_reference
@@ -49,7 +50,7 @@ def silenced(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
     if not names:
         return ""
     who = " ".join(names[:MOST_HEADS]) + (f" and {len(names) - MOST_HEADS} more" if len(names) > MOST_HEADS else "")
-    return f"zeroed: {who} writes nothing of this" if len(names) == 1 else f"zeroed: {who} write nothing of this"
+    return Essential(f"zeroed: {who} {'writes' if len(names) == 1 else 'write'} nothing of this")
 
 
 def inputs_read(now: Mapping[str, Answer]) -> set[str]:

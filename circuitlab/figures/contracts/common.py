@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.ordering import head_names
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Axis, Hit, RowColumn, joined
@@ -63,7 +64,7 @@ def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head")
 def caption(answer: Answer, *more: str) -> tuple[str, ...]:
     """The parts of a caption: conventions, sample, `more`, and a remainder where something was decomposed; "" is none."""
     remainder = "" if answer.result.remainder is None else answer.result.remainder.words()
-    progress = "" if answer.complete else f"so far: {answer.result.done:.0%}"
+    progress = "" if answer.complete else Essential(f"so far: {answer.result.done:.0%}")
     return tuple(filter(None, (*answer.result.conventions, *more, remainder, progress)))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 
+from circuitlab.caption_parts import Essential, reworded
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.compare_questions import other_question
@@ -85,7 +86,7 @@ def _why_the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
     if isinstance(ref_state, str) or panel.requests(ref_state, ref_facts) != requests:
         return ""
     if pin.subject == state.subject:
-        return f"not compared: {pin.label} is what is shown; change the text or ablate a head"
+        return Essential(f"not compared: {pin.label} is what is shown; change the text or ablate a head")
     return f"the same in {pin.label}: nothing here depends on {_differs(state, pin)}"
 
 
@@ -117,18 +118,18 @@ def _reference_figure(panel: Panel, state: State, pin: Pin, facts: Facts, ref: M
     """The panel's figure of the pinned State, or why there is none."""
     ref_facts = _facts(pin, state, facts)
     if ref_facts is None:
-        return None, f"not compared: the model of {pin.label} is not open"
+        return None, Essential(f"not compared: the model of {pin.label} is not open")
     ref_state = pinned_state(state, pin, facts, ref_facts)
     if isinstance(ref_state, str):
-        return None, f"not compared with {pin.label}: {ref_state}"
+        return None, Essential(f"not compared with {pin.label}: {ref_state}")
     if panel.requests(ref_state, ref_facts) == {}:
         has_requests = bool(panel.requests(state, facts))
-        return None, f"not compared: this panel itself sets now against {pin.label}" if has_requests else ""
+        return None, Essential(f"not compared: this panel itself sets now against {pin.label}") if has_requests else ""
     figure = panel.figure(replace(ref_state, compare="now"), ref_facts, ref, {})
     if figure.grid:
         return figure, ""
     if figure.why_empty:
-        return None, f"not compared, in {pin.label}: {figure.why_empty}"
+        return None, Essential(f"not compared, in {pin.label}: {figure.why_empty}")
     return None, f"{pin.label} is being computed"
 
 
@@ -211,7 +212,7 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     pinned = Pinned(label, alignment.align, len(pin.subject.tokens), rounding, same_ids, to_ours, to_theirs)
     pairs = {mark: difference(mark, ref_figure.find(mark.name), pinned) for mark in figure.marks()}
     compared = on_one_scale({mark: change for mark, (change, _) in pairs.items()})
-    mark_words = [words + (colours(compared[mark]) if change is not mark else "") for mark, (change, words) in pairs.items()]
+    mark_words = [words if change is mark else words + colours(compared[mark]) for mark, (change, words) in pairs.items()]
     covered = lambda words: any(words != longer and longer.startswith(words) for longer in mark_words)
     mark_words = [words for words in dict.fromkeys(mark_words) if not covered(words)]
     differences = [change for mark, change in compared.items() if change is not mark]
@@ -245,8 +246,8 @@ def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: 
     parts = now_parts
     if len(now_parts) == len(ref_parts):
         pairs = [(a, *_titles(a, b, label)) for a, b in zip(now_parts, ref_parts, strict=True)]
-        parts = tuple(f"{part} (now)" if differs else both for part, both, differs in pairs)
-    return tuple(filter(None, (OF_EACH.sub("", part) for part in parts))) if subtracted else parts
+        parts = tuple(reworded(part, f"{part} (now)" if differs else both) for part, both, differs in pairs)
+    return tuple(filter(None, (reworded(part, OF_EACH.sub("", part)) for part in parts))) if subtracted else parts
 
 
 def _why_unchanged(mark_words: list[str], label: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.caption_parts import Essential
 from circuitlab.figures.contracts.compare_tables import keys_of, rows_difference
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
@@ -24,13 +25,13 @@ PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both sets are drawn
 def difference(mark: Mark, ref_mark: Mark | None, pin: Pinned) -> tuple[Mark, str]:
     """The change of a mark since the reference's, and a sentence about it; or the mark unchanged, and why ("not compared: …")."""
     if ref_mark is None or type(mark) is not type(ref_mark):
-        return mark, f"not compared: {pin.label} has no such part"
+        return mark, Essential(f"not compared: {pin.label} has no such part")
     if isinstance(mark, Dials | Prose):  # dials: a signed difference of angles misleads; prose is about now
         return mark, f"{mark.name}: {OF_NOW}"
     compared = _DIFFERENCES[type(mark)](mark, ref_mark, pin)
     if compared is None:
         other = "size" if pin.same_ids else "size, or other tokens"
-        return mark, f"not compared: {pin.label} has another {other}"
+        return mark, Essential(f"not compared: {pin.label} has another {other}")
     if _unmoved(mark, ref_mark, compared[0]):
         return mark, f"{mark.name}: {SAME} {pin.label}"
     if _rounding(mark, compared[0], pin):

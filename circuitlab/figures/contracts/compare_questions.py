@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.model.subject import Head
@@ -24,12 +25,12 @@ def other_question(now: Mapping[str, Answer], ref: Mapping[str, Answer], facts: 
         heads, ref_heads = set(heads_of_params(answer.request.params)), set(heads_of_params(ref_answer.request.params))
         if heads != ref_heads:
             names = " ".join(map(str, sorted(heads - ref_heads) or sorted(ref_heads - heads)))
-            return (
-                f"not compared: {label} has no {names}" if heads - ref_heads else f"not compared: {label} is of {names} as well"
-            )
+            words = f"has no {names}" if heads - ref_heads else f"is of {names} as well"
+            return Essential(f"not compared: {label} {words}")
         target, ref_target = _target_name(answer, facts), _target_name(ref_answer, ref_facts)
         if target and ref_target and target != ref_target:
-            return f"not compared: {target} is measured now, {ref_target} in {label}; choose one token in the bar above"
+            choose = "choose one token in the bar above"
+            return Essential(f"not compared: {target} is measured now, {ref_target} in {label}; {choose}")
     return ""
 
 

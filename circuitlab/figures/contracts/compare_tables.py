@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.ordering import descending
+from circuitlab.caption_parts import Essential
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.pinned import SAME, Pinned
 from circuitlab.figures.contracts.shared_scales import FLOOR, size_of, top_of
@@ -65,7 +66,7 @@ def _columns(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[tuple[RowColumn
     """Columns, a sentence about them, and the order of the rows where it changes."""
     rows = _same_rows(table, ref_table, pin)
     if (rows < 0).all() and np.isnan(table.absent):
-        return table.columns, f"not compared: {pin.label} lists none of these rows", None
+        return table.columns, Essential(f"not compared: {pin.label} lists none of these rows"), None
     ref_columns = {c.name: c for c in ref_table.columns}
     shared = [c for c in table.columns if c.name in ref_columns]
     ref_text = lambda c: np.where(rows >= 0, ref_columns[c.name].values[np.maximum(rows, 0)] if len(ref_table.ids) else "", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from circuitlab.caption_parts import Essential, reworded
 from circuitlab.figures.contracts.shared_scales import ends, figured
 from circuitlab.figures.marks import Figure, Heatmap, Mark, RowColumn, Rows, Tokens
 
@@ -38,9 +39,9 @@ class HeldScales:
         caption, own = figure.caption_parts, dict[str, None]()
         for mark, one in wider:
             if isinstance(mark, Heatmap | Tokens) and isinstance(one, Heatmap | Tokens):
-                caption = tuple(part.replace(ends(mark), ends(one)) for part in caption)
+                caption = tuple(reworded(part, part.replace(ends(mark), ends(one))) for part in caption)
                 own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
-        held = f"scale held (this step: {', '.join(own)})" if own else ""
+        held = Essential(f"scale held (this step: {', '.join(own)})") if own else ""
         grid = tuple(tuple(widened[mark] for mark in row) for row in figure.grid)
         return replace(figure, grid=grid, caption_parts=caption).with_caption(held)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from circuitlab.analysis.base import read_only
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.model.subject import Target
@@ -42,7 +43,7 @@ def _by_text(texts: tuple[str, ...], ref_texts: tuple[str, ...]) -> Alignment:
         alignment = alignment_of(tuple(text_ids[t] for t in texts), tuple(text_ids[t] for t in ref_texts))
         align = np.where(alignment.differs, -1, alignment.align)
     matched = int((align >= 0).sum())
-    words = f"another vocabulary: {matched} of {number_of(len(texts), 'token')} have a counterpart of the same text"
+    words = Essential(f"another vocabulary: {matched} of {number_of(len(texts), 'token')} have a counterpart of the same text")
     return Alignment(read_only(align), np.zeros(len(texts), dtype=bool), words)
 
 

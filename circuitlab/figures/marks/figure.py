@@ -25,10 +25,10 @@ def joined(*parts: str) -> str:
 class Figure:
     """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
 
-    `caption_parts`: conventions, sample, remainder, each a part of its own; `caption` has them in one line. `shown`: (k, n)
-    where something was pruned. `why_empty`: one sentence saying why there is nothing, with what to do next; then `grid` is empty,
-    or has what to click. `about`: what it is a figure of: model, step, prompt, interventions, in a few words each; on paper they
-    stand in front of the caption, on the screen the window says them once for all panels.
+    `caption_parts`: conventions, sample, remainder, each a part of its own, `Essential` where it must stay in sight. `shown`:
+    (k, n) where something was pruned. `why_empty`: one sentence saying why there is nothing, with what to do next; then `grid` is
+    empty, or has what to click. `about`: what it is a figure of: model, step, prompt, interventions, in a few words each; on
+    paper they stand in front of the caption, on the screen the window says them once for all panels.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult, Effect, ablation
 from circuitlab.analysis.interventions.ablation_sweep import How
 from circuitlab.analysis.ordering import descending
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
@@ -117,7 +118,7 @@ def _heads(state: State, facts: Facts, answer: Answer[AblationResult]) -> Figure
     marks = ((_map(answer, result, state), _ranking(answer, result, state)),)
     text = _text(answer, result, state, facts)
     exact, n = int(result.exact.sum()), result.exact.size
-    estimates = "" if exact == n else f"{exact} of {n} exact; hatched, ≈: first-order estimates"
+    estimates = "" if exact == n else Essential(f"{exact} of {n} exact; hatched, ≈: first-order estimates")
     words = (estimates, *_reading(result))
     grid = marks if text is None else (*marks, (text,))
     weights = () if text is None else (3.0, 1.0)

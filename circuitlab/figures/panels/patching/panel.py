@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab.analysis.interventions.patched_block import What
 from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult, patching
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams, path_patching
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, has_mlps, number, pick_position
@@ -186,9 +187,8 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
     cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
-    estimates = (
-        f"{estimated} of {result.inside.size} coloured and hatched, ≈: first-order estimates until exact" if estimated else ""
-    )
+    hatched = f"{estimated} of {result.inside.size} coloured and hatched"
+    estimates = Essential(f"{hatched}, ≈: first-order estimates until exact") if estimated else ""
     title = f"{NAMES[answer.request.params.what]} as {whose(state)} · {measured(result, facts, whose(state))}"
     caption_parts = caption(answer, estimates, cone, read_beside(state), _reading(result, row, col))
     above = prompts(state, facts, answer)

@@ -13,6 +13,7 @@ from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
 from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult, virtual_head
 from circuitlab.analysis.interventions.ablation import AblationParams, ablation
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
@@ -186,7 +187,7 @@ def _heads(state: State, facts: Facts, answer: Answer[PathExpansionResult], answ
     if scores is None and weights_refusal(facts) is not None:
         notes.append("no copying score: the weights of this model cannot be read without a text")
     if effects is not None and not effects.exact.all():
-        notes.append("≈ first-order estimate, until the exact value replaces it")
+        notes.append(Essential("≈ first-order estimate, until the exact value replaces it"))
     rows = Rows("heads", table.columns, table.ids, chosen=chosen, searchable=table.shown > 30, ranked=True)
     caption_parts = captions(tuple(a for a in (answer, copying, own_answer, ablated) if a is not None), *notes)
     return Figure(((rows,),), _title(facts, answer), caption_parts)
