@@ -19,7 +19,7 @@ from circuitlab.session.state import State
 
 
 def number(value: float, spec: str = ".2f") -> str:
-    """A number in running text, with a minus sign that is one; what is rounded to nothing has none."""
+    """A number in running text, with a typographic minus; a number that is rounded to zero has none."""
     text = f"{value:{spec}}"
     return (text.removeprefix("-") if set(text) <= set("-0.,%") else text).replace("-", "−")
 
@@ -69,12 +69,12 @@ def caption(answer: Answer, *more: str) -> tuple[str, ...]:
 
 
 def captions(answers: tuple[Answer, ...], *more: str) -> tuple[str, ...]:
-    """The parts of one caption for several answers: what these share stands there once."""
+    """The parts of one caption for several answers; a part that they share is listed once."""
     return (*dict.fromkeys(part for answer in answers for part in caption(answer)), *filter(None, more))
 
 
 def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
-    """By layer and head, of the heads in which something is cut: what is done there."""
+    """By layer and head: which interventions act on the head; heads without any are left out."""
     by_head: dict[tuple[int, int], list[str]] = {}
     for edit in state.subject.edits:
         for head in heads_of(edit, facts.config):
@@ -84,28 +84,28 @@ def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
 
 
 def and_struck(notes: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
-    """What else is said of heads, and what is cut in them; the same object where nothing is."""
+    """Notes on heads, with what is ablated or patched in them; the same object where nothing is."""
     if not crossed:
         return notes
     return {head: joined(crossed.get(head, ""), notes.get(head, "")) for head in {**notes, **crossed}}
 
 
 def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
-    """Rows of a table whose `keys` [n, (layer, head)] are of the chosen heads, the leading head's first."""
+    """The rows of the chosen heads in a table with `keys` [n, (layer, head)], the leading head's first."""
     place = {tuple(key): i for i, key in enumerate(keys.tolist())}
     return tuple(place[head] for h in state.selection.heads if (head := (h.layer, h.head)) in place)
 
 
 def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
-    """By layer and head: what papers have called it, with the source; {} for a model that none is about."""
-    named = facts.known_heads()
-    return {} if named is None else named.hints
+    """By layer and head: what papers call it, with the source; {} for a model that no paper names heads of."""
+    known_heads = facts.known_heads()
+    return {} if known_heads is None else known_heads.hints
 
 
 def published(facts: Facts) -> str:
-    """For a caption: whose heads are named, by whom, and how this model was recognised; "" where none is."""
-    named = facts.known_heads()
-    return "" if named is None else named.caption
+    """For a caption: which papers name heads of this model, and how it was recognised; "" where none does."""
+    known_heads = facts.known_heads()
+    return "" if known_heads is None else known_heads.caption
 
 
 def top_level(values: np.ndarray, fallback: float = 1.0) -> float:
@@ -121,12 +121,12 @@ def texts(token_ids: np.ndarray, facts: Facts) -> np.ndarray:
 
 
 def digits(top: float) -> int:
-    """How many digits after the point tell values up to `top` apart: two, and more where all are small."""
+    """Digits after the decimal point for values up to `top`: two, and more where all values are small."""
     return max(2, 2 - math.floor(math.log10(top))) if 0 < top < 1 else 2
 
 
 def rotates(facts: Facts) -> bool:
-    """Whether a distance between positions means something to this model's weights."""
+    """Whether this model's weights can be read at a distance between positions (rotary embeddings)."""
     return facts.config.positions == "rotary"
 
 
@@ -141,7 +141,7 @@ def quoted(text: str) -> str:
 
 
 def pick_position(state: State, hit: Hit) -> State:
-    """Hover moves the destination unless it is locked; a click locks it, a second click or leaving releases it."""
+    """Hover moves the destination unless it is locked, leaving releases it; a click locks it, a second click unlocks it."""
     selection = state.selection
     if hit.gesture == "leave" or not hit.id:
         return state if selection.locked else state.select(destination=None)

@@ -44,12 +44,11 @@ class Panel:
     is enough. `figure(state, facts, now, ref)` is what everybody else calls: the registered panel's figure beside its
     reference, or why it is empty; `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
-    `searches_tokens`: a search line finds a token, and picks it as `Hit("search", (id,))`.
-    `of_heads`: without layers there is nothing that it could show; `instead` says then what one can look at, `lacks` for want of
-    what.
-    `opens` names the panel that a double-click on an item brings to the front: where that item is read closely.
-    `reads`, `writes`: where controls stand for something else of the State than `views` (the parameters of a constructed model):
-    what they show, and the State that changed ones mean; `writes` raises `CircuitLabError` for what cannot be.
+    `searches_tokens`: the panel has a search line for tokens, which picks one as `Hit("search", (id,))`.
+    `of_heads`: it has nothing to show on a model without layers; `lacks` then names what is missing, `instead` where to look.
+    `opens` names the panel that a double-click on an item brings to the front, for a closer look at that item.
+    `reads`, `writes`: for controls that edit another part of the State than `views` (the parameters of a constructed model): the
+    values they show, and the State after a change; `writes` raises `CircuitLabError` for impossible values.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Panel:
         return f"{WITHOUT_LAYERS} {self.lacks}: {self.instead}."
 
     def draws_with(self, requests: Collection[str], roles: Collection[str]) -> bool:
-        """Whether it has a figure of answers in these of the roles that it requests."""
+        """Whether it can draw with answers in these `roles` of those that it requests."""
         optional = requests if self.optional == "all" else self.optional
         return all(role in roles or role in optional for role in requests) and (not requests or len(roles) > 0)
 
@@ -89,7 +88,7 @@ class Panel:
         return state.view(self.name, self.view) if self.reads is None else self.reads(state)
 
     def controlled(self, state: State, view: Any) -> State:
-        """The State that controls mean which have been moved. Raises `CircuitLabError` where there is none."""
+        """The State after a change of the controls. Raises `CircuitLabError` for impossible values."""
         return state.with_view(self.name, view) if self.writes is None else self.writes(state, view)
 
 
@@ -109,11 +108,11 @@ def control(
     step: float | None = None,
     typed: tuple[float, float] | None = None,
 ) -> Any:
-    """A field of a View with what its control needs.
+    """A field of a View with the metadata of its control.
 
-    `when` names the field without which it has nothing to say: it must be true, or one of `values`; `also` asks the whole view.
-    `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: for which models there is
-    anything to choose. `step`: between the numbers of a slider; `typed`: the limits of what may be typed beside it.
+    `when` names another field on which this one depends: it is shown where that is true, or one of `values`; `also` tests the
+    whole view. `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: the models for
+    which it is shown. `step`: between the values of a slider; `typed`: the limits of a number typed beside it.
     """
     metadata = {"label": label, "tip": tip, "low": low, "high": high, "step": step, "typed": typed, "kind": kind}
     metadata |= {"hidden": hidden, "when": when, "values": values, "only": only, "also": also}

@@ -1,4 +1,4 @@
-"""What a panel may know without asking the engine: the open model's facts; and the words for asking nothing."""
+"""What a panel may know without a request: facts about the open model; and the reason why a panel requests nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Answers(dict[str, Answer[Any]]):
     """Answers by role, in the order of the requests."""
 
     def of(self, role: str, analysis: Analysis[Any, R]) -> Answer[R]:
-        """The answer in a role. Raises `KeyError` where there is none, `TypeError` where another analysis was asked."""
+        """The answer in a role. Raises `KeyError` without one, `TypeError` where it is an answer of another analysis."""
         answer = self[role]
         if answer.request.analysis.result is not analysis.result:
             raise TypeError(f"{role!r} is answered by {answer.request.analysis.name}, not by {analysis.name}")
@@ -37,20 +37,20 @@ class Answers(dict[str, Answer[Any]]):
 
 @dataclass(frozen=True)
 class Why:
-    """Why a panel asks for nothing: one sentence with what to do next."""
+    """Why a panel requests nothing: one sentence with what to do next."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a panel may know of the open model without asking: handed to `requests` and `draw` by whoever runs them.
+    """What a panel may know about the open model without a request: passed to its `requests` and `draw`.
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
     may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
-    `memory_report(subject)` says where weights lie and what a forward pass takes, now.
-    `known_heads()` is what papers have named of its heads, asked anew each time: its files' hash may come late.
-    `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` the one id that is displayed so.
+    `memory_report(subject)` tells where weights are stored and how much memory a forward pass takes, now.
+    `known_heads()` are the heads that papers name, looked up at each call: the hash of its files may be computed late.
+    `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
@@ -94,8 +94,8 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
     tokenizer, config = opened.weights.tokenizer, opened.weights.config
 
     def hash_of() -> str:
-        held = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
-        return "" if held is None else held.sha256
+        open_model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
+        return "" if open_model is None else open_model.sha256
 
     return Facts(
         name=model.name,

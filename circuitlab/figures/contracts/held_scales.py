@@ -1,4 +1,4 @@
-"""Scales that only grow: while a training is played or dragged through, one colour means one number from frame to frame."""
+"""Scales that only widen: while the steps of a training are played or dragged, one colour means one number in every frame."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class HeldScales:
         self._subject: object = None
 
     def forget(self) -> None:
-        """What comes next stands on its own scale."""
+        """Start anew: the next figure has its own scale."""
         self._widest.clear()
 
     def held(self, figure: Figure, subject: object = None) -> Figure:
-        """The figure on scales no narrower than they have been; its caption says so, and what its own would be.
+        """The figure on scales no narrower than before; its caption says so and gives its own levels.
 
-        `subject`: whatever but the point of the training the figure is of; another one begins anew.
+        `subject`: what the figure is of, except for the training step; another subject starts anew.
         """
         if subject != self._subject:
             self.forget()
@@ -33,17 +33,17 @@ class HeldScales:
         if not figure.grid:
             return figure
         widened = {mark: self._wide(mark) for mark in figure.marks()}
-        wider = [(mark, one) for mark, one in widened.items() if one is not mark]
-        if not wider:
+        pairs = [(mark, wide) for mark, wide in widened.items() if wide is not mark]
+        if not pairs:
             return figure
         caption, own = figure.caption_parts, dict[str, None]()
-        for mark, one in wider:
-            if isinstance(mark, Heatmap | Tokens) and isinstance(one, Heatmap | Tokens):
-                caption = tuple(reworded(part, part.replace(ends(mark), ends(one))) for part in caption)
+        for mark, wide in pairs:
+            if isinstance(mark, Heatmap | Tokens) and isinstance(wide, Heatmap | Tokens):
+                caption = tuple(reworded(part, part.replace(ends(mark), ends(wide))) for part in caption)
                 own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
-        held = Essential(f"scale held (this step: {', '.join(own)})") if own else ""
+        words = Essential(f"scale held (this step: {', '.join(own)})") if own else ""
         grid = tuple(tuple(widened[mark] for mark in row) for row in figure.grid)
-        return replace(figure, grid=grid, caption_parts=caption).with_caption(held)
+        return replace(figure, grid=grid, caption_parts=caption).with_caption(words)
 
     def _wide(self, mark: Mark) -> Mark:
         if isinstance(mark, Rows):

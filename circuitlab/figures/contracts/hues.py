@@ -2,7 +2,7 @@
 
 A hue index is made from layer and head; `hue_rgb` turns it into a colour of OKLab (Ottosson 2020), darker on light paper than on
 dark. Heads of a layer differ in hue. A second layer's hues lie between the first one's and are lighter; the third and fourth
-have these hues with the lightness exchanged. The nearest two of 2 × 4 heads lie 0.11 from each other in OKLab, of 4 × 4 0.08.
+have these hues with the lightness swapped. The closest two of 2 × 4 heads are 0.11 apart in OKLab, those of 4 × 4 0.08.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What figures derive from answers is computed once and stays the same object, so that it is not drawn again.
+"""Values that figures derive from answers are computed once and stay the same objects, so that they are not drawn again.
 
-One memo for all of them, weak on every object that it is keyed by: when one of these dies, what was derived from it goes too. A
-bare `id` would not do: that of an object which nobody holds is given to the next one, and with it the first one's numbers.
+There is one memo, weak on every object in its keys: when one of these is freed, the values derived from it go too. A bare `id`
+as a key would be wrong: the id of a freed object is reused by the next one, which would then get the first one's numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from circuitlab.engine.request import Answer
 
 T = TypeVar("T")
-MOST = 256  # groups of objects: a value derived from two or more may hold one of them, which then never dies by itself
+MOST = 256  # groups of objects: a value derived from two or more may hold one of them, which then is never freed
 _LOCK = threading.RLock()
 _GROUPS: OrderedDict[tuple[int, ...], tuple[tuple[weakref.ref[Any], ...], dict[Hashable, Any]]] = OrderedDict()
 
@@ -23,15 +23,15 @@ _GROUPS: OrderedDict[tuple[int, ...], tuple[tuple[weakref.ref[Any], ...], dict[H
 def memo(of: object, key: Hashable, make: Callable[[], T]) -> T:
     """`make()`, called once for `of` and `key`.
 
-    `of`: the object that the value is derived from, or a tuple of all of them; an `Answer` stands for its result, and None for
-    something that is not there. `key` tells several values of the same objects apart, and holds what else `make` reads.
+    `of`: the object that the value is derived from, or a tuple of all of them; an `Answer` stands for its result, None for an
+    absent object. `key` distinguishes several values of the same objects, and contains whatever else `make` reads.
     """
     objects = [one.result if isinstance(one, Answer) else one for one in (of if isinstance(of, tuple) else (of,))]
     ids = tuple(map(id, objects))
     with _LOCK:
         group = _GROUPS.get(ids)
         if group is None or any(ref() is None for ref in group[0]):
-            pop = _GROUPS.pop  # bound: at the end of the process a module's names go before what it remembers
+            pop = _GROUPS.pop  # bound here: at exit the names of a module are cleared before the weak references
             forget = lambda _: pop(ids, None)
             group = _GROUPS[ids] = tuple(weakref.ref(one, forget) for one in objects if one is not None), {}
         _GROUPS.move_to_end(ids)

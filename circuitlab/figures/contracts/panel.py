@@ -1,4 +1,4 @@
-"""The registry of panels, and the door to what a panel is made with: each imports its contract from here."""
+"""The registry of panels, and the names that a panel's module imports to declare itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REGISTRY: dict[str, Panel] = {}
 
 
 def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
-    """What the panel asks for, or why the open model has no answer to it: an analysis' reason, told before it is asked."""
+    """What the panel requests, or why an analysis refuses it for the open model: found before anything is computed."""
     if panel.of_heads and not facts.config.n_layers:
         return Why(panel.without_layers)
     requests = panel.requests(state, facts)
@@ -51,7 +51,7 @@ def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[A
 
 
 def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:
-    """The figure without maps of the heads of no layer, which have no size to be drawn in."""
+    """The figure without empty heatmaps, those of a model without layers, which cannot be drawn."""
     drawable = tuple(tuple(m for m in row if not (isinstance(m, Heatmap) and m.values.size == 0)) for row in figure.grid)
     if drawable == figure.grid:
         return figure
@@ -65,8 +65,8 @@ def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:
 def register(panel: Panel) -> Panel:
     """Add a panel to the registry.
 
-    From here on its figure stands beside the reference pin where there is one, says what it is a figure of, and what an analysis
-    refuses is the panel's own reason for being empty.
+    The registered panel's figure is drawn beside the reference pin where there is one and names what it is of; where an analysis
+    refuses a request, the panel is empty and gives that reason.
     """
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
@@ -91,7 +91,7 @@ def panels() -> dict[str, Panel]:
 
 
 def find_panel(name: str) -> Panel:
-    """One panel by name. Raises `UsageError` with the names there are."""
+    """One panel by name. Raises `UsageError` with all names."""
     if name in _REGISTRY:
         return _REGISTRY[name]
     every = panels()

@@ -1,4 +1,4 @@
-"""Tables of one figure whose cells have colours: one scale for what is measured in the same unit, and one key to it."""
+"""Tables of one figure with coloured cells: one scale for columns of the same name, and one colour key."""
 
 from __future__ import annotations
 

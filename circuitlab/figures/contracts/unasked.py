@@ -1,4 +1,4 @@
-"""A figure without what is chosen on a bench where nobody has chosen anything: its rings, frames and accents."""
+"""A figure without the marks of a selection that nobody has made: its rings, frames and accents."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from circuitlab.figures.marks import Bars, Edges, Figure, Heatmap, Lines, Mark, Points, Rows, Tokens
 from circuitlab.model.subject import Head
 
-FIRST = re.compile(rf"\b{Head(0, 0)}\b")  # what a bench begins with
+FIRST = re.compile(rf"\b{Head(0, 0)}\b")  # the selection at the start
 
 
 def without_choice(figure: Figure, heads: bool = True, places: bool = True) -> Figure:
-    """The same data; `heads`, `places`: which choices go, those of heads and edges, those of positions and tokens.
+    """The same data; `heads`, `places`: whether choices of heads and edges go, and those of positions and tokens.
 
-    A title that names the head shown says that it is the first one, not one that was asked for.
+    A title that names the head shown says that it is the first one, not one that somebody chose.
     """
     grid = tuple(tuple(_plain(mark, heads, places) for mark in row) for row in figure.grid)
     title = FIRST.sub(r"\g<0> (first head)", figure.title, count=1) if heads else figure.title
