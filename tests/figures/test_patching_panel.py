@@ -219,3 +219,11 @@ def test_partial_and_missing_answers(engine: Engine, state: State) -> None:
     nothing = np.full_like(values, np.nan)
     none = replace(answer, result=replace(result, values=nothing, exact=nothing == 0, done=0.0), complete=False)
     assert panel.figure(state.with_view("patching", PatchingView(show="normalised")), facts, {"grid": none}, {}).grid
+
+
+def test_the_title_names_what_was_exchanged_until_the_next_answer(engine: Engine, state: State) -> None:
+    panel, facts = find_panel("patching"), facts_of(engine, state.model)
+    request: Any = panel.requests(state, facts)
+    answer = engine.answer(request["grid"])
+    later = state.with_view("patching", PatchingView(exchange="query"))
+    assert panel.figure(later, facts, {"grid": answer}, {}).title.startswith("head output as pinned")

@@ -60,7 +60,7 @@ def view_of(state: State) -> KeepOnlyView:
     return state.view("keep_only", KeepOnlyView)
 
 
-def listed(view: KeepOnlyView) -> tuple[Edge, ...]:
+def typed_edges(view: KeepOnlyView) -> tuple[Edge, ...]:
     """The edges typed into the control, without repeats. Raises `UsageError` where one cannot be read."""
     return tuple(dict.fromkeys(Edge.parse(text) for text in view.edges.replace(";", ",").split(",") if text.strip()))
 
@@ -78,7 +78,7 @@ def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
     if facts.config.n_layers < 2 and not view_of(state).ends:
         return Why("A one-layer model has no edges between heads: tick “Logits too”, or choose heads.")
     try:
-        edges = tuple(dict.fromkeys(edge.grouped(facts.config) for edge in listed(view_of(state))))
+        edges = tuple(dict.fromkeys(edge.grouped(facts.config) for edge in typed_edges(view_of(state))))
     except UsageError as error:
         return Why(f"The list of edges cannot be read at {error.got}: write edges as L0H1->L1H2:K, separated by commas.")
     chosen = chosen_edge(state, facts)
@@ -104,7 +104,7 @@ def _impossible(edge: Edge, state: State, facts: Facts) -> str:
 
 def list_of(answer: Answer, result: KeepOnlyResult, state: State, facts: Facts) -> Rows:
     """A table of the circuit's edges and what is lost without each; the chosen edge comes first if it is not in the list."""
-    chosen, circuit = chosen_edge(state, facts), {edge.grouped(facts.config) for edge in listed(view_of(state))}
+    chosen, circuit = chosen_edge(state, facts), {edge.grouped(facts.config) for edge in typed_edges(view_of(state))}
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         edges, lost = [Edge.of(row) for row in result.members], 100 * result.minimality
@@ -120,9 +120,9 @@ def list_of(answer: Answer, result: KeepOnlyResult, state: State, facts: Facts) 
         return columns, np.array([(KEPT if e in circuit else OFFERED, *e.row()) for e in edges], dtype=np.int64)
 
     columns, keys = memo(answer, ("list", chosen, frozenset(circuit)), make)
-    marked = () if chosen is None else tuple(np.flatnonzero((keys[:, 1:] == chosen.row()).all(axis=1)).tolist())
+    chosen_rows = () if chosen is None else tuple(np.flatnonzero((keys[:, 1:] == chosen.row()).all(axis=1)).tolist())
     heading = "Click “+ add” to keep the edge" if (keys[:, 0] == OFFERED).any() else "Kept; Shift-click removes an edge"
-    return Rows("kept", columns, keys, chosen=marked, heading=heading)
+    return Rows("kept", columns, keys, chosen=chosen_rows, heading=heading)
 
 
 def with_edges(state: State, edges: tuple[Edge, ...]) -> State:
@@ -132,7 +132,7 @@ def with_edges(state: State, edges: tuple[Edge, ...]) -> State:
 
 def pick_edge(state: State, hit: Hit) -> State:
     """“+ add” adds an edge to the circuit, Shift-click removes one, and a click chooses it."""
-    edge, circuit = Edge.of(hit.id[1:]), listed(view_of(state))
+    edge, circuit = Edge.of(hit.id[1:]), typed_edges(view_of(state))
     if hit.id[0] == OFFERED:
         return with_edges(state, (*circuit, edge))
     if hit.gesture == "shift-click":
@@ -150,7 +150,7 @@ def offers(state: State, config: Any) -> tuple[Offer, ...]:
         return ()
     edge = Edge(*pair, state.selection.edge_kind).grouped(config)
     try:
-        circuit = listed(view_of(state))
+        circuit = typed_edges(view_of(state))
     except UsageError:
         return ()
     name = f"the edge {pair[0]} → {pair[1]} through {edge.kind}"

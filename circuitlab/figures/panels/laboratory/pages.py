@@ -60,8 +60,8 @@ def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view:
     ys = memo(answer, "curve", lambda: r.curve[None].copy())
     names = ("sum of the hands’ heights",)
     curve = Lines("curve", x, ys, names, marks=_marked(r, p), x_axis=_DELTA, y_axis=_SUM, steps=True, current=float(delta))
-    behind = p.offset - delta
-    place = "the destination itself" if not behind else f"{behind} back" if behind > 0 else f"{-behind} ahead"
+    distance = p.offset - delta
+    place = "the destination itself" if not distance else f"{distance} back" if distance > 0 else f"{-distance} ahead"
     title = f"Δ = {number(delta, 'd')} (source {place}): the hands’ heights add up to {number(r.curve[at])} of {top}"
     bound = enough(r.alpha, r.alpha_needed, "α", r)
     lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
@@ -126,7 +126,7 @@ def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], l
         bound = enough(r.beta, r.beta_needed, "β", r)
     if np.isnan(least):
         title = f"{page.capitalize()}: no row has a position to attend to yet"
-    now = f"With {bound}. {correct(r)} Formula and measurement differ by at most {off:.1e}."
+    now = f"{bound}. {correct(r)} Formula and measurement differ by at most {off:.1e}."
     grid = (tuple(maps), (prose(page, p, now),))
     return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should attend"))
 
@@ -134,10 +134,10 @@ def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], l
 def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
     """Maps [position, coordinate] of the stream after each step; `out` is divided by γ, so that all share one scale."""
     r = answer.result
-    shown = [s for s in STEPS if view.after in ("all", s)]
+    steps = [s for s in STEPS if view.after in ("all", s)]
     x = memo(answer, "coordinates", lambda: _coordinates(r, p))
     maps = []
-    for step in shown:
+    for step in steps:
         values = memo(answer, ("stream", step), lambda step=step: _scaled(r, STEPS.index(step), p))
         signed = p.variant != "one-hot"
         maps.append(

@@ -136,8 +136,8 @@ def reads(state: State) -> LaboratoryView:
 
 def writes(state: State, view: LaboratoryView) -> State:
     """The state whose model has the parameters of `view`. Raises `BadModel` if no model can have them."""
-    shown = reads(state)
-    moved = {n: getattr(view, n) for n in _PARAMETERS if getattr(view, n) != getattr(shown, n)}
+    current = reads(state)
+    moved = {n: getattr(view, n) for n in _PARAMETERS if getattr(view, n) != getattr(current, n)}
     defaults = {n: getattr(_DEFAULTS, n) for n in _PARAMETERS}  # parameters belong to the model: the view stores none
     state = state.with_view(NAME, replace(view, **defaults))
     if not moved:

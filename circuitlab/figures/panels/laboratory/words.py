@@ -137,8 +137,8 @@ def correct(r: RotationClockResult) -> str:
 
 def enough(value: float, needed: float, name: str, r: RotationClockResult) -> str:
     """A sharpness beside its bound, above which every text succeeds; below it some texts may fail."""
-    bound = f"{r.epsilon:.0%} may stray"
+    bound = f"at most {r.epsilon:.0%} of a row’s attention strays in every text"
     if not math.isfinite(needed):
-        return f"{name} {value:g}, and none is enough for every text where {bound}"
-    this = "enough" if value >= needed else "too little to be sure"
-    return f"{name} {value:g}, {this}: {needed:.3g} serves every text where {bound}"
+        return f"{name} {value:g}: no {name} guarantees that {bound}"
+    verdict = "is enough" if value >= needed else "may be too low"
+    return f"{name} {value:g} {verdict}: from {needed:.3g} on, {bound}"

@@ -21,12 +21,12 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.patching.two_prompts import (
     Show,
+    effects_of,
     measured,
     no_share,
     prompts,
     read_beside,
     scale,
-    shown,
     strip_weights,
     whose,
 )
@@ -202,7 +202,7 @@ def _estimated(result: PatchingResult) -> np.ndarray:
 
 def _inside(result: PatchingResult, show: Show) -> np.ndarray:
     """[row, col] float32: NaN in cells that cannot affect the target."""
-    return np.where(result.inside | _estimated(result), shown(show, result), np.nan).astype(np.float32)
+    return np.where(result.inside | _estimated(result), effects_of(show, result), np.nan).astype(np.float32)
 
 
 def _axes(answer: Answer, result: PatchingResult, facts: Facts) -> tuple[Axis, Axis, np.ndarray, np.ndarray]:

@@ -16,12 +16,12 @@ from circuitlab.figures.contracts.selection_reading import has_head, no_head, se
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.patching.two_prompts import (
     Show,
+    effects_of,
     measured,
     no_share,
     prompts,
     read_beside,
     scale,
-    shown,
     strip_weights,
     whose,
 )
@@ -84,7 +84,7 @@ def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | 
 def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, path: tuple[int, int, int] | None) -> Heatmap:
     """A row for each later layer; columns are its heads by query, then by key, then by value."""
     first = sender.layer + 1
-    values = memo(answer, ("map", show), lambda: _side_by_side(shown(show, result)[:, first:]))
+    values = memo(answer, ("map", show), lambda: _side_by_side(effects_of(show, result)[:, first:]))
     unit, top = memo(answer, ("scale", show), lambda: scale(show, values, result))
     x, y, rows, cols = memo(answer, "axes", lambda: _axes(result, sender))
     col = None if path is None else cols.tolist().index([*path[1:]])

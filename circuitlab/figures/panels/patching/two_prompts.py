@@ -82,7 +82,7 @@ def scale(show: Show, values: np.ndarray, result: PatchingResult | PathPatchingR
     return "logits" if (result.ids >= 0).any() else "units", top_level(values)
 
 
-def shown(show: Show, result: PatchingResult | PathPatchingResult) -> np.ndarray:
+def effects_of(show: Show, result: PatchingResult | PathPatchingResult) -> np.ndarray:
     """The effects of a result, or their shares."""
     return result.normalised if show == "normalised" else result.effect
 

@@ -61,31 +61,31 @@ def term_rows(result: PathExpansionResult, order: int | None, sort: str, top: in
     required = set(map(tuple, also.tolist()))
     further = [i for i, key in enumerate(_keys(result, terms).tolist()) if tuple(key) in required] if required else []
     largest = np.array([*largest, *sorted(set(further) - set(largest.tolist()))], dtype=np.int64)
-    listed = terms[largest[np.argsort(ranks[sort][largest], kind="stable")]]
-    rest = _rest(result, order, terms, listed)
-    names = np.array([*result.names()[listed], *(name for name, _ in rest)], dtype=object)
-    contribution = np.concatenate([result.value[listed], [value for _, value in rest]])
-    level = top_level(result.value[listed])
+    rows = terms[largest[np.argsort(ranks[sort][largest], kind="stable")]]
+    rest = _rest(result, order, terms, rows)
+    names = np.array([*result.names()[rows], *(name for name, _ in rest)], dtype=object)
+    contribution = np.concatenate([result.value[rows], [value for _, value in rest]])
+    level = top_level(result.value[rows])
     places = digits(level)
     parts = groups(result)
     adds = RowColumn("adds", contribution, digits=places, levels=(-level, level), tip="contribution to the target")
     columns = [RowColumn("path", names), replace(adds, bar=True) if len(parts) < 2 else replace(adds, map="signed")]
-    keys = np.concatenate([_keys(result, listed), np.tile([ALONE, -1, -1, -1, -1], (len(rest), 1))])
+    keys = np.concatenate([_keys(result, rows), np.tile([ALONE, -1, -1, -1, -1], (len(rest), 1))])
     if len(parts) > 1:
-        blank, passes = np.full(len(rest), np.nan), result.order[listed] > 0
+        blank, passes = np.full(len(rest), np.nan), result.order[rows] > 0
         for name, sources in parts:
-            split = np.concatenate([np.where(passes, result.by_source[listed][:, sources].sum(1), np.nan), blank])
+            split = np.concatenate([np.where(passes, result.by_source[rows][:, sources].sum(1), np.nan), blank])
             tip = f"the part of it that starts from {name}"
             columns.append(RowColumn(SHORT.get(name, name), split, digits=places, map="signed", levels=(-level, level), tip=tip))
     total = len(terms) + int(result.n_left_out[slice(None) if order is None else slice(order, order + 1)].sum())
-    return Terms(tuple(columns), ids(*keys.T), len(listed), total)
+    return Terms(tuple(columns), ids(*keys.T), len(rows), total)
 
 
-def _rest(result: PathExpansionResult, order: int | None, terms: np.ndarray, listed: np.ndarray) -> list[tuple[str, float]]:
+def _rest(result: PathExpansionResult, order: int | None, terms: np.ndarray, rows: np.ndarray) -> list[tuple[str, float]]:
     """(name, sum) of the terms that the table does not list: the smaller ones, and orders known only by their sum."""
     orders = range(len(result.orders)) if order is None else [k for k in (order,) if k < len(result.orders)]
-    count = len(terms) - len(listed) + int(sum(result.n_left_out[k] for k in orders))
-    smaller = result.value[np.setdiff1d(terms, listed)].sum() + sum(result.left_out[k] for k in orders)
+    count = len(terms) - len(rows) + int(sum(result.n_left_out[k] for k in orders))
+    smaller = result.value[np.setdiff1d(terms, rows)].sum() + sum(result.left_out[k] for k in orders)
     sums = [(f"{count:,} smaller", float(smaller))] if count else []
     deepest = int(result.order.max(initial=0))
     deeper = result.orders[deepest + 1 :] if order is None else result.orders[:0]
@@ -96,14 +96,14 @@ def _rest(result: PathExpansionResult, order: int | None, terms: np.ndarray, lis
     return sums
 
 
-def _keys(result: PathExpansionResult, listed: np.ndarray) -> np.ndarray:
+def _keys(result: PathExpansionResult, rows: np.ndarray) -> np.ndarray:
     """[term, 5]: ids of terms."""
-    keys = np.full((len(listed), 5), -1)
-    keys[:, 0] = result.order[listed]
+    keys = np.full((len(rows), 5), -1)
+    keys[:, 0] = result.order[rows]
     width = min(4, 2 * result.heads.shape[1])
-    keys[:, 1 : 1 + width] = result.heads[listed].reshape(len(listed), -1)[:, :width]
-    direct = result.order[listed] == DIRECT
-    keys[direct, 1] = np.arange(len(result.sources))[listed[direct]]
+    keys[:, 1 : 1 + width] = result.heads[rows].reshape(len(rows), -1)[:, :width]
+    direct = result.order[rows] == DIRECT
+    keys[direct, 1] = np.arange(len(result.sources))[rows[direct]]
     return keys
 
 

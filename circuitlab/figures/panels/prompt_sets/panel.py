@@ -211,8 +211,8 @@ def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
 
 def _end(text: str) -> str:
     """The end of a prompt, after which the answer is expected."""
-    shown = text.replace("\n", "↵")
-    return shown if len(shown) <= END else f"…{shown[-END:]}"
+    line = text.replace("\n", "↵")
+    return line if len(line) <= END else f"…{line[-END:]}"
 
 
 def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.ndarray) -> Rows:

@@ -43,9 +43,9 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
 
     def make() -> tuple[Points, ...]:
         values, scores = eigenvalues_of(result, raw), scores_of(result, raw)
-        shown = on_log_radius(values) if log else values
+        points = on_log_radius(values) if log else values
         heads = _heads(result)
-        reach = 1.05 * top_level(np.concatenate([np.real(shown).ravel(), np.imag(shown).ravel()]))
+        reach = 1.05 * top_level(np.concatenate([np.real(points).ravel(), np.imag(points).ravel()]))
         rings = tuple((float(k), f"10⁻{'⁰¹²³⁴'[DECADES - k]}" if k < DECADES else "largest") for k in range(1, DECADES + 1))
         n = values.shape[1]
         planes = []
@@ -55,8 +55,8 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
             planes.append(
                 Points(
                     name=role if alone else f"{role} {head}",
-                    x=np.real(shown[i]).copy(),
-                    y=np.imag(shown[i]).copy(),
+                    x=np.real(points[i]).copy(),
+                    y=np.imag(points[i]).copy(),
                     ids=ids(np.full(n, head.layer), np.full(n, head.head), np.arange(n)),
                     hues=np.full(n, head_hue(head)),
                     tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for v in values[i]),

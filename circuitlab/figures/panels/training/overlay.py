@@ -19,7 +19,7 @@ from circuitlab.figures.panels.training.points import (
     OWN,
     Over,
     bands,
-    current,
+    current_point,
     kind_of,
     labels,
     model_hues,
@@ -121,7 +121,7 @@ def _lines(
     result = answer.result
     every, axis = time(answer, over, log, row < 2)
     x, place = memo(answer, ("times", over), lambda: np.unique(every, return_inverse=True))
-    n, at = len(result.names), current(result, state.model)
+    n, at = len(result.names), current_point(result, state.model)
 
     def curves() -> np.ndarray:
         ys = np.full((n, len(x)), np.nan)

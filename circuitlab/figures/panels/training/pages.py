@@ -20,15 +20,15 @@ from circuitlab.figures.panels.training.points import (
     Over,
     bands,
     columns,
-    current,
+    covers_all_texts,
+    current_point,
     kind_of,
     labels,
-    looked_at,
-    measured_whole,
-    one_by_one,
     phase_words,
-    pinned,
+    pinned_point,
     place_ids,
+    score_by_text,
+    step_label,
     time,
     with_error,
 )
@@ -58,8 +58,8 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
     with_control = context == "text" and np.isfinite(result.controlled).any() and bool(result.shapes[0, 0])
 
     def scores() -> np.ndarray:
-        shown = result.scores[:, kinds].T
-        return np.vstack([shown, result.controlled[None]]) if with_control else shown.copy()
+        by_kind = result.scores[:, kinds].T
+        return np.vstack([by_kind, result.controlled[None]]) if with_control else by_kind.copy()
 
     in_context = memo(answer, ("context", kinds, with_control), scores)
     band_labels, headless = labels(result, kind), not result.shapes[0, 0]
@@ -80,10 +80,10 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
         ),
     ]
     rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), band_labels.get(score, ""))]
-    at = current(result, state.model)
-    by_text = one_by_one(result, at) if at is not None and TEXT in kinds else ""
+    at = current_point(result, state.model)
+    by_text = score_by_text(result, at) if at is not None and TEXT in kinds else ""
     notes = (by_text and f"score on text {by_text}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
-    title = f"{looked_at(result, state)}: {_numbers(result, state, kinds, score)}"
+    title = f"{step_label(result, state)}: {_numbers(result, state, kinds, score)}"
     caption_parts = with_conventions(answer, notes, SLOPE)
     return Figure(tuple((row,) for row in rows), title, caption_parts, weights=(0.8, 1.0, 1.35)[: len(rows)])
 
@@ -99,12 +99,12 @@ def _names(kinds: tuple[int, ...]) -> tuple[str, ...]:
 
 def _numbers(result: TrainingSeriesResult, state: State, kinds: tuple[int, ...], measure: str) -> str:
     """For titles: loss, in-context score and the largest head score at the current checkpoint."""
-    at = current(result, state.model)
+    at = current_point(result, state.model)
     if at is None:
         return "choose another checkpoint"
     parts = [f"loss {number(result.loss[at])} nats"]
     if kinds == (TEXT,) and np.isfinite(result.scores[at, TEXT]):
-        errors = (result.each_error[at], result.each_controlled_error[at]) if measured_whole(result, at) else (np.nan, np.nan)
+        errors = (result.each_error[at], result.each_controlled_error[at]) if covers_all_texts(result, at) else (np.nan, np.nan)
         parts.append(f"in-context {with_error(result.scores[at, TEXT], errors[0])} nats (text)")
         if np.isfinite(result.controlled[at]) and result.shapes[0, 0]:
             parts.append(f"{with_error(result.controlled[at], errors[1])} nats minus a model without layers")
@@ -154,7 +154,7 @@ class Along:
         """Curves [curve, point]; `label` on the axis, `band_label` beside the band; without `curve_ids` they choose no head."""
         answer, result = self.answer, self.answer.result
         x, axis = time(answer, self.over, self.log, bare)
-        at, pin_point = current(result, self.state.model), pinned(result, self.state)
+        at, pin_point = current_point(result, self.state.model), pinned_point(result, self.state)
         if "curve_ids" not in more:
             more["curve_ids"] = memo(answer, ("no head", len(ys)), lambda: ids(np.full(len(ys), OWN), np.full(len(ys), -1)))
         return Lines(
@@ -216,7 +216,7 @@ def loss_by_index(state: State, answer: Answer[TrainingSeriesResult]) -> Figure:
         ("slope by index", result.derivative, "signed", "nats"),
     )
     maps = tuple(_over_time(state, answer, *part) for part in parts)
-    title = f"{looked_at(result, state)} · loss by index of the token, and its slope d loss / d ln(index)"
+    title = f"{step_label(result, state)} · loss by index of the token, and its slope d loss / d ln(index)"
     notes = (
         f"columns: checkpoints, evenly spaced; colours span {ENDS:g}% of the cells; negative slope: a longer context helps",
         "slope in nats for each factor e of the index",
@@ -234,19 +234,19 @@ def _over_time(
 ) -> Heatmap:
     """A map with a column for each point of the training; its colour scale leaves out the most extreme cells."""
     result = answer.result
-    shown = memo(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
+    cells = memo(answer, ("map", name), lambda: _with_first(values[result.points(0)]))
     bare = colours == "loss"
     return Heatmap(
         name,
-        shown,
-        memo(answer, ("levels", name), lambda: _levels(shown, colours == "signed")),
+        cells,
+        memo(answer, ("levels", name), lambda: _levels(cells, colours == "signed")),
         x=columns(answer, bare),
         y=memo(answer, ("index", name), lambda: Axis(name.replace("by", "at"))),
         map=colours,
         unit=label,
         square=False,
-        col=current(result, state.model),
-        row_ids=memo(answer, ("rows", len(shown)), lambda: ids(np.full(len(shown), OWN), np.full(len(shown), -1))),
+        col=current_point(result, state.model),
+        row_ids=memo(answer, ("rows", len(cells)), lambda: ids(np.full(len(cells), OWN), np.full(len(cells), -1))),
         col_ids=place_ids(answer),
     )
 
@@ -266,7 +266,7 @@ def _levels(values: np.ndarray, signed: bool) -> tuple[float, float]:
 def zeroed(state: State, answer: Answer[TrainingSeriesResult], on: str, over: Over, log: bool) -> Figure:
     """The rise of the loss when each head is zero-ablated, over training."""
     result = answer.result
-    title = f"{looked_at(result, state)} · rise of the loss on {on} without each head"
+    title = f"{step_label(result, state)} · rise of the loss on {on} without each head"
     if not result.shapes[0, 0]:
         return Figure(title="Training", why_empty=f"There is no head to ablate: {NO_HEADS}. See the other pages.")
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
@@ -283,7 +283,7 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
     heads = heads_of(result)
     values = memo(answer, ("rows", score), lambda: _by_head(result, score).astype(np.float32))
     signed = bool(np.nanmin(values, initial=0.0) < -0.05)
-    at = current(result, state.model)
+    at = current_point(result, state.model)
     chart = Heatmap(
         "heads",
         values,
@@ -299,6 +299,6 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
         col_ids=place_ids(answer),
     )
     best = "" if at is None else _best(result, score, at)
-    title = " · ".join(filter(None, (looked_at(result, state), best)))
+    title = " · ".join(filter(None, (step_label(result, state), best)))
     notes = ("columns: checkpoints, evenly spaced",)
     return Figure(((chart,),), title, with_conventions(answer, notes, SLOPE, *SCORE, RULE))

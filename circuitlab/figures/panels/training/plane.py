@@ -12,14 +12,14 @@ from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, number
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Points, ids
-from circuitlab.figures.panels.training.points import OWN, current, model_hues, pinned, short
+from circuitlab.figures.panels.training.points import OWN, current_point, model_hues, pinned_point, short
 from circuitlab.session.state import State
 
 
 def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:
     """A path for each model through a point for each checkpoint; the current checkpoint is ringed."""
     result = answer.result
-    at, pin = current(result, state.model), pinned(result, state)
+    at, pin = current_point(result, state.model), pinned_point(result, state)
     share = result.explained
     axes = memo(answer, "axes", lambda: tuple(Axis(f"component {k + 1} ({s:.0%})") for k, s in enumerate([*share, 0.0][:2])))
     ringed = ([] if at is None else [(at, f"step {result.steps[at]:,}")]) + ([] if pin is None else [pin])
@@ -50,13 +50,13 @@ def _columns(result: TrainingPcaResult) -> dict[str, Any]:
         f"{result.names[m]} · step {s:,} · {short(t)} tokens · loss {number(v, '.3f')}"
         for m, s, t, v in zip(result.model, result.steps, result.tokens, result.loss, strict=True)
     )
-    shown = np.unique(result.model)
+    models = np.unique(result.model)
     return {
         "x": result.coordinates[:, 0].copy(),
         "y": result.coordinates[:, 1].copy(),
         "ids": ids(OWN - result.model, np.full(len(hues), -1), result.checkpoint),
         "hues": hues,
         "tips": tips,
-        "paths": tuple(tuple(np.flatnonzero(result.model == m).tolist()) for m in shown),
-        "legend": tuple((result.names[m], int(hue_of[m])) for m in shown),
+        "paths": tuple(tuple(np.flatnonzero(result.model == m).tolist()) for m in models),
+        "legend": tuple((result.names[m], int(hue_of[m])) for m in models),
     }

@@ -35,7 +35,7 @@ class HasPoints(Protocol):
     def checkpoint(self) -> np.ndarray: ...
 
 
-def current(result: HasPoints, ref: ModelRef) -> int | None:
+def current_point(result: HasPoints, ref: ModelRef) -> int | None:
     """The index of the first model's point at the checkpoint of `ref`; the last one for final weights. None: it has none."""
     checkpoint = -1 if ref.checkpoint is None else ref.checkpoint
     matches = np.flatnonzero((result.model == 0) & (result.checkpoint == checkpoint))
@@ -45,13 +45,13 @@ def current(result: HasPoints, ref: ModelRef) -> int | None:
     return int(last[-1]) if ref.checkpoint is None and last.size else None
 
 
-def pinned(result: HasPoints, state: State) -> tuple[int, str] | None:
+def pinned_point(result: HasPoints, state: State) -> tuple[int, str] | None:
     """The index and the label of the pinned checkpoint, if it is another point of the same training."""
     pin = state.pinned
     if pin is None or pin.subject.model.source != state.model.source:
         return None
-    at = current(result, pin.subject.model)
-    return None if at is None or at == current(result, state.model) else (at, f"pin, step {result.steps[at]:,}")
+    at = current_point(result, pin.subject.model)
+    return None if at is None or at == current_point(result, state.model) else (at, f"pin, step {result.steps[at]:,}")
 
 
 def unit(result: HasPoints) -> float:
@@ -144,7 +144,7 @@ def kind_of(context: str) -> int:
     return {"repeated text": 1, "text": TEXT}.get(context, RANDOM)
 
 
-def measured_whole(result: TrainingSeriesResult, at: int) -> bool:
+def covers_all_texts(result: TrainingSeriesResult, at: int) -> bool:
     """Whether the in-context score of a point on text is the mean over exactly the texts with losses of their own on record."""
     return bool(np.isfinite(result.each_error[at]) and abs(result.each[at] - result.scores[at, TEXT]) < 1e-3)
 
@@ -154,9 +154,9 @@ def with_error(value: float, error: float) -> str:
     return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
-def one_by_one(result: TrainingSeriesResult, at: int) -> str:
+def score_by_text(result: TrainingSeriesResult, at: int) -> str:
     """For captions: the score over the texts with losses of their own on record; "" if all of them have, or none."""
-    if not np.isfinite(result.each_error[at]) or measured_whole(result, at):
+    if not np.isfinite(result.each_error[at]) or covers_all_texts(result, at):
         return ""
     texts = number_of(int(result.n_each[at]), "text")
     score = f"over the {texts} with losses of their own: {with_error(result.each[at], result.each_error[at])}"
@@ -164,9 +164,9 @@ def one_by_one(result: TrainingSeriesResult, at: int) -> str:
     return score + (f", minus a model without layers {controlled}" if np.isfinite(result.each_controlled[at]) else "")
 
 
-def looked_at(result: TrainingSeriesResult, state: State) -> str:
+def step_label(result: TrainingSeriesResult, state: State) -> str:
     """For titles: the step of the current checkpoint."""
-    at = current(result, state.model)
+    at = current_point(result, state.model)
     if at is None:
         return f"checkpoint {state.model.checkpoint} was not measured"
     return f"step {result.steps[at]:,}{' (final)' if state.model.checkpoint is None else ''}"
