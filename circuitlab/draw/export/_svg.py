@@ -76,18 +76,18 @@ def _pairs(numbers: str) -> Iterator[tuple[float, float]]:
 
 def _scaling_lines(group: ET.Element) -> None:
     """Strokes whose width ignores the zoom get page coordinates and a width on the page, which every program understands."""
-    still = [e for e in group if e.attrib.pop("vector-effect", "none") == "non-scaling-stroke"]
-    if not still:
+    unscaled = [e for e in group if e.attrib.pop("vector-effect", "none") == "non-scaling-stroke"]
+    if not unscaled:
         return
     matrix, wrapped = _matrix(group), list(group)
-    if len(still) < len(wrapped):
+    if len(unscaled) < len(wrapped):
         for i, element in enumerate(wrapped):  # what is left in the group keeps its matrix
-            if element not in still:
+            if element not in unscaled:
                 holder = ET.Element(f"{SVG}g", {"transform": group.get("transform", "")})
                 holder.append(element)
                 group[i] = holder
     group.attrib.pop("transform", None)
-    for element in still:
+    for element in unscaled:
         _bake(element, matrix)
 
 

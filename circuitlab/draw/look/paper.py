@@ -84,9 +84,9 @@ class Paper:
 def format_of(path: Path) -> str:
     """The suffix of a file that a figure can be written to. Raises `UsageError` for another."""
     suffix = path.suffix.lower()
-    known = suffixes(PICTURES)
-    if suffix not in known:
-        raise UsageError("A figure cannot be written in this format.", expected=" ".join(known), got=path.suffix or "no suffix")
+    formats = suffixes(PICTURES)
+    if suffix not in formats:
+        raise UsageError("A figure cannot be written in this format.", expected=" ".join(formats), got=path.suffix or "no suffix")
     return suffix
 
 

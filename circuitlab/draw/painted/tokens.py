@@ -126,14 +126,14 @@ class TokensMark(FlowedText):
         if self.mark.heading and visible.top() < height:
             self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
 
-    def _draw_indices(self, painter: QPainter, shown: range) -> None:
+    def _draw_indices(self, painter: QPainter, positions: range) -> None:
         """Under the middle of their tokens."""
         if not self._every:
             return
         metrics = QFontMetricsF(self._index_font())
         painter.setFont(self._index_font())
         painter.setPen(self.theme.colour("muted"))
-        for i in range(shown.start + -shown.start % self._every, shown.stop, self._every):
+        for i in range(positions.start + -positions.start % self._every, positions.stop, self._every):
             box, wide = self.item_rect((i,)), metrics.horizontalAdvance(str(i))
             x = max(0.0, min(box.center().x() - wide / 2, self.viewport().width() - wide))
             painter.drawText(QPointF(x, box.bottom() + metrics.ascent()), str(i))
@@ -207,11 +207,11 @@ class TokensMark(FlowedText):
             self._paints[packed] = QColor(packed)
         return self._paints[packed]
 
-    def _stamp(self, painter: QPainter, shown: range, inks: list[str], ratio: float) -> None:
+    def _stamp(self, painter: QPainter, positions: range, inks: list[str], ratio: float) -> None:
         """Copy texts from the layers, neighbours of one ink together: laying out a hundred texts costs more than all the rest."""
         height = self._line()
         lines = self._boxes[:, 1].tolist()
-        runs = groupby(shown, lambda i: (inks[i], lines[i]))
+        runs = groupby(positions, lambda i: (inks[i], lines[i]))
         for (ink, line), members in runs:
             run = list(members)
             x, (last, _, width) = self._boxes[run[0], 0], self._boxes[run[-1]].tolist()
@@ -239,12 +239,12 @@ class TokensMark(FlowedText):
         self._layers[ink, ratio] = layer
         return layer
 
-    def _write(self, painter: QPainter, shown: range, inks: list[str]) -> None:
+    def _write(self, painter: QPainter, positions: range, inks: list[str]) -> None:
         """Write texts as text."""
         painter.setFont(self._font())
         metrics, height = QFontMetricsF(self._font()), self._line()
         base, space = metrics.ascent() + LINE_GAP / 2 + self._lead(), metrics.horizontalAdvance("·")
-        for i in shown:
+        for i in positions:
             x, line, width = self._boxes[i].tolist()
             text = self.mark.texts[i]
             if self._widths[i] > width:

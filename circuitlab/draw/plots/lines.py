@@ -121,10 +121,10 @@ class LinesMark(XYPlot):
                 pen.setCapStyle(Qt.PenCapStyle.FlatCap)
             curve.setPen(pen)
             curve.setZValue(2 if i in chosen else 1)
-        shown = self._in_legend()
-        named = [(self.mark.names[i], self.colour(i)) for i in shown]
-        dashes = {k: patterns[i] for k, i in enumerate(shown) if i in patterns}
-        self.legend.show_entries(named, self.theme, lines=True, dashes=dashes)
+        curves = self._in_legend()
+        entries = [(self.mark.names[i], self.colour(i)) for i in curves]
+        dashes = {k: patterns[i] for k, i in enumerate(curves) if i in patterns}
+        self.legend.show_entries(entries, self.theme, lines=True, dashes=dashes)
 
     def restyle(self) -> None:
         """Legend colours."""

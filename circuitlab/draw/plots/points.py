@@ -124,9 +124,9 @@ class PointsMark(XYPlot):
         (x0, x1), (y0, y1) = self.full_range()
         finite = np.isfinite(self._x) & np.isfinite(self._y)
         counts = np.histogram2d(self._y[finite], self._x[finite], bins=BINS, range=((y0, y1), (x0, x1)))[0]
-        shown = np.where(counts == 0, np.nan, np.log1p(counts))
+        log_counts = np.where(counts == 0, np.nan, np.log1p(counts))
         self.density.setLookupTable(rgba_table("magnitude", self.theme), update=False)
-        self.density.setImage(steps(shown, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
+        self.density.setImage(steps(log_counts, (0.0, float(np.log1p(counts.max())) or 1.0)), autoLevels=False, levels=(0, 255))
         self.density.setRect(QRectF(x0, y0, x1 - x0, y1 - y0))
 
     def full_range(self) -> Range:
@@ -263,10 +263,10 @@ class PointsMark(XYPlot):
         labelled = list(range(n)) if 0 < len(mark.labels) == n <= MOST_LABELS else []
         front = [i for i in (*hovered, *chosen) if i < len(mark.labels)]
         order = list(dict.fromkeys([*front, *labelled]))
-        shown = list(dict.fromkeys([*order, *chosen, *hovered]))
-        if not shown:
+        marked = list(dict.fromkeys([*order, *chosen, *hovered]))
+        if not marked:
             return
-        at = dict(zip(shown, self.to_pixels(self._x[shown], self._y[shown]).tolist(), strict=True))
+        at = dict(zip(marked, self.to_pixels(self._x[marked], self._y[marked]).tolist(), strict=True))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         radius = mark.size * self.theme.scale / 2 + 3
         for items, name in ((chosen, "accent"), (hovered, "text")):

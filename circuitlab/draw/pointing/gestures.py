@@ -122,8 +122,8 @@ class Gestures(_Base):
 
     def pressed_item(self, event: QMouseEvent) -> Id | None:
         """The item of a press: the one whose readout was shown while the pointer rested there, else what is under it."""
-        still = self.pointer is not None and self._at == event.globalPosition().toPoint()
-        return self._hovered if still and self._hovered is not None else self.id_at(event.position())
+        resting = self.pointer is not None and self._at == event.globalPosition().toPoint()
+        return self._hovered if resting and self._hovered is not None else self.id_at(event.position())
 
     def point_again(self) -> None:
         """The picture has moved under the pointer: hover what is there now."""
@@ -175,8 +175,8 @@ class Gestures(_Base):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Another object shows the menu: emit where, and over which item."""
         keyboard = event.reason() == QContextMenuEvent.Reason.Keyboard
-        still = self.pointer is not None and self._at == event.globalPos() and self._hovered is not None
-        item = self._hovered if keyboard or still else self.id_at(QPointF(event.pos()))
+        resting = self.pointer is not None and self._at == event.globalPos() and self._hovered is not None
+        item = self._hovered if keyboard or resting else self.id_at(QPointF(event.pos()))
         self.context.emit(None if item is None else self.hit(item, "click"), event.globalPos())
         event.accept()
 

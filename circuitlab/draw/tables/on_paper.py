@@ -160,8 +160,8 @@ class RowsOnPaper(PaintedMark):
         column = key_column(self.mark)
         return column if column is not None and self.viewport().width() - 2 * PAD >= key_width(column, self.theme) else None
 
-    def _shown(self) -> int:
-        """The rows for which there is height."""
+    def _n_visible(self) -> int:
+        """How many rows the height holds."""
         width = max(self.viewport().width(), 40)
         _, _, heights, head = self._fit(width)
         ends = self._top(width) + head + np.cumsum(heights)
@@ -169,8 +169,8 @@ class RowsOnPaper(PaintedMark):
 
     def notes(self) -> tuple[str, ...]:
         """Which rows and columns are left out."""
-        n, shown = len(self.mark.ids), self._shown()
-        words: list[str] = [Essential(f"first {shown} of {number_of(n, 'row')}")] if shown < n else []
+        n, n_visible = len(self.mark.ids), self._n_visible()
+        words: list[str] = [Essential(f"first {n_visible} of {number_of(n, 'row')}")] if n_visible < n else []
         out = self._fit(max(self.viewport().width(), 40))[1]
         key = key_column(self.mark)
         words += [key_words(key)] if key is not None and self._key() is None else []
@@ -202,7 +202,7 @@ class RowsOnPaper(PaintedMark):
         y += head
         painter.setPen(self.theme.colour("faint"))
         painter.drawLine(QPointF(0, y - 1), QPointF(x, y - 1))
-        for place, (row, high) in enumerate(zip(self._rows()[: self._shown()], heights, strict=False)):
+        for place, (row, high) in enumerate(zip(self._rows()[: self._n_visible()], heights, strict=False)):
             if self._model.gap_before(place):
                 self._draw_gap(painter, QRectF(0, y, x, self._gap()))
                 y, high = y + self._gap(), high - self._gap()

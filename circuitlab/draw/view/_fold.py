@@ -48,6 +48,6 @@ class Fold(QToolButton):
     def refresh(self) -> None:
         """The caption or its room has changed."""
         needed = self.caption.folds and bool(self.caption.words) and not self._on_paper
-        if self.isHidden() == needed and not self.caption.still:  # nothing appears or disappears under a pointer
+        if self.isHidden() == needed and not self.caption.frozen:  # nothing appears or disappears under a pointer
             self.caption.beside = self.sizeHint().width() + self.row.spacing() if needed else 0
             self.setVisible(needed)

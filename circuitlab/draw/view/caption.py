@@ -17,7 +17,7 @@ from circuitlab.figures.marks import joined
 class Wrapped(QLabel):
     """Wraps `parts`; where `lines` (0: any number) do not hold them the last but `Essential` ones go, and an ellipsis says so.
 
-    `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `still` its words make do
+    `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `frozen` its words make do
     with the height there is, so that a picture beside it stays where it is. `whole`: the lines do not count. `folds`: they would
     not hold all parts. `beside`: px that stand beside it while it does. `fitted()`: the words are fitted anew.
     """
@@ -29,7 +29,7 @@ class Wrapped(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
         self.parts, self.lines, self.first = (), 0, 0
-        self.steady, self.still = steady, False
+        self.steady, self.frozen = steady, False
         self.whole = self.folds = False
         self.beside = 0
         self._held_height = self._held_width = 0  # px of height, of the width that it was for
@@ -47,10 +47,10 @@ class Wrapped(QLabel):
             self.parts, self.lines, self.first = parts, lines, first
             self._fit()
 
-    def hold(self, still: bool) -> None:
+    def freeze(self, frozen: bool) -> None:
         """Keep the present height, or take the height of the text."""
-        if still != self.still:
-            self.still = still
+        if frozen != self.frozen:
+            self.frozen = frozen
             self._fit()
 
     def unfold(self, whole: bool) -> None:
@@ -61,22 +61,22 @@ class Wrapped(QLabel):
 
     def forget(self) -> None:
         """The room has changed: take no more height than the text needs now."""
-        self._held_height, still, self.still = 0, self.still, False
+        self._held_height, frozen, self.frozen = 0, self.frozen, False
         self._fit()
-        self.still = still
+        self.frozen = frozen
 
     def heightForWidth(self, width: int) -> int:
         """The height of the text, and no less than before."""
         natural = super().heightForWidth(width)
         if not self.steady or width != self.width():
             return natural
-        return self._held_height if self.still else max(natural, self._held_height)
+        return self._held_height if self.frozen else max(natural, self._held_height)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fit the words to the new width."""
         super().resizeEvent(event)
         across = self.width() + self.beside
-        if across != self._held_width and not self.still:
+        if across != self._held_width and not self.frozen:
             self._held_width, self._held_height = across, 0
         self._fit()
 
@@ -85,7 +85,7 @@ class Wrapped(QLabel):
         room = QRect(0, 0, max(self.width() + beside, 80), 10000)
         height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
         fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
-        return fits and not (self.still and height > self._held_height + 1)
+        return fits and not (self.frozen and height > self._held_height + 1)
 
     def _fit(self) -> None:
         text = self.words
@@ -112,7 +112,7 @@ class Wrapped(QLabel):
         return " ".join(words) + "…"
 
     def _keep(self) -> None:
-        if self.steady and not self.still and (natural := super().heightForWidth(self.width())) != self._held_height:
+        if self.steady and not self.frozen and (natural := super().heightForWidth(self.width())) != self._held_height:
             self._held_height = max(self._held_height, natural)
             self.updateGeometry()
 

@@ -48,17 +48,17 @@ class FigureView(QWidget):
         self._why_above = False
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._still = False  # while the pointer is on an item, text around the picture does not move it
-        self._shown, self._why = PlainLabel(self), PlainLabel(self)
+        self._frozen = False  # while the pointer is on an item, text around the picture does not move it
+        self._count, self._why = PlainLabel(self), PlainLabel(self)
         self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
-        for label in (self._shown, self._why):
+        for label in (self._count, self._why):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self._why.setWordWrap(True)
         self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._shown.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
+        self._count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
         head = QHBoxLayout()
         head.addWidget(self._title, 1)
-        head.addWidget(self._shown)
+        head.addWidget(self._count)
         self._places = Places(self, self._widgets, paper is not None)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(GRID, GRID // 2, GRID, GRID // 2)
@@ -97,7 +97,7 @@ class FigureView(QWidget):
         self._figure = figure
         if relaid:
             self._keep_widgets(figure)
-            self._hold(False)
+            self._freeze(False)
             self._places.lay_out(figure)
             marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
             stops = (stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())
@@ -105,10 +105,10 @@ class FigureView(QWidget):
             self._busy.raise_()
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
-        self._places.shown(figure, relaid, self._still)
+        self._places.fit_figure(figure, relaid, self._frozen)
         self._label()
         self.note.refresh(self._widgets.values())
-        if not self._still:
+        if not self._frozen:
             self._places.leave_frames()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
             self.take_keyboard()  # the focused mark is new, or has gone
@@ -138,12 +138,12 @@ class FigureView(QWidget):
         figure = self._figure
         caption = self._caption_parts()
         visible = tuple(part for part in caption if part not in self._once)
-        shown = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
+        count = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
         self._title.say((figure.title,) if figure.title else ())
-        for label, text in ((self._shown, shown), (self._why, figure.why_empty)):
+        for label, text in ((self._count, count), (self._why, figure.why_empty)):
             if label.text() != text:
                 label.setText(text)
-        for label in (self._title, self._shown, self._why) if not self._still else ():
+        for label in (self._title, self._count, self._why) if not self._frozen else ():
             label.setVisible(bool(label.text()))
         self._place_why(bool(figure.grid))
         self._say(visible)
@@ -196,7 +196,7 @@ class FigureView(QWidget):
             self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
         else:
             self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, len(self._figure.about))
-        if not self._still:
+        if not self._frozen:
             self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
 
     def _place_why(self, above: bool) -> None:
@@ -223,21 +223,21 @@ class FigureView(QWidget):
         mark: Any = self.sender()
         pointed = hit.gesture == "hover" and getattr(mark, "pointer", True) is not None
         if pointed:
-            self._hold(True)
+            self._freeze(True)
         self.note.show_readout(mark, readout)
         self.hovered.emit(hit, readout)
         if not pointed:
-            self._hold(False)
+            self._freeze(False)
 
-    def _hold(self, still: bool) -> None:
-        """Hold title, caption and heights still while the pointer is on an item, or let them take what they need."""
-        if still == self._still or self._paper is not None:
+    def _freeze(self, frozen: bool) -> None:
+        """Freeze title, caption and heights while the pointer is on an item, or let them take what they need."""
+        if frozen == self._frozen or self._paper is not None:
             return
-        self._still = still
+        self._frozen = frozen
         for label in (self._title, self._caption):
-            label.hold(still)
-        if not still:
-            self._places.shown(self._figure, False)
+            label.freeze(frozen)
+        if not frozen:
+            self._places.fit_figure(self._figure, False)
             self._label()
 
     @Slot(object, QPoint)
@@ -254,7 +254,7 @@ class FigureView(QWidget):
         """Behind another tab, or closed: nothing is hovered."""
         super().hideEvent(event)
         self.note.leave(self._widgets.values())
-        self._hold(False)
+        self._freeze(False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """R resets the view; Esc in any mark releases."""
@@ -303,7 +303,7 @@ class FigureView(QWidget):
             own = ""  # the application has it: a sheet per view as well would take seconds to polish
         if self.styleSheet() != own:
             self.setStyleSheet(own)
-        colours = {self._title: ("text", theme.normal, True), self._shown: ("muted", theme.small, False)}
+        colours = {self._title: ("text", theme.normal, True), self._count: ("muted", theme.small, False)}
         colours |= {self._caption: ("muted", theme.small, False), self._why: ("muted", theme.normal, False)}
         for label, (name, size, bold) in colours.items():
             label.setFont(theme.font(size, bold=bold))
@@ -371,8 +371,8 @@ class FigureView(QWidget):
         assert layout is not None
         width, margins = max(self.width() - 2 * GRID, 80), layout.contentsMargins()
         parts = [max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row) for row in self._figure.grid]
-        if not self._title.isHidden() or not self._shown.isHidden():
-            parts.insert(0, max(label.sizeHint().height() for label in (self._title, self._shown) if not label.isHidden()))
+        if not self._title.isHidden() or not self._count.isHidden():
+            parts.insert(0, max(label.sizeHint().height() for label in (self._title, self._count) if not label.isHidden()))
         parts += [label.heightForWidth(width) for label in (self._why, self._caption) if not label.isHidden()]
         return margins.top() + sum(parts) + layout.spacing() * max(0, len(parts) - 1) + margins.bottom()
 

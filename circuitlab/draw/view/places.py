@@ -112,10 +112,10 @@ class Places:
         tables = [[w for w in row if isinstance(w, RowsMark)] for row in rows]
         self._together = [ScrolledTogether(row, self._view) for row in tables if len(row) > 1]
 
-    def shown(self, figure: Figure, relaid: bool, still: bool = False) -> None:
-        """The widgets show a figure: what depends on what is in them. `still`: nothing may move yet."""
+    def fit_figure(self, figure: Figure, relaid: bool, frozen: bool = False) -> None:
+        """Fit the arrangement to a figure that the widgets now show. `frozen`: nothing may move yet."""
         self._figure = figure
-        if still:
+        if frozen:
             return
         if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
             self._shapes = shapes
