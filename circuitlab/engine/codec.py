@@ -1,6 +1,6 @@
 """Parameters to text and back, one table of field types for `--set`, JSON and the panels' controls.
 
-Field types: those of `model.plain`, which is the JSON half; Head, Target, TextRef, SeriesRef have texts of their own. On the
+Field types: those of `model.plain`, which is the JSON half; Head, Target, TextRef, SeriesRef have forms of their own. On the
 command line the elements of a tuple are separated by commas; the empty tuple is "", or "all" for heads and "none" for numbers and
 files; None is "none".
 """

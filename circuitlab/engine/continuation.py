@@ -22,12 +22,17 @@ def written_on(
     stop: Callable[[int], bool],
     temperature: float = 1.0,
 ) -> tuple[int, ...]:
-    """The prompt's tokens with up to `n` more, fewer where the context ends; drawn from softmax(logits / temperature) or greedy.
+    """The prompt's tokens with up to `n` more, fewer if the context ends; drawn from softmax(logits / temperature) or greedy.
 
     Raises `BadInput` for an empty prompt or a temperature that is not positive.
     """
     if not temperature > 0:
-        raise BadInput("The temperature must be positive.", expected="more than 0", got=str(temperature))
+        raise BadInput(
+            "The temperature must be positive.",
+            expected="more than 0",
+            got=str(temperature),
+            remedy="Choose a temperature such as 1.",
+        )
     model = engine.store.open(subject.model)
     generator = torch.Generator().manual_seed(seed)
     tokens = subject.tokens

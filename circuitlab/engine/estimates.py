@@ -1,4 +1,4 @@
-"""Memory of a forward pass, estimated from sizes alone: reported, or refused, before anything is computed."""
+"""Estimates of the memory of a forward pass from sizes alone, made before anything is computed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def estimate_run(config: ModelConfig, n_tokens: int, dtype: str = "float32") -> 
 
 
 def estimate_streaming(config: ModelConfig, dtype: str = "float32") -> int:
-    """Peak bytes of weights in a forward pass of a memory-mapped model: one block, or the embedding where that is larger."""
+    """Peak bytes of weights in a forward pass of a memory-mapped model: one block, or the embedding if that is larger."""
     wide = 8 if dtype == "float64" else 4
     ends = max(config.d_vocab, config.d_vocab_out) * config.d_model
     outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)
     block = (config.n_parameters() - outside) // max(1, config.n_layers)
-    if config.experts is not None:  # they stay as they are stored, and are converted one after the other
+    if config.experts is not None:  # stored experts stay mapped and are converted one at a time
         block -= (config.experts.n - 1) * config.expert_parameters()
     return wide * max(block, ends)
 

@@ -1,9 +1,9 @@
-"""Answers as files: CSV, NPZ and JSON, each with request, conventions, remainder and provenance, and with what the numbers are
-of: the model and its training step, the prompt and the text of each token, axes and units.
+"""Answers as CSV, NPZ and JSON files, each with request, conventions, remainder and provenance, model and training step, prompt
+and text of each token, axes and units.
 
-What was not computed, or is not there, is null in JSON, empty in CSV and NaN in NPZ. Whole numbers have no NaN: NPZ has −1 and,
-beside an array that can lack some, a bool array of the same shape that is true where there is none; `missing` in `about` names
-it: `{"rank": "rank.missing"}`.
+Values that were not computed or do not exist are null in JSON, empty in CSV and NaN in NPZ. Integers have no NaN: NPZ has −1, and
+for each array that can lack values a bool array of the same shape, true where one is missing; `missing` in `about` names it:
+`{"rank": "rank.missing"}`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from circuitlab.errors import UsageError
 from circuitlab.files import write_whole
 from circuitlab.formats import DATA, suffixes
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip, so that equal answers give equal bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files in a zip, so that equal answers give equal bytes
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerExport:
-    """An answer, and what only its open model knows: `step`, training steps done (None: nothing says it), `display`, the text of
-    a token (None without a tokenizer), `prompt`, the text of all of them.
+    """An answer with data from its open model.
+
+    `step`: training steps done (None if no file states it); `display`: the text of a token (None without a tokenizer); `prompt`:
+    the text of all tokens.
     """
 
     answer: Answer
@@ -55,7 +57,7 @@ class AnswerExport:
         return None if self.display is None else list(map(self.display, self.answer.request.subject.tokens))
 
     def table(self) -> Table:
-        """The answer's table, the text of tokens beside what stands for them."""
+        """The answer's table, with the text of tokens beside their ids and positions."""
         return with_tokens(self.answer.result.table(), self.answer.request.subject.tokens, self.display)
 
     def data(self, form: str) -> bytes:
@@ -64,7 +66,7 @@ class AnswerExport:
 
 
 class Exported(Protocol):
-    """What becomes a file: an answer, or two of them in one table."""
+    """Anything that can be written to a file: an answer, or two in one table."""
 
     def data(self, form: str) -> bytes:
         """As csv, npz or json."""
@@ -72,7 +74,7 @@ class Exported(Protocol):
 
 
 def export_of(engine: Engine, answer: Answer, identified: bool = True) -> AnswerExport:
-    """An answer with what a file states besides its numbers. `identified`: with the hash of the weights, read if need be."""
+    """An answer with everything that a file states besides its numbers. `identified`: including the hash of the weights."""
     answer = engine.identified(answer) if identified else answer
     subject = answer.request.subject
     tokenizer = engine.store.open(subject.model).opened.weights.tokenizer
@@ -81,7 +83,7 @@ def export_of(engine: Engine, answer: Answer, identified: bool = True) -> Answer
 
 
 def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str] | None) -> Table:
-    """The table with a column of text behind each column of token ids or of positions of the prompt."""
+    """The table with a column of text after each column of token ids or of positions of the prompt."""
     if display is None:
         return table
     text = lambda i: display(i) if i >= 0 else ""
@@ -126,7 +128,7 @@ def _numbers(result: Result) -> list[str]:
 
 
 def scalars(answer: Answer) -> dict[str, Any]:
-    """The result's own fields that are no arrays."""
+    """The result's own fields that are not arrays."""
     shared = {"conventions", "remainder", "done"}
     fields = (f.name for f in dataclasses.fields(answer.result) if f.name not in shared)
     values = {n: getattr(answer.result, n) for n in fields}
@@ -135,12 +137,12 @@ def scalars(answer: Answer) -> dict[str, Any]:
 
 
 def missing(result: Result) -> dict[str, np.ndarray]:
-    """Of each array of whole numbers that can lack some: where it does, true for an entry that is none."""
+    """For each array of integers that can lack values, a bool array: true where a value is missing."""
     return {f"{name}.missing": array < 0 for name, array in result.arrays().items() if result.has_none(name)}
 
 
 def table_text(table: Table, separator: str = ",") -> str:
-    """A table as separated text with a header line; what is not there is left empty."""
+    """A table as separated text with a header line; missing values are empty."""
     out = io.StringIO()
     writer = csv.writer(out, delimiter=separator, lineterminator="\n")
     writer.writerow([c.title for c in table.columns])
@@ -173,13 +175,13 @@ def _plain(value: Any) -> Any:
 
 
 def csv_text(what: AnswerExport) -> str:
-    """The table, behind lines of `# name: value` that describe it."""
+    """The table, after lines `# name: value` that describe it."""
     head = "".join(f"# {k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in described(what).items())
     return head + table_text(what.table())
 
 
 def npz_bytes(what: AnswerExport) -> bytes:
-    """The arrays under their field names, and everything else as JSON text in `about`; see the module for what is not there."""
+    """The arrays under their field names, and everything else as JSON text in `about`; for missing values see the module."""
     result = what.answer.result
     lacking = missing(result)
     about = {**described(what), "missing": masks(lacking), "scalars": _plain(scalars(what.answer))}
@@ -195,9 +197,14 @@ def masks(lacking: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 
 def data_bytes(what: AnswerExport, form: str) -> bytes:
-    """The answer in one of the formats of numbers (`formats.DATA`), by its name. Raises `UsageError` for another."""
+    """The answer in a data format (`formats.DATA`), by its name. Raises `UsageError` for any other."""
     if form not in _WRITERS:
-        raise UsageError("That is not a data format.", expected=" ".join(suffixes(DATA)), got=form or "no suffix")
+        raise UsageError(
+            "That is not a data format.",
+            expected=" ".join(suffixes(DATA)),
+            got=form or "no suffix",
+            remedy="Choose a name with one of these suffixes.",
+        )
     return _WRITERS[form](what)
 
 
@@ -209,7 +216,7 @@ _WRITERS: dict[str, Callable[[AnswerExport], bytes]] = {
 
 
 def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:
-    """Answers as `form`: of one its file, of several a zip with a file each under its name."""
+    """One answer as a file of format `form`; several as a zip with one file each, by name."""
     if len(answers) == 1:
         return next(iter(answers.values())).data(form)
     out = io.BytesIO()
@@ -220,15 +227,17 @@ def several_bytes(answers: Mapping[str, Exported], form: str) -> bytes:
 
 
 def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
-    """Write by suffix, and say where: several lie in a zip, `a.csv.zip`.
+    """Write in the format of the suffix and return the path; several answers go into a zip, `a.csv.zip`.
 
-    Raises `UsageError` for an unknown suffix or where that is there already, `BadMachine` where it cannot be written. A failure
-    leaves what was there.
+    Raises `UsageError` for an unknown suffix or if that zip exists already, `BadMachine` if it cannot be written. On failure an
+    existing file is unchanged.
     """
     plain = path.with_suffix("") if path.suffix.lower() == ".zip" else path
     data = several_bytes(answers, plain.suffix.lower().removeprefix("."))
     target = plain if len(answers) == 1 else plain.with_name(plain.name + ".zip")
-    if target != path and target.exists():  # nobody was asked about this one
-        raise UsageError("A file of that name exists already.", expected="a name that is free", got=str(target))
+    if target != path and target.exists():  # the user was not asked about overwriting this one
+        raise UsageError(
+            "A file of that name exists already.", expected="an unused name", got=str(target), remedy="Choose another name."
+        )
     write_whole(target, data)
     return target

@@ -1,8 +1,8 @@
-"""Two answers to one question in one table: each number as it is now, in the reference, and now minus the reference.
+"""Two answers of one analysis in one table: each number now, in the reference, and now minus the reference.
 
-Rows are matched by what names them: the first columns that are no measured numbers, as few as tell all rows apart, and the text
-of a token beside its id, so that ids of two vocabularies are not taken for each other. A row that one side alone lists has
-nothing on the other and no difference: the tables of an analysis list the largest, and what else there is was not computed.
+Rows are matched by their key: the first columns that are not measured numbers, as few as distinguish all rows, with the text of
+a token beside its id, so that ids of different vocabularies do not match. A row on one side only has no value on the other and no
+difference: tables list the largest entries, the others were not computed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ REFERENCE, CHANGE = "reference", "Δ"
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """`now` and `reference` answer one question, `table` has both."""
+    """`now` and `reference` are answers of one analysis; `table` has both."""
 
     now: AnswerExport
     reference: AnswerExport
     table: Table
 
     def described(self) -> dict[str, Any]:
-        """What both sides are, as plain values."""
+        """Descriptions of both sides, as plain values."""
         return {"now": described(self.now), REFERENCE: described(self.reference)}
 
     def data(self, form: str) -> bytes:
-        """As csv, json or npz: the columns by their titles; complex numbers have none here."""
+        """As csv, json or npz: the columns by their titles."""
         columns = {c.title: c for c in self.table.columns}
         if form == "npz":
             out = io.BytesIO()
@@ -49,7 +49,7 @@ class Difference:
 
 
 def differences(now: Mapping[str, AnswerExport], reference: Mapping[str, AnswerExport]) -> dict[str, Difference]:
-    """Of every role that both sides have, where their rows can be matched."""
+    """The difference of every role that both sides have and whose rows can be matched."""
     by_role: dict[str, Difference] = {}
     for role in now.keys() & reference.keys():
         table = compared(now[role].table(), reference[role].table())
@@ -59,7 +59,7 @@ def differences(now: Mapping[str, AnswerExport], reference: Mapping[str, AnswerE
 
 
 def compared(now: Table, reference: Table) -> Table | None:
-    """Both tables as one, rows in the order of the first and then of the second; None where no columns tell rows apart."""
+    """Both tables in one, rows in the order of the first, then of the second; None if no columns identify the rows."""
     if [c.name for c in now.columns] != [c.name for c in reference.columns]:
         return None
     now, reference = _named_first(now), _named_first(reference)
@@ -80,14 +80,14 @@ def _measured(column: Column) -> bool:
 
 
 def _named_first(table: Table) -> Table:
-    """Ranks that stand in front of what they are the ranks of come behind it."""
+    """Move a leading column of ranks after the columns that identify the rows."""
     return Table(
         tuple(sorted(table.columns, key=_measured)) if table.columns and table.columns[0].of == "count" else table.columns
     )
 
 
 def _keys(now: Table, reference: Table) -> int:
-    """How many columns name a row; 0 where none do."""
+    """How many leading columns identify a row; 0 if none do."""
     for n in range(1, len(now.columns) + 1):
         if _measured(now.columns[n - 1]):
             return 0
@@ -109,7 +109,7 @@ def _key_column(column: Column, cells: list[Any]) -> Column:
 
 
 def _taken(column: Column, places: np.ndarray) -> np.ndarray:
-    """The column's values at these rows; NaN, None where there is no row (−1) or nothing in it."""
+    """The column's values at these rows; NaN or None if there is no row (−1) or no value."""
     numbers = column.values.dtype.kind in "fc" or column.of == "count"
     values = np.append(
         column.values.astype(float if column.of == "count" else column.values.dtype if numbers else object), np.nan
@@ -123,14 +123,14 @@ def _taken(column: Column, places: np.ndarray) -> np.ndarray:
 
 
 def _sides(column: Column, values: np.ndarray, other_values: np.ndarray) -> list[Column]:
-    """A measured column three times, another twice."""
+    """A measured column: now, reference and difference; any other: now and reference."""
     unit = column.unit
     both = [Column(column.name, values, unit), Column(f"{column.name}, {REFERENCE}", other_values, unit)]
     return [*both, Column(f"{CHANGE} {column.name}", values - other_values, unit)] if _measured(column) else both
 
 
 def _stored(column: Column) -> np.ndarray:
-    """As numpy keeps it without pickling."""
+    """The column in a dtype that numpy stores without pickling."""
     if column.values.dtype.kind != "O":
         return column.values
     return np.array(["" if v is None else str(v) for v in column.values.tolist()] or [""])[: len(column.values)]

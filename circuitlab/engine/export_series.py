@@ -1,9 +1,9 @@
-"""The same question asked of every checkpoint of a series, as one file: each answer keeps its own description.
+"""The same request for every checkpoint of a series, as one file; each answer keeps its own description.
 
-Every form says of each answer `step`, the training steps done, and `final`, whether these are the final weights. CSV: the tables
-under one another, the two in front. JSON: a list of answers. NPZ: arrays with the checkpoint as a new first axis where all have
-one shape, else one array each, `NAME.step-N` and `NAME.final`; `step` float64 [checkpoint], NaN where nothing says it; `final`
-bool [checkpoint].
+Every format states for each answer `step`, the training steps done, and `final`, whether these are the final weights. CSV: the
+tables concatenated, with these two columns first. JSON: a list of answers. NPZ: arrays with the checkpoint as a new first axis if
+all have one shape, else one array each, `NAME.step-N` and `NAME.final`; `step` float64 [checkpoint], NaN if no file states it;
+`final` bool [checkpoint].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from circuitlab.engine.export_data import AnswerExport, described, json_text, ma
 
 
 def joined_table(answers: Sequence[AnswerExport]) -> Table:
-    """All rows of all tables, behind the columns `step` (None where nothing says it) and `final`."""
+    """All rows of all tables, after the columns `step` (None if no file states it) and `final`."""
     tables = [what.table() for what in answers]
     repeated = lambda values: np.array([v for v, t in zip(values, tables, strict=True) for _ in range(t.n_rows)], dtype=object)
     columns = (
@@ -43,7 +43,7 @@ def series_bytes(answers: Sequence[AnswerExport], form: str) -> bytes:
 
 
 def _about(answers: Sequence[AnswerExport]) -> dict[str, Any]:
-    """What all answers share, from the last; what each has of its own, in their order."""
+    """What all answers share, from the last, and what differs for each, in order."""
     whole = described(answers[-1])
     provenances = [(what, what.answer.provenance) for what in answers]
     own = [{"step": w.step, "final": w.final, "weights": p.weights, "seconds": p.seconds} for w, p in provenances]

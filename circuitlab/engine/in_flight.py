@@ -1,8 +1,8 @@
-"""Computations in flight: the same question asked twice at once is computed once, without deadlock.
+"""Computations in flight: a request made twice at the same time is computed once, without deadlock.
 
 A computation holds its key; another thread with the same key waits for it. A slow computation may pause inside `tick` to let the
-live lane go first. A live thread that needs what the slow one holds would then wait for ever, so it does not wait for a holder
-that has been paused for `PAUSED_FOR` seconds, but computes on its own.
+live lane go first. A live thread that needs what the slow one holds would then wait forever, so it does not wait for a holder
+that has been paused for `PAUSED_FOR` seconds, but computes the result itself.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class InFlight:
                     self._changed.notify_all()
 
     def _take(self, key: Hashable, waiting: Callable[[], None]) -> bool:
-        """True where this thread now holds the key, False where its holder is paused."""
+        """True if this thread now holds the key, False if its holder is paused."""
         me = threading.get_ident()
         if self._holders.get(key) == me:
-            raise RuntimeError(f"a computation asks for itself: {key!r}")
+            raise RuntimeError(f"a computation requests itself: {key!r}")
         while True:
             with self._changed:
                 holder = self._holders.setdefault(key, me)

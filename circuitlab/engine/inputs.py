@@ -1,4 +1,4 @@
-"""What a running analysis sees of the engine: weights, runs, other answers, texts; all on the device where it runs."""
+"""The engine as a running analysis sees it: weights, runs, other answers, texts, all on the device where it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from circuitlab.model.weights import Weights
 
 
 class Computes(Protocol):
-    """What a running analysis needs of the engine, which itself depends on this module."""
+    """The part of the engine that a running analysis needs (the engine itself imports this module)."""
 
     memory: int
     store: ModelStore
@@ -31,7 +31,7 @@ class Computes(Protocol):
 
 
 class InputsOf:
-    """What one running analysis sees. `cache` is the engine's, or one of its own for an answer computed afresh."""
+    """The inputs of one running analysis. `cache` is the engine's, or a separate one for an answer computed afresh."""
 
     def __init__(
         self, engine: Computes, model: OpenModel, subject: Subject, ctx: RecordingContext, cache: Cache, place: str = "cpu"
@@ -52,7 +52,7 @@ class InputsOf:
             tokens=self.subject.tokens if tokens is None else tokens,
             edits=self.subject.edits if edits is None else edits,
         )
-        # held here too: a run that is too large for the cache is not to be made again at every call
+        # held here too, so that a run too large for the cache is not recomputed at every call
         if self._last is None or self._last[0] != subject:
             self._last = subject, self._engine.run_in(self._cache, self._model, subject, self._ctx, self._place)
         run = self._last[1]
@@ -84,10 +84,10 @@ class InputsOf:
 
 
 class Clean:
-    """Runs without interventions, for freeze, patch and mean.
+    """Runs without interventions, for freeze, patch and mean ablation.
 
-    A run keeps this to compute things again later. It must not keep the listener of the request that happened to make it: that
-    one may have been cancelled since.
+    A run keeps this object to recompute parts later. It must not keep the `Ctx` of the request that created it, which may have
+    been cancelled since.
     """
 
     def __init__(self, engine: Computes, cache: Cache, model: OpenModel, subject: Subject, ctx: Ctx, place: str) -> None:
@@ -98,5 +98,5 @@ class Clean:
         return self._engine.run_in(self._cache, self._model, replace(self._subject, tokens=tokens), self._ctx, self._place)
 
     def let_go(self) -> None:
-        """The forward pass is done: from now on nobody listens."""
+        """Drop the `Ctx`: the forward pass is done."""
         self._ctx = NullContext()

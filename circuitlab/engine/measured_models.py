@@ -1,4 +1,4 @@
-"""Models whose training was measured: the open model and the shipped ones, or those of a list. Only checks that a file exists."""
+"""Models with a training series: the open model and the shipped ones, or those of a list. Only checks that the file exists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from circuitlab.model.records.series_measures import FILE, has_series
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
 
+_REMEDY = "Leave it out, or measure its checkpoints: circuitlab measure MODEL --text FILES."
+
 
 def measured_models(own: str, names: str = "") -> tuple[str, ...]:
     """Sources of models with a training series, each once: `own` first if it has one, then those of `names` (separated by
     commas), or without names the shipped ones that have one.
 
-    Raises `BadInput` for a name in the list that is no model's or of one that was not measured.
+    Raises `BadInput` for a name in the list that is not a model or has no training series.
     """
     requested = [name.strip() for name in names.split(",") if name.strip()]
     sources = {folder: own for folder in [_folder(own)] if folder is not None}
@@ -28,12 +30,12 @@ def measured_models(own: str, names: str = "") -> tuple[str, ...]:
             sources.setdefault(folder, source)
         elif requested:
             expected = f"a shipped model or a folder with {FILE}"
-            raise BadInput(f"{ModelRef(source).name} has no training series.", expected=expected, got=name)
+            raise BadInput(f"{ModelRef(source).name} has no training series.", expected=expected, got=name, remedy=_REMEDY)
     return tuple(sources.values())
 
 
 def _folder(source: str) -> Path | None:
-    """The folder of a model that was measured, None for any other."""
+    """The folder of a model with a training series, None for any other."""
     try:
         folder = series_folder(SeriesRef(source))
         return folder.resolve() if has_series(folder) else None

@@ -1,4 +1,4 @@
-"""Where a model's weights are and how much memory a forward pass takes: the rows that the Model panel and `info` show."""
+"""Where a model's weights are and how much memory a forward pass takes: rows of the Model panel and of `info`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Row = tuple[str, str, str]
 
 
 def size(n_bytes: int) -> str:
-    """Bytes for a person to read: "0.4 MiB", "812 MiB", "6.10 GiB"."""
+    """Bytes as text: "0.4 MiB", "812 MiB", "6.10 GiB"."""
     if n_bytes >= GIB:
         return f"{n_bytes / GIB:,.2f} GiB"
     return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 10 * MIB else f"{n_bytes / MIB:,.1f} MiB"
 
 
 def memory_report(engine: Engine, subject: Subject) -> tuple[Row, ...]:
-    """(group, name, value), in the order of reading; () for a model that is not open. Computes nothing and reads headers only."""
+    """(group, name, value) in display order; () for a model that is not open. Computes nothing, reads only headers."""
     model = engine.store.peek(subject.model)
     if model is None:
         return ()
@@ -62,13 +62,13 @@ def _file(model: OpenModel, subject: Subject) -> list[Row]:
     stored_as = f"stored as {' and '.join(stored)}, " if stored else ""
     rows = [("file", "dtype", f"{stored_as}computed in {subject.conventions.dtype}")]
     rows += [("file", "family", model.opened.family)] if model.opened.family else []
-    sha256 = " ".join(model.sha256[i : i + 8] for i in range(0, len(model.sha256), 8))  # so that it can be broken
+    sha256 = " ".join(model.sha256[i : i + 8] for i in range(0, len(model.sha256), 8))  # so that the line can wrap
     return [*rows, ("file", "sha256", sha256 or "not read yet")]
 
 
 @lru_cache(maxsize=16)
 def stored_dtypes(files: Identity) -> tuple[str, ...]:
-    """What the numbers of these files are, by the headers of safetensors; () where another format does not say it up front."""
+    """The dtypes in these files, from the headers of safetensors; () for other formats, which have no such header."""
     dtypes: dict[str, None] = {}
     for name, _, _ in files:
         if name.endswith(".safetensors"):

@@ -1,4 +1,4 @@
-"""Request and Answer: the only question that can be asked and the only form in which numbers come back."""
+"""Request and Answer: the only way to ask for numbers and the only form in which they are returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circuitlab.model.subject import Subject
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """(analysis, parameters, subject). Hashable: the cache's key is made from it and from the weights' identity.
+    """(analysis, parameters, subject). Hashable: the cache key is derived from it and the identity of the weights.
 
     `Request(bigram, BigramParams(token), subject)`: parameters of another analysis do not pass the type checker, and the answer's
     result is a `BigramResult`.
@@ -29,12 +29,12 @@ class Request(Generic[R]):
 
     @classmethod
     def named(cls, name: str, params: Any, subject: Subject) -> Request[Any]:
-        """A request by the analysis' registered name. Raises `UsageError` with the names there are."""
+        """A request by the analysis' registered name. Raises `UsageError` listing the names."""
         return Request[Any](find_analysis(name), params, subject)
 
     @cached_property
     def asked(self) -> Request[R]:
-        """The same question without the hashes of files, which the engine fills in: what two askers mean alike."""
+        """The same request without the hashes of files, which the engine fills in: equal for two identical requests."""
         if not is_dataclass(self.params) or isinstance(self.params, type):
             return self
         plain = {f.name: _unhashed(getattr(self.params, f.name)) for f in fields(self.params) if f.init}
@@ -50,10 +50,10 @@ def _unhashed(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where an answer comes from, for captions, exports and the record.
+    """The origin of an answer, for captions, exports and the record.
 
-    `weights` is the sha256 of the weight file(s), "" until it is known; `reused` is how many positions of the prompt were
-    taken over from an earlier run (0: computed afresh).
+    `weights`: the sha256 of the weight file(s), "" until it is known; `reused`: how many positions of the prompt were taken from
+    an earlier run (0: none).
     """
 
     weights: str = ""

@@ -1,6 +1,6 @@
-"""The store of open models: each opened once, identified by (path, size, mtime) at once and by sha256 once that is read.
+"""The store of open models: each is opened once and identified by (path, size, mtime), and by sha256 once that has been read.
 
-Opening is staged: a model is loaded and checked whole before it takes its place, so that a failed open changes nothing.
+Opening is staged: a model is loaded and checked completely before it enters the store, so that a failed open changes nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.weights import Weights
 from circuitlab.paths import shipped_models
 
-SMALL = 64 * 2**20  # bytes that are hashed at once when a model is opened: at most a tenth of a second
+SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 
 GIB = 2**30
-LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine puts its budget in its place
-MOST_CONSTRUCTED = 8  # models of parameters that stay open: they are made again in milliseconds, and a slider passes hundreds
-ROOM = 256 * 2**20  # bytes of small models that stay open beyond `most`, or an eighth of the budget where that is more
-BESIDES = 2**20  # bytes: about what an open model holds besides its weights, a tokenizer above all
+LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine sets it to its budget
+MOST_CONSTRUCTED = 8  # constructed models that stay open: they are rebuilt in milliseconds, and a slider passes hundreds
+ROOM = 256 * 2**20  # bytes of models that stay open beyond `most`, or an eighth of the budget if that is more
+BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
 
-Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint where one is asked for)
+_READABLE = "Check that the files exist and that you may read them, then open the model again."
+
+Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint if one is requested)
 Identity = tuple[tuple[str, int, int], ...]
 
 
@@ -43,14 +45,14 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
 
 
 def reference(text: str) -> ModelRef:
-    """The `ModelRef` of what a person typed: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
+    """The `ModelRef` of a name as typed by a user: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
     OWNER/NAME, or `construct:NAME?…`, where equal parameters give equal references.
 
     Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters.
     """
     if not text.removeprefix("file:").strip() or "\0" in text:
         expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
-        raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80])
+        raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80], remedy="Name a model.")
     if text.startswith(KIND) or (named(text) and not Path(text).exists()):
         return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
     if text.startswith("hub:"):
@@ -65,7 +67,7 @@ def reference(text: str) -> ModelRef:
 
 
 def step_of(ref: ModelRef) -> int | None:
-    """The training step of the checkpoint that is meant, None for the final weights. Raises `BadModel` where it is not there."""
+    """The training step of a reference's checkpoint, None for the final weights. Raises `BadModel` if it does not exist."""
     if ref.checkpoint is None:
         return None
     folder = resolve(ref)
@@ -74,7 +76,7 @@ def step_of(ref: ModelRef) -> int | None:
 
 
 def steps_trained(ref: ModelRef) -> int | None:
-    """How many steps the weights were trained for, final weights included; None where no file states it."""
+    """How many steps the weights were trained for, final weights included; None if no file states it."""
     try:
         return final_step(resolve(ref)) if ref.checkpoint is None else step_of(ref)
     except BadModel:
@@ -83,7 +85,7 @@ def steps_trained(ref: ModelRef) -> int | None:
 
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `key` is its part of the cache key; `beside` are its configuration and tokenizer files.
+    """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
 
     `sha256` is "" until it has been read.
     """
@@ -105,14 +107,14 @@ class OpenModel:
             return self._presented[conventions, device]
 
     def leave_devices(self, devices: tuple[str, ...]) -> None:
-        """Free the weights on other devices than these."""
+        """Free the weights on all devices except these."""
         with self._lock:
             for key in [key for key in self._presented if key[1] not in devices]:
                 del self._presented[key]
 
     @property
     def name(self) -> str:
-        """Its name in titles: the reference's name, a checkpoint by its training step."""
+        """Its name in titles: that of the reference, with the training step of a checkpoint."""
         at, steps = self.ref.checkpoint, self.opened.steps
         if at is None or not -len(steps) <= at < len(steps):
             return self.ref.name
@@ -127,7 +129,7 @@ class OpenModel:
 
     @property
     def key(self) -> Hashable:
-        """Its files as they were opened, what lay beside them, and what was assumed of them."""
+        """The identity of its files when opened, of the files beside them, and the assumptions."""
         return self.identity, self.beside, self.ref.assume
 
     @property
@@ -143,8 +145,8 @@ class ModelStore:
     """Up to `most` models, and more while together they fit in `room` bytes, so that a series of small ones stays open (of
     constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. Safe to use from several threads.
 
-    While one model is being opened the open ones stay at hand: only who wants that same model waits. Weight files of more than
-    `largest_copy` bytes are read where they lie, as a shared read-only map, and nothing that is derived from them is kept.
+    While a model is being opened, only requests for that same model wait. Weight files of more than `largest_copy` bytes are
+    mapped read-only, and nothing derived from them is kept.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class ModelStore:
     ) -> None:
         self._most, self._opener, self.largest_copy, self._room = most, opener, largest_copy, room
         self._lock = threading.Lock()
-        self._doors: WeakValueDictionary[ModelRef, threading.Lock] = WeakValueDictionary()  # one while somebody opens it
+        self._doors: WeakValueDictionary[ModelRef, threading.Lock] = WeakValueDictionary()  # one per model that is being opened
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -169,11 +171,11 @@ class ModelStore:
 
     @property
     def room(self) -> int:
-        """Bytes that open models may hold before all but the `most` recently used ones are closed."""
+        """Bytes that open models may hold before models beyond the `most` recently used are closed."""
         return max(ROOM, self.largest_copy // 8) if self._room is None else self._room
 
     def use(self, ref: ModelRef) -> OpenModel | None:
-        """The open model, which counts as used now and is not the next to be closed; None if it is not open."""
+        """The open model, marked as most recently used; None if it is not open."""
         return self._use(ref)
 
     def reload(self, ref: ModelRef) -> OpenModel:
@@ -204,7 +206,7 @@ class ModelStore:
             weights.layer(layer)
 
     def leave_devices(self, devices: tuple[str, ...]) -> None:
-        """Free what open models hold on other devices than these."""
+        """Free the weights of open models on all devices except these."""
         with self._lock:
             models = list(self._models.values())
         for model in models:
@@ -222,7 +224,7 @@ class ModelStore:
             return self._doors.setdefault(ref, threading.Lock())
 
     def _staged(self, ref: ModelRef) -> OpenModel:
-        """A model read and checked whole, not yet in the store."""
+        """A model read and checked completely, not yet in the store."""
         if ref.source.startswith(KIND):
             return _constructed(ref)
         path = resolve(ref)
@@ -232,17 +234,19 @@ class ModelStore:
             opened, copied = self._within_budget(path, size, ref)
             if not opened.weights.resident:
                 budget = f"{copied / GIB:.2f} GiB as float32 are over the budget of {self.largest_copy / GIB:.2f}"
-                note = f"weights are read from the file as they are needed: {budget}; damage in them is found when it is read"
+                note = f"weights are read from the file when they are needed: {budget}; damaged weights are detected only then"
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
         except OSError as error:
-            raise BadModel("The model's files cannot be read.", expected="readable files", got=str(error)) from error
+            raise BadModel(
+                "The model's files cannot be read.", expected="readable files", got=str(error), remedy=_READABLE
+            ) from error
         if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
             raise BadModel(
                 "The model's files changed while they were read.",
                 expected="files that no program is writing",
                 got=str(path),
-                remedy="Open it again once they are written.",
+                remedy="Open it again once they are complete.",
             )
         beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
         model = OpenModel(ref, path, opened, identity, beside=beside)
@@ -251,9 +255,9 @@ class ModelStore:
         return model
 
     def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
-        """In memory where the copy, which is float32 whatever the file holds, fits in the budget; else mapped. The copy's bytes.
+        """The model, copied to memory if the copy (always float32) fits in the budget, else mapped; and the bytes of the copy.
 
-        Small files are read at once, large ones a tensor at a time as they are used; `read_whole` goes through the rest.
+        Small files are read at once, large ones tensor by tensor when used; `read_whole` reads the rest.
         """
         at = {} if ref.checkpoint is None else {"checkpoint": ref.checkpoint}
         opened_as = lambda keep: self._opener(path, keep, dict(ref.assume), **at)
@@ -285,18 +289,24 @@ def _stats_of(files: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
 
 
 def _constructed(ref: ModelRef) -> OpenModel:
-    """A model of parameters, without files: known by their canonical text, its sha256 that of its tensors. Raises `BadModel`."""
+    """A constructed model, identified by its canonical parameters; its sha256 is that of its tensors. Raises `BadModel`."""
     if ref.checkpoint is not None:
-        raise BadModel("A constructed model was not trained.", expected="no checkpoint", got=str(ref.checkpoint))
+        raise BadModel(
+            "A constructed model was not trained.",
+            expected="no checkpoint",
+            got=str(ref.checkpoint),
+            remedy="Leave out the step.",
+        )
     if ref.assume:
-        raise BadModel("A constructed model assumes nothing.", expected="its parameters, behind ?", got=str(ref.assume))
+        remedy = "Put parameters after a question mark: rope-induction?alpha=20."
+        raise BadModel("A constructed model assumes nothing.", expected="its parameters", got=str(ref.assume), remedy=remedy)
     built = build(RopeInduction.parse(ref.source))
     opened = Opened(built.weights, built.notes, (), built.card, "constructed")
     return OpenModel(ref, resolve(ref), opened, ((built.source, built.nbytes, 0),), built.sha256)
 
 
 def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
-    """sha256 over all files in their order. Raises `BadModel` where they are no longer those that were opened."""
+    """sha256 over all files in order. Raises `BadModel` if they have changed since the model was opened."""
     digest = hashlib.sha256()
     try:
         for path in model.opened.files:
@@ -306,7 +316,9 @@ def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
                         raise Cancelled
                     digest.update(chunk)
     except OSError as error:
-        raise BadModel("The model's files cannot be read.", expected="what was opened", got=str(error)) from error
+        raise BadModel(
+            "The model's files cannot be read.", expected="what was opened", got=str(error), remedy=_READABLE
+        ) from error
     if model.changed_on_disk:
         raise BadModel(
             "The model's files have changed since it was opened.",

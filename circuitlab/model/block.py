@@ -1,8 +1,8 @@
-"""The pieces of a block, each a small function, shared by the forward pass, by `Run` and by training.
+"""The steps of a block as small functions, shared by the forward pass, `Run` and training.
 
 Shapes: x [..., pos, d_model]; q [..., head, pos, d_head]; k, v [..., kv_head, pos, d_head]; scores and pattern
-[..., head, dest, src]. Leading axes are free (a batch, or nothing). Positions of q may start later than those of k and v
-(`start`): that is how a changed suffix reuses the keys and values of its prefix.
+[..., head, dest, src]. Leading axes are free (a batch, or none). Positions of q may start later than those of k and v
+(`start`), so that a changed suffix can reuse the keys and values of its prefix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def normalise(x: Tensor, norm: Norm, kind: NormKind, eps: float) -> Tensor:
 
 
 def norm_scale(x: Tensor, kind: NormKind, eps: float) -> Tensor:
-    """[..., pos, 1]: what the norm multiplies the (centred, for "layer") stream by, before its gain; 1 without a norm."""
+    """[..., pos, 1]: the factor of the norm on the stream (centred for "layer"), before its gain; 1 without a norm."""
     if kind == "none":
         return torch.ones_like(x[..., :1])
     if kind == "layer":
@@ -47,9 +47,9 @@ def norm_scale(x: Tensor, kind: NormKind, eps: float) -> Tensor:
 
 
 def normalise_heads(config: ModelConfig, x: Tensor, norm: Norm) -> Tensor:
-    """Queries or keys x [..., head, pos, d_head] through their norm: over each head, or over all heads at once.
+    """Queries or keys x [..., head, pos, d_head] through their norm, over each head or over all heads together.
 
-    Its gain and bias are [d_head] for all heads alike, or [head, d_head].
+    Its gain and bias are [d_head], the same for all heads, or [head, d_head].
     """
     if config.qk_norm == "none":
         return x
@@ -62,7 +62,7 @@ def normalise_heads(config: ModelConfig, x: Tensor, norm: Norm) -> Tensor:
 
 
 def heads_scale(config: ModelConfig, x: Tensor) -> Tensor:
-    """[..., head or 1, pos, 1]: what the norm of queries or keys [..., head, pos, d_head] multiplies by, before its gain."""
+    """[..., head or 1, pos, 1]: the factor of the norm of queries or keys [..., head, pos, d_head], before its gain."""
     axes = _normed_axes(config)
     if config.qk_norm == "none":
         return torch.ones_like(x[..., :1])
@@ -75,13 +75,13 @@ def _normed_axes(config: ModelConfig) -> tuple[int, ...]:
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`x W + b`; the bias goes into the product's own memory, which is fresh and which no gradient looks at."""
+    """`x W + b`; the bias is added in place to the product, which is new and not needed for gradients."""
     product = x @ weight
     return product if bias is None else product.add_(bias)
 
 
 def flat_in(weight: Tensor) -> Tensor:
-    """[head, d_model, d_head] -> [d_model, head · d_head], without a copy where the storage allows it."""
+    """[head, d_model, d_head] -> [d_model, head · d_head], without a copy if the storage allows it."""
     return weight.permute(1, 0, 2).reshape(weight.shape[1], -1)
 
 
@@ -114,9 +114,9 @@ def smear(keys: Tensor, alpha: Tensor) -> Tensor:
 def queries_keys_values(
     config: ModelConfig, layer: Layer, index: int, x: Tensor, start: int, W_pos: Tensor | None, before: Tensor | None
 ) -> QKV:
-    """q, k and v of what attention reads, x [..., pos, d_model] (already normalised), whose first position is `start`.
+    """q, k and v of the input of attention, x [..., pos, d_model] (already normalised), whose first position is `start`.
 
-    `W_pos` is the shortformer table. `before` [..., 1, d_model] is the input at position start − 1, needed by smeared keys.
+    `W_pos`: the shortformer table. `before` [..., 1, d_model]: the input at position start − 1, needed for smeared keys.
     """
     reading = x
     if config.positions == "shortformer" and config.positional(index) and W_pos is not None:
@@ -146,7 +146,7 @@ def _smeared(
 
 
 def allowed(n_dest: int, n_src: int, start: int, window: int, device: torch.device | None = None) -> Tensor:
-    """[dest, src] bool: causal, and within the last `window` positions where there is a window. Row 0 is position `start`."""
+    """[dest, src] bool: the causal mask, limited to the last `window` positions unless that is 0. Row 0 is position `start`."""
     dest = torch.arange(start, start + n_dest, device=device)[:, None]
     src = torch.arange(n_src, device=device)[None, :]
     causal = src <= dest
@@ -154,12 +154,12 @@ def allowed(n_dest: int, n_src: int, start: int, window: int, device: torch.devi
 
 
 def per_query_head(config: ModelConfig, x: Tensor) -> Tensor:
-    """[..., kv_head, pos, d_head] -> [..., head, pos, d_head]: each query head sees its group's."""
+    """[..., kv_head, pos, d_head] -> [..., head, pos, d_head]: each query head gets the keys or values of its group."""
     return x if config.group == 1 else x.repeat_interleave(config.group, dim=-3)
 
 
 def scores(config: ModelConfig, q: Tensor, k: Tensor) -> Tensor:
-    """`score_scale · q kᵀ`, soft-capped, unmasked, without ALiBi (`biased`); q and k with equal numbers of heads."""
+    """`score_scale · q kᵀ`, soft-capped, unmasked, without ALiBi (`biased`); q and k have the same number of heads."""
     raw = (q * config.score_scale) @ k.transpose(-1, -2)
     return soft_cap(raw, config.score_soft_cap)
 
@@ -167,7 +167,7 @@ def scores(config: ModelConfig, q: Tensor, k: Tensor) -> Tensor:
 def position_bias(
     config: ModelConfig, index: int, n_dest: int, n_src: int, start: int, like: Tensor, heads: tuple[int, ...] | None = None
 ) -> Tensor | None:
-    """[head, dest, src]: what ALiBi adds to the scores of layer `index`, −slope · (dest − src); None where it does not act.
+    """[head, dest, src]: the ALiBi bias on the scores of layer `index`, −slope · (dest − src); None in layers without ALiBi.
 
     Row 0 is position `start`; `heads` None means all. Dtype and device are those of `like`.
     """
@@ -181,7 +181,7 @@ def position_bias(
 
 
 def biased(config: ModelConfig, index: int, raw: Tensor, start: int, heads: tuple[int, ...] | None = None) -> Tensor:
-    """Scores [..., head, dest, src] of layer `index` with what positions add to them; all sources from the first."""
+    """Scores [..., head, dest, src] of layer `index` plus their position bias; sources begin at position 0."""
     bias = position_bias(config, index, raw.shape[-2], raw.shape[-1], start, raw, heads)
     return raw if bias is None else raw + bias
 
@@ -192,12 +192,12 @@ def soft_cap(x: Tensor, cap: float) -> Tensor:
 
 
 def pattern(raw: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the allowed sources; exactly 0 elsewhere."""
+    """Softmax over the allowed sources, exactly 0 elsewhere."""
     return torch.softmax(raw.masked_fill(~mask, float("-inf")), dim=-1)
 
 
 def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
-    """z [..., head, dest, d_head] without keeping a pattern (the fused kernel). Not for soft-capped scores."""
+    """z [..., head, dest, d_head] by the fused kernel, which stores no pattern. Not for soft-capped scores."""
     k, v = per_query_head(config, qkv.k), per_query_head(config, qkv.v)
     n_dest, n_src, window = qkv.q.shape[-2], k.shape[-2], config.window(index)
     bias = position_bias(config, index, n_dest, n_src, start, qkv.q)
@@ -205,7 +205,7 @@ def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
     mask = None if plain or (n_dest == 1 and not window) else allowed(n_dest, n_src, start, window, k.device)
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill_(~mask, float("-inf"))
-    # the fused kernel wants a batch axis: without one the whole [head, dest, src] pattern is built (1.6 times as slow at 1 024)
+    # without a batch axis the kernel builds the whole [head, dest, src] pattern: 1.6 times as slow at 1 024 tokens
     single = qkv.q.dim() == 3
     q, k, v = (x[None] if single else x for x in (qkv.q, k, v))
     z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=plain, scale=config.score_scale)
@@ -213,17 +213,17 @@ def attend(config: ModelConfig, index: int, qkv: QKV, start: int) -> Tensor:
 
 
 def head_results(layer: Layer, z: Tensor) -> Tensor:
-    """[..., head, dest, d_model]: what each head writes, `z W_O`, output bias not included."""
+    """[..., head, dest, d_model]: the output of each head, `z W_O`, without the output bias."""
     return z @ layer.W_O
 
 
 def write(layer: Layer, z: Tensor) -> Tensor:
-    """[..., dest, d_model]: all heads together with the output bias."""
+    """[..., dest, d_model]: the sum of all heads' outputs and the output bias."""
     return affine(merge_heads(z), flat_out(layer.W_O), layer.b_O)
 
 
 def activate(x: Tensor, name: str) -> Tensor:
-    """relu, relu2 (squared), gelu (exact), gelu_new (tanh form), quick_gelu, silu, solu_ln (its norm not included)."""
+    """relu, relu2 (squared), gelu (exact), gelu_new (tanh form), quick_gelu, silu, solu_ln (without its norm)."""
     if name in ("relu", "relu2"):
         return F.relu(x) if name == "relu" else F.relu(x).square()
     if name == "silu":
@@ -236,15 +236,15 @@ def activate(x: Tensor, name: str) -> Tensor:
 
 
 def routed(experts: Experts, router: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """(share, which), each [..., pos, active]: to which experts tokens x [..., pos, d_model] are sent, and with what weight."""
+    """(share, which), each [..., pos, active]: the weights and indices of the experts chosen for x [..., pos, d_model]."""
     share, which = torch.softmax(x @ router, dim=-1).topk(experts.active, dim=-1)
     return (share / share.sum(-1, keepdim=True) if experts.renormalise else share), which
 
 
 def mixture_out(config: ModelConfig, mixture: Mixture, x: Tensor) -> Tensor:
-    """[..., pos, d_model]: what a mixture of experts writes: `Σ share · expert(x)` over the chosen ones, and the shared one.
+    """[..., pos, d_model]: the output of a mixture of experts, `Σ share · expert(x)` over the chosen ones, plus the shared one.
 
-    An expert is converted to the dtype and device of x when tokens are sent to it, and let go.
+    An expert is converted to the dtype and device of x only while tokens are sent to it.
     """
     assert config.experts is not None
     flat = x.reshape(-1, x.shape[-1])
@@ -262,7 +262,7 @@ def mixture_out(config: ModelConfig, mixture: Mixture, x: Tensor) -> Tensor:
 
 
 def mlp_hidden(config: ModelConfig, mlp: Mlp | Mixture, x: Tensor) -> Tensor:
-    """[..., pos, d_mlp]: the neurons' activations, gate included. Raises `Refused` for a mixture of experts."""
+    """[..., pos, d_mlp]: the activations of the neurons, gate included. Raises `Refused` for a mixture of experts."""
     if isinstance(mlp, Mixture):
         raise Refused(NO_NEURONS)
     up = affine(x, mlp.W_in, mlp.b_in)
@@ -274,7 +274,7 @@ def mlp_hidden(config: ModelConfig, mlp: Mlp | Mixture, x: Tensor) -> Tensor:
 
 
 def mlp_out(config: ModelConfig, mlp: Mlp | Mixture, x: Tensor) -> Tensor:
-    """[..., pos, d_model]: what the MLP writes."""
+    """[..., pos, d_model]: the output of the MLP."""
     if isinstance(mlp, Mixture):
         return mixture_out(config, mlp, x)
     return affine(mlp_hidden(config, mlp, x), mlp.W_out, mlp.b_out)

@@ -1,7 +1,7 @@
 """Hugging Face directories of BLOOM (Le Scao et al. 2022): ALiBi, and a norm on the embedding itself.
 
-Nothing is added to the embedding but that norm, so the two are one table: row t is LayerNorm(W_E[t]). The unembedding is tied to
-the table before the norm.
+The norm acts directly on the embedding, so that the two are one table here: row t is LayerNorm(W_E[t]). The unembedding is tied
+to the table before the norm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attenti
 
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a BLOOM `config.json`, with what was assumed."""
-    refuse(config, {"apply_residual_connection_post_layernorm": "A stream that goes on behind the norm"})
+    refuse(config, {"apply_residual_connection_post_layernorm": "A residual stream that continues after the norm"})
     older = {new: config[old] for old, new in _OLDER.items() if config.get(old) is not None}
     config, assumed = filled({**older, **config}, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "n_head")
@@ -42,8 +42,8 @@ def read_config(config: Mapping[str, Any]) -> Read:
         biases=("q", "k", "v", "o", "mlp"),
         family="bloom",
     )
-    embedding_note = "the embedding's own norm is multiplied into it, and the unembedding is " + (
-        "the table before it" if flag(config, "tie_word_embeddings", True) else "another"
+    embedding_note = "the norm of the embedding is included in W_E; the unembedding is " + (
+        "tied to the table before the norm" if flag(config, "tie_word_embeddings", True) else "separate"
     )
     return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *alibi_notes(model), embedding_note, *assumed)
 

@@ -26,7 +26,7 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
 
 
 def _origin(folder: Path) -> tuple[str, ...]:
-    """Notes on what an import assumed, () for a model that was not imported."""
+    """Notes on what an import assumed; () for other models."""
     if not (folder / ORIGIN).is_file():
         return ()
     origin = read_json(folder / ORIGIN)
@@ -35,7 +35,7 @@ def _origin(folder: Path) -> tuple[str, ...]:
     listed = lambda name: [str(x)[:200] for x in origin.get(name) or () if isinstance(x, str)][:40]
     lines = [f"imported from {str(origin.get('from'))[:100]}"]
     lines += [f"assumed at its import: {', '.join(listed('assumed'))}"] if listed("assumed") else []
-    return (*lines, *(f"not to be seen from shapes at its import: {x}" for x in listed("unseen")))
+    return (*lines, *(f"not visible from shapes at its import: {x}" for x in listed("unseen")))
 
 
 def card_of(folder: Path) -> str:

@@ -1,8 +1,8 @@
-"""Hugging Face directories of Command R (Cohere 2024; `"model_type": "cohere"`, `"cohere2"`): attention and MLP side by side.
+"""Hugging Face directories of Command R (Cohere 2024; `"model_type": "cohere"`, `"cohere2"`): attention and MLP in parallel.
 
-Both read behind one LayerNorm without bias; rotary pairs are interleaved; logits are multiplied by `logit_scale`, which stands
-in the gain of the final norm. Command R+ has a LayerNorm of each head's queries and keys. In Command R7B (`cohere2`) three layers
-of four have a window, and the layers without one have no positions.
+Both read the output of one LayerNorm without bias; rotary pairs are interleaved; logits are multiplied by `logit_scale`, which is
+included in the gain of the final norm. Command R+ has a LayerNorm of each head's queries and keys. In Command R7B (`cohere2`)
+three of four layers have a sliding window, and the others have no positions.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def read_config(config: Mapping[str, Any]) -> Read:
         qk_norm="layer" if not second and flag(config, "use_qk_norm", False) else "none",
         biases=("q", "k", "v", "o") if flag(config, "attention_bias", False) else (),
     )
-    scale_notes = ("one norm for attention and MLP", f"logits times {_scale(config):g}, in the gain of the final norm")
+    scale_notes = ("one norm for attention and MLP", f"logits times {_scale(config):g}, included in the gain of the final norm")
     model, window_notes = _windowed(config, model) if second else (model, ())
     return noted(model, (*notes, *scale_notes, *window_notes))
 
 
 def _windowed(config: Mapping[str, Any], model: ModelConfig) -> Read:
-    """Three layers of four with a window; positions in these alone."""
+    """Three of four layers with a sliding window; positions in these only."""
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
     every = size(config, "sliding_window_pattern", 4)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="4, for instance", got=str(every))
+        raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every))
     model = replace(model, windows=sliding_windows(config, model.n_layers, lambda i: bool((i + 1) % every)))
     model, position_notes = turning_in(model, [i for i in range(model.n_layers) if model.window(i)])
     return model, (*default_notes, *position_notes)

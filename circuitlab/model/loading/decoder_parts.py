@@ -1,4 +1,4 @@
-"""Parts shared by several families of decoders: linear maps with and without bias, a norm that two sublayers share, defaults.
+"""Parts shared by families of decoders: linear maps with and without bias, a norm that two sublayers share, defaults.
 
 A family reads its configuration with `filled`, declares its blocks with `attention` and `mlp`, and is opened by `opener`.
 """
@@ -22,7 +22,7 @@ ReadConfig = Callable[[Mapping[str, Any]], tuple[ModelConfig, tuple[str, ...]]]
 
 
 def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The configuration with a family's defaults where the file states nothing, and a note that names them."""
+    """The configuration with a family's defaults for missing fields, and a note that names them."""
     assumed = [name for name in defaults if config.get(name) is None]
     values = ", ".join(f"{name} {str(defaults[name]).lower()}" for name in assumed)
     return {**config, **{name: defaults[name] for name in assumed}}, (
@@ -31,17 +31,17 @@ def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict
 
 
 def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
-    """Rotary positions of the first columns of each head, in halves, the context over which they hold, and notes.
+    """Rotary positions of the first columns of each head, in halves, the context length, and notes.
 
-    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` where no pair would rotate.
+    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` if no pair would rotate.
     """
     positions, rescaling_notes = rotary(config, d_head, partial=partial)
     n_positions, context_notes = context(config, n_ctx)
     name, stated = "partial_rotary_factor", config.get("rope_parameters") or config.get("rope_scaling") or {}
     share = number(stated, name, number(config, name, partial))
-    if int(d_head * share) < 2:  # a width of 0 stands for all columns
+    if int(d_head * share) < 2:  # a width of 0 would mean all columns
         raise BadModel(
-            "No pair of columns turns with the position.",
+            "No pair of columns rotates with the position.",
             expected=f"a part of each head's {number_of(d_head, 'column')} that holds at least 2",
             got=f"a share of {share:g}",
         )
@@ -51,7 +51,7 @@ def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx:
         positions,
         n_positions,
         (
-            f"rotary positions turn {width} of {number_of(d_head, 'column')}{assumed}, base {positions.base:g}",
+            f"rotary positions rotate {width} of {number_of(d_head, 'column')}{assumed}, base {positions.base:g}",
             *rescaling_notes,
             *context_notes,
         ),
@@ -64,12 +64,12 @@ def tied_note(config: ModelConfig) -> tuple[str, ...]:
 
 
 def alibi_notes(config: ModelConfig) -> tuple[str, ...]:
-    """Notes on ALiBi (Press et al. 2021): the slopes of the heads, and that the context is no limit of the formula."""
+    """Notes on ALiBi (Press et al. 2021): the slopes of the heads, and that the formula itself has no context limit."""
     first, last = max(config.slopes), min(config.slopes)
     steepest = config.slopes.index(first)
     return (
-        f"ALiBi: scores fall by {first:.3g} (head {steepest}) to {last:.3g} a position, the same in every layer",
-        f"context {config.n_ctx}: that of training; the bias itself would go on",
+        f"ALiBi: scores fall by {first:.3g} (head {steepest}) to {last:.3g} per position, the same in every layer",
+        f"context {config.n_ctx}: that of training; ALiBi itself has no limit",
     )
 
 
@@ -78,7 +78,7 @@ def rotary_sizes(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields of `ModelConfig` that LayerNorm decoders with partial rotary positions state alike, and notes on the rotation.
 
-    `turning` is where the rotary parameters stand, `config` itself but for older names. Raises `BadModel`.
+    `turning` holds the rotary parameters: `config` itself, with older names replaced. Raises `BadModel`.
     """
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
@@ -102,7 +102,7 @@ def rotary_sizes(
 
 
 def linear_with_bias(ours: str, theirs: str, bias: bool, which: Which | None = None) -> dict[str, Stored]:
-    """W_`ours` and, where there is one, b_`ours` of a torch `Linear`; `which`: split by head. `ours` may begin with "mlp."."""
+    """W_`ours` and, if `bias`, b_`ours` of a torch `Linear`; `which`: split by head. `ours` may begin with "mlp."."""
     place, _, name = ours.rpartition(".")
     at = f"{place}." if place else ""
     maps = {f"{at}W_{name}": linear(theirs), **({f"{at}b_{name}": stored(f"{theirs}.bias")} if bias else {})}
@@ -111,7 +111,7 @@ def linear_with_bias(ours: str, theirs: str, bias: bool, which: Which | None = N
 
 
 def attention(config: ModelConfig, q: str, k: str, v: str, o: str) -> dict[str, Stored]:
-    """The four maps of attention, each a `Linear` of its own, with the biases that the configuration names."""
+    """The four maps of attention, each a separate `Linear`, with the biases that the configuration names."""
     maps: dict[str, Stored] = {}
     names: dict[Which, str] = {"q": q, "k": k, "v": v, "o": o}
     for which, theirs in names.items():
@@ -120,7 +120,7 @@ def attention(config: ModelConfig, q: str, k: str, v: str, o: str) -> dict[str, 
 
 
 def fused_attention(config: ModelConfig, qkv: str, o: str) -> dict[str, Stored]:
-    """The four maps of attention from two `Linear`s, the first with each key-value head's queries, key and value together."""
+    """The four maps of attention from two `Linear`s, the first with queries, key and value of each key-value head adjacent."""
     maps = linear_with_bias("O", o, "o" in config.biases, "o")
     parts: tuple[Which, ...] = ("q", "k", "v")
     for which in parts:

@@ -1,6 +1,6 @@
-"""Hugging Face directories of EXAONE 4 (LG AI Research 2025): norms behind the sublayers and over each head's queries and keys.
+"""Hugging Face directories of EXAONE 4 (LG AI Research 2025): norms after the sublayers and on each head's queries and keys.
 
-Where there is a window, the layers without one have no positions.
+In models with a sliding window, the layers without one have no positions.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:
-    """Which layers have a window, by `sliding_window_pattern`: a period whose last layer has none, or "LLLG"."""
+    """Which layers have a window, from `sliding_window_pattern`: a period whose last layer has none, or a string like "LLLG"."""
     pattern = config.get("sliding_window_pattern")
     if not isinstance(pattern, str):
         every = size(config, "sliding_window_pattern", 4)
         if every < 1:
-            raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="4, for instance", got=str(every))
+            raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every))
         return lambda i: bool((i + 1) % every)
     if not pattern or set(pattern) - {"L", "G"}:
         raise BadModel(
-            "config.json: sliding_window_pattern cannot be read.", expected="LLLG, for instance", got=repr(pattern)[:60]
+            "config.json: sliding_window_pattern cannot be read.", expected="a pattern such as LLLG", got=repr(pattern)[:60]
         )
-    return lambda i: pattern[i % len(pattern)] == "L" and i < n_layers - 1  # the last layer always sees everything
+    return lambda i: pattern[i % len(pattern)] == "L" and i < n_layers - 1  # the last layer never has a window
 
 
 FAMILY = Family("exaone4", "EXAONE 4", lambda f: f.model_type == "exaone4", opener(read_config, layout, "EXAONE 4"))

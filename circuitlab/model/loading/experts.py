@@ -19,29 +19,29 @@ from circuitlab.model.loading.gated_decoder import BUFFERS, ends, norms
 from circuitlab.model.loading.huggingface import flag, size
 from circuitlab.model.loading.layout import Layout, Misfit, Stored, linear, stored
 
-Names = tuple[str, str, str]  # of an expert's gate, input and output
+Names = tuple[str, str, str]  # names of an expert's gate, input and output
 LLAMA: Names = ("gate_proj", "up_proj", "down_proj")
 
 
 def experts_of(config: Mapping[str, Any], active: int, renormalise: bool | None = None) -> Experts:
-    """How many experts `config.json` names, and how many of them act, by default `active`.
+    """How many experts `config.json` names, and how many are active per token, by default `active`.
 
-    `renormalise`: whether the weights of the chosen ones add up to 1; None: as the file says.
+    `renormalise`: whether the weights of the chosen experts sum to 1; None: as the file states.
     """
-    says = flag(config, "norm_topk_prob", False) if renormalise is None else renormalise
+    renormalised = flag(config, "norm_topk_prob", False) if renormalise is None else renormalise
     n = "num_experts" if config.get("num_experts") is not None else "num_local_experts"  # older and newer files of one family
-    return Experts(size(config, n), size(config, "num_experts_per_tok", active), says)
+    return Experts(size(config, n), size(config, "num_experts_per_tok", active), renormalised)
 
 
 def refuse_dense_layers(config: Mapping[str, Any]) -> None:
-    """Raise `BadModel` where some layers have one MLP of another width and others experts."""
+    """Raise `BadModel` if some layers have a dense MLP and others experts."""
     every, dense = size(config, "decoder_sparse_step", 1), config.get("mlp_only_layers") or []
     if every != 1 or dense:
         raise BadModel(
-            "Some layers have one MLP, others experts.",
+            "Some layers have a dense MLP, others experts.",
             expected="experts in every layer",
             got=f"decoder_sparse_step {every}, mlp_only_layers {dense!r}"[:120],
-            remedy="Open a model of this family whose layers are all alike.",
+            remedy="Open a model of this family in which every layer has experts.",
         )
 
 
@@ -50,15 +50,15 @@ def expert_notes(config: ModelConfig) -> tuple[str, ...]:
     experts = config.experts
     assert experts is not None
     weighted = "by a softmax over these" if experts.renormalise else "by a softmax over all"
-    shared = ", and a shared one" if experts.shared else ""
+    shared = ", and a shared expert" if experts.shared else ""
     return (
         f"each MLP: {experts.active} of {number_of(experts.n, 'expert')} for each token, weighted {weighted}{shared}",
-        "MLPs are read as a whole: neurons and W_in W_out have no meaning before the router has chosen",
+        "MLPs are analysed as a whole: which neurons and W_in W_out apply depends on the router's choice",
     )
 
 
 def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callable[[Checkpoint, Keep], Opened]:
-    """What opens a family whose experts lie at `at`.experts.N.`names`, or, as its code keeps them, all in two tensors."""
+    """The `load` of a family whose experts are at `at`.experts.N.`names`, or all in two tensors, as newer code stores them."""
 
     def load(checkpoint: Checkpoint, keep: Keep) -> Opened:
         read = read_config(checkpoint.config)
@@ -70,8 +70,10 @@ def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callab
 
 
 def layout(config: ModelConfig, at: str, names: Names | None) -> Layout:
-    """The Llama kind with experts at `at`.experts.N.`names`; None: `gate_up_proj` [expert, 2 · d_mlp, d_model] and `down_proj`
-    [expert, d_model, d_mlp] hold them all."""
+    """Llama's layout with experts at `at`.experts.N.`names`.
+
+    None: `gate_up_proj` [expert, 2 · d_mlp, d_model] and `down_proj` [expert, d_model, d_mlp] hold all of them.
+    """
     assert config.experts is not None
     block: dict[str, Stored] = attention(config, *(f"layers.{{i}}.self_attn.{which}_proj" for which in "qkvo"))
     at = f"layers.{{i}}.{at}"
@@ -87,7 +89,7 @@ def layout(config: ModelConfig, at: str, names: Names | None) -> Layout:
 
 
 def _of_all(ours: str, theirs: str, e: int) -> dict[str, Stored]:
-    """Expert e of the tensors that hold all."""
+    """Expert e from the tensors that hold all experts."""
     pick = lambda c, x: _picked(x, e)
     both = stored(f"{theirs}.gate_up_proj").then(pick).T
     return {
@@ -98,7 +100,7 @@ def _of_all(ours: str, theirs: str, e: int) -> dict[str, Stored]:
 
 
 def _picked(x: Tensor, e: int) -> Tensor:
-    if x.dim() != 3:  # of a matrix a row would be taken without a word
+    if x.dim() != 3:  # of a matrix, a row would be taken silently
         raise Misfit(f"a tensor of all experts, not {x.dim()} axes")
     return torch.select(x, 0, e)
 
@@ -109,5 +111,5 @@ def _expert(config: ModelConfig, ours: str, theirs: str, names: Names) -> dict[s
 
 
 def with_experts(config: ModelConfig, experts: Experts, width: int = 0) -> ModelConfig:
-    """The configuration with experts, each `width` wide; 0: as wide as its one MLP was."""
+    """The configuration with experts, each `width` wide; 0: d_mlp wide."""
     return replace(config, experts=experts, d_mlp=width or config.d_mlp)

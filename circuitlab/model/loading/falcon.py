@@ -1,8 +1,8 @@
 """Hugging Face directories of Falcon (Almazrouei et al. 2023): GPT-NeoX's block with grouped heads, rotary or with ALiBi.
 
-Falcon-7B has one key-value head and attention and MLP side by side behind one norm, Falcon-40B groups and two norms, Falcon-RW
-neither: sublayers one after the other, and ALiBi. Its bias is added before the scores are scaled, so that the slopes stand here
-times 1/√d_head.
+Falcon-7B has one key-value head, and attention and MLP in parallel after one norm; Falcon-40B has grouped heads and two norms;
+Falcon-RW has sequential sublayers and ALiBi. Its ALiBi bias is added before the scores are scaled, so the slopes here include the
+factor 1/√d_head.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def _with_positions(config: Mapping[str, Any], model: ModelConfig, limited: tuple[str, ...]) -> Read:
-    """With its positions, and notes on them."""
+    """The configuration with its positions, and notes on them."""
     if not flag(config, "alibi", False):
         turning, rotary_notes = rotary(config, model.d_head)
         return replace(model, positions="rotary", rotary=turning), (*rotary_notes, *limited)
     slopes = tuple(m * model.score_scale for m in alibi_slopes(model.n_heads))
     model = replace(model, positions="alibi", slopes=slopes)
-    scaled = "the slopes stand times 1/√d_head: the bias is added before the scores are scaled"
+    scaled = "the slopes include 1/√d_head, as the bias is added before the scores are scaled"
     return model, (*alibi_notes(model), scaled, "a program that computes the bias in bfloat16 differs at long distances")
 
 
 def layout(config: ModelConfig, norms: int) -> Layout:
-    """Where Falcon keeps its tensors. `norms`: how many stand before attention and MLP side by side."""
+    """Where Falcon keeps its tensors. `norms`: the number of norms before parallel attention and MLP."""
     ends = {"embed.W_E": stored("word_embeddings.weight"), **norm("unembed.norm", "ln_f", bias=True)}
     ends |= {} if config.tied else {"unembed.W_U": linear("lm_head")}
     at = "h.{i}."

@@ -1,7 +1,7 @@
-"""What decoders of the Llama kind share: RMSNorm, rotary halves, grouped heads, a gated MLP, and the names of their tensors.
+"""Shared parts of Llama-like decoders: RMSNorm, rotary halves, grouped heads, a gated MLP, and the names of their tensors.
 
-A family reads its `config.json` with `read`, replaces what differs, and states its layout by the configuration alone: norms are
-looked for where `norm_placement` has them, biases and q/k norms where they are.
+A family reads its `config.json` with `read` and replaces what differs. The layout follows from the configuration: norms by
+`norm_placement`, biases and q/k norms where the configuration has them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from circuitlab.model.loading.rotary_scaling import context, rotary
 
 Read = tuple[ModelConfig, tuple[str, ...]]
 
-# Ours -> theirs, for each place where norms may stand.
+# Ours -> theirs, for each placement of norms.
 _NORMS: dict[str, dict[str, str]] = {
     "pre": {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
     "post_sublayer": {"attn_post_norm": "post_attention_layernorm", "mlp_post_norm": "post_feedforward_layernorm"},
@@ -32,9 +32,9 @@ _NORMS: dict[str, dict[str, str]] = {
 
 
 def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hidden_act", base: float = 10000.0) -> Read:
-    """Llama's `ModelConfig` from a `config.json`, which a family alters by `dataclasses.replace`, and notes on assumptions.
+    """A Llama-like `ModelConfig` from a `config.json`, which a family alters by `dataclasses.replace`, and notes on assumptions.
 
-    `defaults` are the family's for fields that files leave out, `act` the name of the activation's field, `base` the rotary one.
+    `defaults`: the family's values for missing fields; `act`: the activation's field; `base`: its default rotary base.
     """
     config, assumed = filled(config, {"num_key_value_heads": config.get("num_attention_heads"), **defaults})
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
@@ -64,13 +64,13 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
 
 
 def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
-    """Those of all four maps of attention, and of the MLP, where the file's switches are on."""
+    """The biases by the file's switches: of all four maps of attention, and of the MLP."""
     every: tuple[BiasName, ...] = ("q", "k", "v", "o") if flag(config, "attention_bias", False) else ()
     return (*every, "mlp") if flag(config, "mlp_bias", False) else every
 
 
 def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The configuration with defaults for fields that the file leaves out, and a note; one that is null there means none."""
+    """The configuration with defaults for missing fields, and a note; a field that is null stays null (none)."""
     assumed = ", ".join(f"{name} {value:g}" for name, value in defaults.items() if name not in config)
     return {**defaults, **config}, (f"not stated, the family's own: {assumed}",) if assumed else ()
 
@@ -81,14 +81,14 @@ def noted(config: ModelConfig, notes: tuple[str, ...], scale: str = "the family'
 
 
 def layout(config: ModelConfig, minus_one: bool = False, prefixes: tuple[str, ...] = ("model.",)) -> Layout:
-    """Where the Llama kind keeps its tensors. `minus_one`: gains of norms are stored minus one (Gemma)."""
+    """Where Llama-like models keep their tensors. `minus_one`: gains of norms are stored minus one (Gemma)."""
     at = "layers.{i}."
     names = (f"{at}self_attn.{which}_proj" for which in "qkvo")
     block = attention(config, *names) | mlp(config, f"{at}mlp.up_proj", f"{at}mlp.down_proj", f"{at}mlp.gate_proj")
     return Layout(ends(config, minus_one), block | norms(config, minus_one), BUFFERS, prefixes)
 
 
-BUFFERS = (".rotary_emb.inv_freq", "lm_head.weight")  # the second: another name of a tied embedding
+BUFFERS = (".rotary_emb.inv_freq", "lm_head.weight")  # the second is another name of a tied embedding
 
 
 def ends(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
@@ -98,25 +98,25 @@ def ends(config: ModelConfig, minus_one: bool = False) -> dict[str, Stored]:
 
 
 def fused_mlp(name: str = "layers.{i}.mlp") -> dict[str, Stored]:
-    """A gated MLP whose `gate_up_proj` keeps the gate before the input."""
+    """A gated MLP whose `gate_up_proj` holds W_gate, then W_in."""
     both = linear(f"{name}.gate_up_proj")
     return {"mlp.W_gate": both.half(0), "mlp.W_in": both.half(1), "mlp.W_out": linear(f"{name}.down_proj")}
 
 
 def turning_in(config: ModelConfig, layers: Iterable[int]) -> tuple[ModelConfig, tuple[str, ...]]:
-    """The configuration with rotary positions in these layers alone, and a note on the others."""
+    """The configuration with rotary positions in these layers only, and a note on the others."""
     rotating = tuple(layers)
     if len(rotating) == config.n_layers:
         return config, ()
     without = sorted(set(range(config.n_layers)) - set(rotating))
-    note = f"no positions in layers {', '.join(map(str, without))}: what a head scores there does not depend on distance"
+    note = f"no positions in layers {', '.join(map(str, without))}: scores there do not depend on distance"
     if not rotating:
         return replace(config, positions="none", rotary=None, rotary_windowed=None), (note,)
     return replace(config, position_layers=rotating), (note,)
 
 
 def norms(config: ModelConfig, minus_one: bool = False, names: Mapping[str, str] | None = None) -> dict[str, Stored]:
-    """The norms of a block, those of queries and keys among them; `names`, ours -> theirs, where they are not Llama's."""
+    """The norms of a block, including those of queries and keys; `names` (ours -> theirs) if they are not Llama's."""
     tensors: dict[str, Stored] = {}
     for ours, theirs in (_NORMS[config.norm_placement] if names is None else names).items():
         tensors |= norm(ours, f"layers.{{i}}.{theirs}", bias=False, offset=minus_one)

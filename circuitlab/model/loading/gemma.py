@@ -1,6 +1,6 @@
 """Hugging Face directories of Gemma 1 (Gemma team 2024): scaled embeddings, gains stored minus one, heads of any width.
 
-What Gemma 2 and 3 share with it is here: the layout, and the note on the embeddings' scale.
+Gemma 2 and 3 share its layout and the scale of the embeddings.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ layout = partial(gated_layout, minus_one=True)
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a Gemma 1 `config.json`, with what was assumed."""
     kind = config.get("hidden_activation") or config.get("hidden_act")
-    # the first files say "gelu" and mean its tanh form, with which the model was trained
+    # the first files state "gelu" but mean its tanh form, with which the model was trained
     activation = {} if kind is None else {"hidden_activation": "gelu_pytorch_tanh" if kind == "gelu" else kind}
     model, notes = read({**config, **activation}, DEFAULTS, "hidden_activation")
-    notes = (*notes, "activation gelu in its tanh form, which the file calls gelu") if kind == "gelu" else notes
+    notes = (*notes, "activation: the tanh form of gelu, which the file calls gelu") if kind == "gelu" else notes
     return noted(*scaled(model, notes))
 
 
@@ -46,7 +46,7 @@ def scaled(config: ModelConfig, notes: tuple[str, ...]) -> Read:
     rounded = float(torch.tensor(scale, dtype=torch.bfloat16))
     note = f"embeddings times √d_model = {scale:.6g}"
     if rounded != scale:
-        note += f"; a program that computes in bfloat16 multiplies by {rounded:g}, and so differs a little"
+        note += f"; programs that compute in bfloat16 multiply by {rounded:g} and differ slightly"
     return replace(config, embed_scale=scale), (*notes, note, "gains of norms are stored minus one")
 
 

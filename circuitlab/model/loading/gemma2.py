@@ -34,10 +34,10 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def query_scale(config: Mapping[str, Any]) -> float:
-    """1/√query_pre_attn_scalar, which need not be the width of a head."""
+    """1/√query_pre_attn_scalar, which may differ from 1/√d_head."""
     value = number(config, "query_pre_attn_scalar", 256)
     if value <= 0:
-        raise BadModel("config.json: query_pre_attn_scalar is not above zero.", expected="256, for instance", got=f"{value:g}")
+        raise BadModel("config.json: query_pre_attn_scalar is not positive.", expected="a number such as 256", got=f"{value:g}")
     return 1 / math.sqrt(value)
 
 

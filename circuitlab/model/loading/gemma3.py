@@ -1,8 +1,8 @@
-"""Hugging Face directories of Gemma 3 (Gemma team 2025), and the text part of those that also read pictures.
+"""Hugging Face directories of Gemma 3 (Gemma team 2025), and the text part of the multimodal ones.
 
-Gemma 2 without soft caps, with an RMSNorm over each head's queries and keys, five windowed layers to one that sees all, and a
-rotary base of its own in the windowed ones. The multimodal files keep the text model's fields in `text_config` and its tensors
-below `language_model.`; the rest of them is left unread.
+Gemma 2 without soft caps, with an RMSNorm on each head's queries and keys, five windowed layers for each full one, and a
+separate rotary base in the windowed layers. Multimodal files have the text model's fields in `text_config` and its tensors
+under `language_model.`; the rest is not read.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def read_config(config: Mapping[str, Any]) -> Read:
     local, local_notes = _local(config, model.d_head)
     every = size(config, "sliding_window_pattern", 6)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is not a distance.", expected="6, for instance", got=str(every))
+        raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 6", got=str(every))
     width, assumed = filled_unless_null(config, {"sliding_window": 4096})
-    # without a width the windowed layers see everything, and still have the other rotation
+    # without a width the windowed layers see everything, but keep their own rotary base
     width = {**width, "sliding_window": width["sliding_window"] or model.n_ctx}
     model = replace(
         model,
@@ -64,11 +64,11 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str,
     if config.get("model_type") != "gemma3" or not isinstance(inner, Mapping):
         return config, ()
     outer = {name: config[name] for name in ("tie_word_embeddings",) if name in config}
-    return {**outer, **inner, "model_type": "gemma3"}, ("the text part alone: what reads pictures is left unread",)
+    return {**outer, **inner, "model_type": "gemma3"}, ("the text model only: the vision tower is not read",)
 
 
 def _local(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
-    """The rotation of windowed layers: newer files state it beside the other, older ones its base alone."""
+    """The rotation of windowed layers: newer files state all of it, older ones only its base."""
     stated = config.get("rope_parameters")
     own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None
     fields = {} if own is None else {"rope_parameters": own}

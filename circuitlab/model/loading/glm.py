@@ -1,7 +1,7 @@
 """Hugging Face directories of GLM-4 (Zeng et al. 2024; `"model_type": "glm"`, `"glm4"`).
 
-Llama with interleaved rotary pairs on half of each head's columns, biases of queries, keys and values, and gate and input fused;
-`glm4` also normalises what each sublayer writes.
+Llama with interleaved rotary pairs on half of each head's columns, biases of queries, keys and values, and a fused gate and
+input; `glm4` also normalises the output of each sublayer.
 """
 
 from __future__ import annotations

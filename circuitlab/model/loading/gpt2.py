@@ -1,8 +1,8 @@
 """Hugging Face GPT-2 directories (Radford et al. 2019): `config.json` with `"model_type": "gpt2"`.
 
-GPT-2 stores `Conv1D` weights as [in, out], which is our row-vector form; queries, keys and values of all heads lie side by
-side in `c_attn` [d_model, 3 d_model]. The per-head tensors are views of it. Where scores are also divided by the layer's number,
-counted from 1 (Mistral's GPT-2 reruns do that), W_Q and b_Q are: the scores are the same.
+GPT-2 stores `Conv1D` weights as [in, out], which is our row-vector form; queries, keys and values of all heads are
+concatenated in `c_attn` [d_model, 3 d_model]. The per-head tensors are views of it. If scores are also divided by the layer's
+number, counted from 1 (as in Mistral's GPT-2 reruns), W_Q and b_Q are divided instead, which gives the same scores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hugging Face directories of GPT-BigCode: SantaCoder, StarCoder (Li et al. 2023): GPT-2 with one key-value head for all heads.
 
-`c_attn` keeps all queries, then the key and the value; without `multi_query` each head keeps its three together. Unlike
-GPT-2's, its weights are stored [out, in].
+`c_attn` holds all queries, then the key and the value; without `multi_query`, query, key and value of each head are adjacent.
+Unlike GPT-2's, its weights are stored [out, in].
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         windows=windows,
         family="gpt_neo",
     )
-    scale = scale_note(1.0, model.d_head, "GPT-Neo multiplies q·k with nothing")
+    scale = scale_note(1.0, model.d_head, "GPT-Neo does not scale q·k")
     return model, (scale, *tied_note(model), *window_notes, *assumed)
 
 
 def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Per layer how many positions a destination sees, () without local layers; `attention_layers` goes before the short form."""
+    """The window of each layer, () without local layers, and a note; `attention_layers` goes before `attention_types`."""
     kinds = config.get("attention_layers")
     kinds = _expanded(config, n_layers) if kinds is None else kinds
     if not isinstance(kinds, list) or len(kinds) != n_layers or set(map(str, kinds)) - {"global", "local"}:
@@ -76,7 +76,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
 
 
 def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
-    """`[[["global", "local"], 12]]`: each list of kinds, as often as stands beside it; at most one more than there are layers."""
+    """`[[["global", "local"], 12]]`: each list repeated as often as stated; at most one more than there are layers."""
     expanded: list[str] = []
     try:
         for kinds, times in config["attention_types"]:

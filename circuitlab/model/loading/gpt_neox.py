@@ -1,7 +1,7 @@
 """Hugging Face GPT-NeoX directories: GPT-NeoX-20B (Black et al. 2022), Pythia (Biderman et al. 2023).
 
-LayerNorms, rotary halves on the first columns of each head, queries, keys and values fused head by head, attention and MLP side
-by side behind two norms (or one after the other, where `use_parallel_residual` is false).
+LayerNorms, rotary halves on the first columns of each head, queries, keys and values fused per head, attention and MLP in
+parallel after two norms (or sequential, if `use_parallel_residual` is false).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The rotary fields of older files under today's names."""
+    """The rotary fields of older files under their current names."""
     names = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}
     return {**config, **{new: config[old] for old, new in names.items() if config.get(old) is not None}}
 

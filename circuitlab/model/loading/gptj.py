@@ -1,7 +1,7 @@
 """Hugging Face GPT-J directories (Wang and Komatsuzaki 2021).
 
-Attention and MLP stand side by side and read behind one LayerNorm: its tensors are those of both. The first `rotary_dim` columns
-of each head turn, in interleaved pairs. Attention has no biases, the MLP and the unembedding have.
+Attention and MLP are parallel and read the output of one LayerNorm, whose tensors serve for both. The first `rotary_dim` columns
+of each head rotate, in interleaved pairs. Attention has no biases; the MLP and the unembedding have.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="gptj",
     )
     stated = "" if "rotary_dim" in config else " (not stated, the family's own)"
-    rotary_note = f"rotary positions turn {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
+    rotary_note = f"rotary positions rotate {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
     notes = (scale_note(model.score_scale, d_head, "the family's own"), "one norm for attention and MLP", rotary_note)
     return model, (*notes, *tied_note(model), *assumed)
 
 
 def _turning(config: Mapping[str, Any], d_head: int) -> int:
-    """How many columns of each head turn. `null` is no number: with it the family's own code turns no head."""
+    """How many columns of each head rotate. `null` is refused: with it the family's own code rotates none."""
     turns = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
     if not 0 < turns <= d_head or turns % 2:
         raise BadModel(

@@ -3,8 +3,8 @@
     x_0 = embedding_multiplier · W_E[tokens]     scores = attention_multiplier · q kᵀ
     x  <- x + residual_multiplier · sublayer(x)  logits = norm(x) W_U / logits_scaling
 
-The first two are fields of our configuration. The third stands multiplied into what writes to the stream (W_O, W_out and their
-biases), the fourth into the gain of the final norm: every analysis of weights sees them.
+The first two are fields of our configuration. The third is multiplied into the weights that write to the stream (W_O, W_out and
+their biases), the fourth into the gain of the final norm, so that every analysis of weights includes them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     written, divided = _factor(config, "residual_multiplier"), _factor(config, "logits_scaling")
     embedding_note = f"embeddings times {model.embed_scale:g}"
     inside = (
-        f"W_O and W_out stand times residual_multiplier {written:g}, the final norm's gain divided by logits_scaling {divided:g}"
+        f"W_O and W_out include residual_multiplier {written:g}, the final norm's gain is divided by logits_scaling {divided:g}"
     )
     return noted(model, (*notes, embedding_note, inside), "attention_multiplier")
 
@@ -49,7 +49,7 @@ def _factor(config: Mapping[str, Any], name: str) -> float:
 
 
 def layout(config: ModelConfig, written: float, divided: float) -> Layout:
-    """Where Granite keeps its tensors. `written` multiplies what sublayers add, `divided` divides the logits."""
+    """Where Granite keeps its tensors. `written` multiplies the output of sublayers, `divided` divides the logits."""
     plain = gated_layout(config)
     block = {name: where.scaled(written) if name in _WRITES else where for name, where in plain.block.items()}
     ends = {name: where.scaled(1 / divided) if name == "unembed.norm.gain" else where for name, where in plain.ends.items()}

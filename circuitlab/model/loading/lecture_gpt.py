@@ -1,8 +1,8 @@
-"""The GPT of Karpathy's lecture "Let's build GPT" (2023), whose heads are modules of their own: `blocks.0.sa.heads.0.key.weight`.
+"""The GPT of Karpathy's lecture "Let's build GPT" (2023), whose heads are separate modules: `blocks.0.sa.heads.0.key.weight`.
 
-Each head has three `Linear`s, the heads' results stand beside each other and pass through `sa.proj`; in earlier steps of the
-lecture there is no `proj` yet (the identity stands for it), no norm, or no MLP. The score scale is the one thing that the tensors
-do not show and versions of the code have had both ways: by the width of a head, or of the stream.
+Each head has three `Linear`s; the heads' results are concatenated and pass through `sa.proj`. Earlier steps of the lecture have
+no `proj` (W_O is the identity then), no norms, or no MLP. The tensors do not show the score scale, and versions of the code
+differ: by the width of a head, or of the stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MASKS = (".tril",)
 
 
 class Names:
-    """The names of a file behind their prefix, and the sizes that its tensors show."""
+    """The names of a file without their prefix, and the sizes that its tensors show."""
 
     def __init__(self, source: TensorSource, prefix: str) -> None:
         self._source, self.prefix = source, prefix
@@ -43,7 +43,7 @@ class Names:
         return name in self.all
 
     def matrix(self, name: str) -> tuple[int, int]:
-        """The shape of a matrix. Raises `BadModel` for one that is none."""
+        """The shape of a matrix. Raises `BadModel` if it is not one."""
         return matrix(self._source, self.prefix + name)
 
     def inner(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class Names:
         return tuple(f"blocks.{{i}}.ffwd.net.{k}" for k in indices)
 
     def biases(self) -> tuple[BiasName, ...]:
-        """The biases that are there."""
+        """The biases that the file has."""
         inner = self.inner()
         places: dict[BiasName, str] = {kind: f"blocks.0.sa.heads.0.{name}.bias" for kind, name in _HEADS}
         places["o"] = "blocks.0.sa.proj.bias"
@@ -62,14 +62,14 @@ class Names:
 
 
 def names_of(source: TensorSource | None) -> Names | None:
-    """The names where they are the lecture's, None where they are not."""
+    """The names if they are the lecture's, else None."""
     stored_names = source.names() if source is not None else frozenset[str]()
     prefix = next((p for p in _PREFIXES if {p + _FIRST, p + _TOKENS, f"{p}lm_head.weight"} <= stored_names), None)
     return None if prefix is None or source is None else Names(source, prefix)
 
 
 def read_config(names: Names, ask: Assumed) -> ModelConfig:
-    """Our configuration: sizes from the tensors, and what is assumed."""
+    """Our configuration: sizes from the tensors, the rest assumed."""
     (d_vocab, d_model), (d_head, _), inner = names.matrix(_TOKENS), names.matrix(_FIRST), names.inner()
     if len(inner) not in (0, 2):
         raise BadModel("The MLP is of another kind.", expected="two Linears in ffwd.net, or none", got=f"{len(inner)} of them")
@@ -86,14 +86,14 @@ def read_config(names: Names, ask: Assumed) -> ModelConfig:
     activations: tuple[Activation, ...] = ("relu", "gelu", "gelu_new", "silu")
     chosen = ask.choice("activation", "relu", activations, "the lecture's") if inner else "gelu"
     if _PLACES not in names:
-        ask.choice("positions", "none", ("none",), "no table of positions is there")
+        ask.choice("positions", "none", ("none",), "there is no table of positions")
     return ModelConfig(
         n_layers=names.n_layers,
         n_heads=names.n_heads,
         d_model=d_model,
         d_head=d_head,
         d_vocab=d_vocab,
-        n_ctx=names.matrix(_PLACES)[0] if _PLACES in names else ask.size("n_ctx", 256, "nothing shows how long prompts may be"),
+        n_ctx=names.matrix(_PLACES)[0] if _PLACES in names else ask.size("n_ctx", 256, "no tensor shows how long prompts may be"),
         d_mlp=names.matrix(inner[0].replace("{i}", "0") + ".weight")[0] if inner else 0,
         positions="learned" if _PLACES in names else "none",
         norm="layer" if normed else "none",
@@ -136,11 +136,9 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     assert names is not None  # it was claimed
     config = read_config(names, ask)
     parts, unused = lay_out(config, layout(config, names), source, keep == "resident")
-    notes = ["sizes are those of the tensors; how they are put together is the lecture's"]
+    notes = ["sizes are those of the tensors; the architecture is the lecture's"]
     notes += [scale_note(config.score_scale, config.d_head, "assumed")]
-    notes += (
-        ["no output projection: the heads' results stand beside each other"] if "blocks.0.sa.proj.weight" not in names else []
-    )
+    notes += ["no output projection: the heads' results are concatenated"] if "blocks.0.sa.proj.weight" not in names else []
     weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
     return Opened(weights, (*notes, *unused), checkpoint.files, "", "the GPT of Karpathy's lecture", tuple(ask.assumptions))
 

@@ -1,4 +1,4 @@
-"""The tensors of a file in a few lines: those of all layers as one, with their shape and how many there are."""
+"""The tensors of a file in a few lines: one line for all layers, with shape and number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _NUMBER = re.compile(r"(?<![A-Za-z0-9_])\d+(?![A-Za-z0-9_])")
 
 
 def listed(source: TensorSource, most: int = _MOST) -> tuple[tuple[str, ...], int]:
-    """Lines such as `h.{i}.attn.weight [64, 64] float32, 12 of them`, at most `most`; and how many tensors there are.
+    """Lines such as `h.{i}.attn.weight [64, 64] float32, 12 of them`, at most `most`; and the number of tensors.
 
-    A second number within a name is `{h}`, as in a map of `circuitlab import`; shapes that differ are several lines.
+    A second number within a name is `{h}`, as in a map of `circuitlab import`; different shapes get separate lines.
     """
     groups: dict[tuple[str, tuple[int, ...], str], int] = {}
     names = sorted(source.names(), key=lambda n: [int(p) if p.isdecimal() else p for p in re.split(r"(\d{1,9})", n)])

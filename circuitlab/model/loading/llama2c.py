@@ -1,8 +1,8 @@
 """Checkpoints of llama2.c (Karpathy 2023): one `.bin` of sizes and float32 numbers in a fixed order, without names.
 
-Version 0 has seven int32 in front (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len; a negative vocab_size
-says that the unembedding is stored), version 1 a magic number and 256 bytes. The file is known by its length, which these sizes
-give exactly. Matrices are [out, in]; rotary pairs are neighbours.
+Version 0 begins with seven int32 (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len; a negative vocab_size
+means that the unembedding is stored), version 1 with a magic number and a header of 256 bytes. The file is recognised by its
+length, which these sizes determine. Matrices are [out, in]; rotary pairs are interleaved.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Header:
 
 
 def header(file: WholeFile) -> Header | None:
-    """The header of a llama2.c file, None where the first bytes are none."""
+    """The header of a llama2.c file, None if the first bytes are not one."""
     if file.size < 256:
         return None
     data = file.read(0, 40)
@@ -72,7 +72,7 @@ def header(file: WholeFile) -> Header | None:
 
 
 def _stacks(h: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of what follows the header, in order; `{i}` in a name: one for each layer."""
+    """(name, shape) of the tensors after the header, in order; `{i}` in a name: one per layer."""
     kv = h.n_kv_heads * h.d_head
     norms = {"attention_norm.{i}": (h.dim,), "ffn_norm.{i}": (h.dim,)}
     first, second = norms.items()
@@ -90,7 +90,7 @@ def _stacks(h: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def places(h: Header) -> tuple[dict[str, Place], int]:
-    """Where every tensor lies, and where the file must end."""
+    """The place of every tensor, and the length that the file must have."""
     by_name, at = {}, h.start
     for name, shape in _stacks(h):
         for i in range(h.n_layers if "{i}" in name else 1):
@@ -101,13 +101,13 @@ def places(h: Header) -> tuple[dict[str, Place], int]:
 
 
 def _length(h: Header) -> int:
-    """Bytes of a file of these sizes, without a table of its tensors: sizes of a file that is none may be absurd."""
+    """Bytes of a file of these sizes, without listing its tensors: in a file of another kind the sizes may be absurd."""
     each = (math.prod(shape) * (h.n_layers if "{i}" in name else 1) for name, shape in _stacks(h))
     return h.start + 4 * sum(each)
 
 
 def read_config(h: Header, ask: Assumed) -> ModelConfig:
-    """Our configuration of a header."""
+    """Our configuration for a header."""
     return ModelConfig(
         n_layers=h.n_layers,
         n_heads=h.n_heads,
@@ -166,7 +166,7 @@ def _claims(checkpoint: Checkpoint) -> bool:
 
 
 def of_llama2c(path: Path) -> bool:
-    """Whether a file is one of llama2.c's, by its header and its length."""
+    """Whether a file is a llama2.c checkpoint, by its header and length."""
     try:
         file = WholeFile(path)
         h = header(file)

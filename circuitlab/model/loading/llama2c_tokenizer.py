@@ -1,7 +1,7 @@
 """Tokenizers of llama2.c: `tokenizer.bin`, the pieces of a SentencePiece BPE model with their scores.
 
 int32: the longest piece in bytes; then for each id a float32 score, an int32 length and that many bytes of UTF-8, in which a
-space stands for SentencePiece's "▁". Which pair is merged first is told by the score of what it makes, as llama2.c itself does.
+space stands for SentencePiece's "▁". Pairs are merged in the order of the score of the merged piece, as in llama2.c itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from circuitlab.model.text.tokenizer import Tokenizer
 _LARGEST = 2**25  # bytes
 _SPECIAL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 BOS = 1
+_REMEDY = "Write it with llama2.c's tokenizer.py, or remove it and use token ids."
 
 
 def beside(checkpoint: Path, n_tokens: int) -> Tokenizer | None:
-    """The tokenizer of `n_tokens` pieces that lies beside a checkpoint, None without one."""
+    """The tokenizer of `n_tokens` pieces beside a checkpoint, None without one."""
     for name in (f"tok{n_tokens}.bin", "tokenizer.bin"):
         file = checkpoint.with_name(name)
         if file.is_file():
@@ -37,16 +38,21 @@ def read_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a file. Raises `BadModel`."""
     file = WholeFile(path)
     if file.size > _LARGEST:
-        raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST} bytes", got=str(file.size))
+        raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST} bytes", got=str(file.size), remedy=_REMEDY)
     pieces = _pieces(file.read(0, file.size))
     if pieces is None or tuple(text.strip("\n") for text, _ in pieces[:3]) != _SPECIAL:
         raise BadModel(
-            f"{file.name} is not a tokenizer of llama2.c.", expected="pieces with scores and lengths", got="other bytes"
+            f"{file.name} is not a tokenizer of llama2.c.",
+            expected="pieces with scores and lengths",
+            got="other bytes",
+            remedy=_REMEDY,
         )
     spelled = [text.strip("\n") if i < len(_SPECIAL) else text.replace(" ", "▁") for i, (text, _) in enumerate(pieces)]
     vocab = {text: i for i, text in enumerate(spelled)}
     if len(vocab) != len(spelled):
-        raise BadModel(f"{file.name} has a piece twice.", expected=f"{len(spelled)} different ones", got=str(len(vocab)))
+        raise BadModel(
+            f"{file.name} has a piece twice.", expected=f"{len(spelled)} different ones", got=str(len(vocab)), remedy=_REMEDY
+        )
     model = BPE(vocab=vocab, merges=_merges(vocab, [s for _, s in pieces]), unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     inner = Inner(model)
     inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -60,7 +66,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _pieces(data: bytes) -> list[tuple[str, float]] | None:
-    """(text, score) by id, None where the bytes are something else."""
+    """(text, score) by id, None if the bytes are something else."""
     pieces, at = [], 4
     while at < len(data):
         if at + 8 > len(data):
@@ -78,7 +84,7 @@ def _pieces(data: bytes) -> list[tuple[str, float]] | None:
 
 
 def _merges(vocab: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """Every way to make a piece of two, the best piece first."""
+    """Every merge of two pieces into one, the best piece first."""
     merges = []
     for text, i in vocab.items():
         if i < len(_SPECIAL) or (len(text) == 6 and text.startswith("<0x")):

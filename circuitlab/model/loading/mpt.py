@@ -1,4 +1,4 @@
-"""Hugging Face directories of MPT (MosaicML 2023): ALiBi, LayerNorms without bias, no biases at all."""
+"""Hugging Face directories of MPT (MosaicML 2023): ALiBi, LayerNorms without bias, and no other biases."""
 
 from __future__ import annotations
 

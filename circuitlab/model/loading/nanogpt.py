@@ -1,7 +1,7 @@
 """Checkpoints of nanoGPT (Karpathy 2022): `ckpt.pt` with "model", a GPT-2-like state dict, and "model_args", its sizes.
 
 Weights are those of torch `Linear`s, [out, in], unlike Hugging Face's GPT-2; biases, also those of norms, may be missing; names
-begin with "_orig_mod." where the model was compiled. Without "model_args" the number of heads has to be said.
+begin with "_orig_mod." where the model was compiled. Without "model_args" the user has to state the number of heads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIXES = ("_orig_mod.", "module._orig_mod.", "module.", "model.", "")
 
 
 def prefix_of(source: TensorSource | None) -> str | None:
-    """What stands in front of the names of a nanoGPT, None where the tensors are not one's."""
+    """The prefix of the names of a nanoGPT, None if the tensors are not one's."""
     names = source.names() if source is not None else frozenset[str]()
     for prefix in _PREFIXES:
         if source is not None and prefix + _FIRST in names and f"{prefix}transformer.wte.weight" in names:
@@ -65,7 +65,7 @@ def read_config(source: TensorSource, prefix: str, args: Mapping[str, Any], ask:
     )
 
 
-_GELU = "torch's GELU, as nanoGPT has it; older versions of it have the tanh form"
+_GELU = "torch's exact GELU, as in nanoGPT; its older versions have the tanh form"
 
 
 def layout(config: ModelConfig, prefix: str) -> Layout:

@@ -1,5 +1,5 @@
 """Hugging Face directories of Nemotron 4 and Minitron (Parmar et al. 2024): LayerNorms whose gains are stored minus one, rotary
-halves on the first columns of each head, squared ReLU without gate."""
+halves on the first columns of each head, squared ReLU without a gate."""
 
 from __future__ import annotations
 

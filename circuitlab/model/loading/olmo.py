@@ -14,7 +14,7 @@ from circuitlab.model.loading.huggingface import refuse
 from circuitlab.model.loading.layout import Layout, linear, stored
 
 _DEFAULTS = {"max_position_embeddings": 2048, "hidden_act": "silu"}
-_EPS = 1e-5  # the family's code states it, no file does
+_EPS = 1e-5  # from the family's code; no file states it
 
 
 def read_config(config: Mapping[str, Any]) -> Read:

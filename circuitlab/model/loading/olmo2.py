@@ -1,4 +1,4 @@
-"""Hugging Face directories of OLMo 2 (OLMo team 2024): RMSNorm behind each sublayer, and over all heads' queries at once."""
+"""Hugging Face directories of OLMo 2 (OLMo team 2024): RMSNorm after each sublayer, and q/k norms over all heads."""
 
 from __future__ import annotations
 

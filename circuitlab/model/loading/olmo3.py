@@ -1,6 +1,6 @@
-"""Hugging Face directories of OLMo 3 (OLMo team 2025): OLMo 2 with a window in three layers of four.
+"""Hugging Face directories of OLMo 3 (OLMo team 2025): OLMo 2 with a sliding window in three of four layers.
 
-What rescales the rotary frequencies is stated for the layers that see everything; those with a window turn as they always did.
+The rotary frequencies are rescaled in the full layers only; those with a window keep the original frequencies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def _windowed(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
-    """The rotation of layers with a window: stated beside the other in newer files, never rescaled in older ones."""
+    """The rotation of layers with a window: stated separately in newer files, never rescaled in older ones."""
     stated = config.get("rope_parameters")
     own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None
     fields = {"rope_theta": config.get("rope_theta")} if own is None else {"rope_parameters": own}

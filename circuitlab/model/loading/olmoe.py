@@ -1,4 +1,4 @@
-"""Hugging Face directories of OLMoE (Muennighoff et al. 2024): eight of 64 experts, and norms over all heads' queries at once."""
+"""Hugging Face directories of OLMoE (Muennighoff et al. 2024): eight of 64 experts, and q/k norms over all heads."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def read_config(config: Mapping[str, Any]) -> Read:
         tied=flag(config, "tie_word_embeddings", True),
         family="openai-gpt",
     )
-    norm_notes = ("norms stand after each addition, and none before the unembedding",)
-    norm_notes += ("activation gelu in its tanh form, which the file calls gelu",) if kind == "gelu" else ()
+    norm_notes = ("norms after each addition, none before the unembedding",)
+    norm_notes += ("activation: the tanh form of gelu, which the file calls gelu",) if kind == "gelu" else ()
     return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *norm_notes, *tied_note(model), *assumed)
 
 

@@ -1,8 +1,8 @@
 """Hugging Face OPT directories (Zhang et al. 2022).
 
-GPT-2's shape with ReLU; the table of positions begins with two rows that no position uses. OPT-350m normalises the stream after
-each addition instead of before each sublayer, has no final norm, and embeds into fewer columns than the stream has: the maps
-between, `project_in` and `project_out`, are linear and multiplied into the embedding and the unembedding.
+GPT-2's shape with ReLU; the first two rows of the table of positions are unused. OPT-350m normalises the stream after each
+addition instead of before each sublayer, has no final norm, and embeds into fewer columns than the stream has: the linear maps
+between them, `project_in` and `project_out`, are multiplied into the embedding and the unembedding.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         "the first two rows of the position table are unused",
     ]
     if projected:
-        same = ", both of one table of tokens" if tied else ""
+        same = ", both from one table" if tied else ""
         width = size(config, "word_embed_proj_dim")
         notes.append(
-            f"embedding and unembedding pass {number_of(width, 'column')}{same}; project_in and project_out are multiplied in"
+            f"embedding and unembedding pass through {number_of(width, 'column')}{same}; they include project_in and project_out"
         )
-    notes += [] if before else ["norms stand after each addition, and none before the unembedding"]
+    notes += [] if before else ["norms after each addition, none before the unembedding"]
     notes += ["no norm before the unembedding"] if before and not model.final_norm else []
     notes += [] if flag(config, "layer_norm_elementwise_affine", True) else ["norms have neither gains nor biases"]
     return model, (*notes, *tied_note(model), *assumed)
 
 
 def _projected(config: Mapping[str, Any]) -> bool:
-    """Whether the tokens are embedded into another number of columns than the stream has."""
+    """Whether the embedding has another width than the stream."""
     return size(config, "word_embed_proj_dim", size(config, "hidden_size")) != size(config, "hidden_size")
 
 
@@ -95,7 +95,7 @@ def layout(config: ModelConfig, projected: bool, one_table: bool, affine: bool) 
         ends |= norm("unembed.norm", "final_layer_norm", bias=True) if config.final_norm else {}
         block |= norm(f"attn_{place}", f"{at}self_attn_layer_norm", bias=True)
         block |= norm(f"mlp_{place}", f"{at}final_layer_norm", bias=True)
-    # a version number that older files carry, and the second name of a tied embedding
+    # a version number in older files, and the second name of a tied embedding
     return Layout(ends, block, ("decoder.version", "lm_head.weight"), ("model.decoder.", "decoder."))
 
 

@@ -1,6 +1,6 @@
 """Hugging Face directories of Phi-1, Phi-1.5 and Phi-2 (Gunasekar et al. 2023; Li et al. 2023): `"model_type": "phi"`.
 
-Attention and MLP stand side by side and read behind one LayerNorm; rotary halves on the first columns of each head; biases
+Attention and MLP are parallel and read the output of one LayerNorm; rotary halves on the first columns of each head; biases
 everywhere, the unembedding included; optionally a LayerNorm of queries and keys, one for all heads. (Phi-3 is another family.)
 """
 

@@ -1,6 +1,6 @@
 """Hugging Face directories of Phi-3 and Phi-4 (Abdin et al. 2024): Llama with fused projections.
 
-`qkv_proj` keeps the queries, keys and values of all heads side by side, `gate_up_proj` the gate before the input.
+`qkv_proj` concatenates the queries, keys and values of all heads; `gate_up_proj` holds W_gate, then W_in.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
-    """A width is stated in every file, and used only where `use_sliding_window` says so, in the upper layers."""
+    """The window of each layer. Every file states a width; it is used if `use_sliding_window` is set, in the upper layers."""
     if not flag(config, "use_sliding_window", False):
         return ()
     full = size(config, "max_window_layers", 28)

@@ -1,4 +1,4 @@
-"""Hugging Face directories of Qwen 3 (Yang et al. 2025): an RMSNorm over each head's queries and keys in place of biases."""
+"""Hugging Face directories of Qwen 3 (Yang et al. 2025): an RMSNorm on each head's queries and keys in place of biases."""
 
 from __future__ import annotations
 

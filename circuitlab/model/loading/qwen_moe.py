@@ -1,6 +1,6 @@
 """Hugging Face directories of Qwen's mixtures of experts (Yang et al. 2024, 2025): `"model_type": "qwen2_moe"`, `"qwen3_moe"`.
 
-Qwen 2's has one more expert that every token goes through, behind a gate of its own.
+Qwen 2's also has a shared expert for every token, with its own gate.
 """
 
 from __future__ import annotations

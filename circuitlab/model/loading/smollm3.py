@@ -33,12 +33,12 @@ def read_config(config: Mapping[str, Any]) -> Read:
 
 
 def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
-    """The layers with rotary positions: 1 in `no_rope_layers`, in spite of its name."""
+    """The layers with rotary positions: those with 1 in `no_rope_layers`, despite its name."""
     listed = config.get("no_rope_layers")
     if listed is None:
         every = size(config, "no_rope_layer_interval", 4)
         if every < 1:
-            raise BadModel("config.json: no_rope_layer_interval is not a distance.", expected="4, for instance", got=str(every))
+            raise BadModel("config.json: no_rope_layer_interval is not positive.", expected="a number such as 4", got=str(every))
         return tuple(i for i in range(n_layers) if (i + 1) % every)
     if not isinstance(listed, list) or len(listed) != n_layers or any(turns not in (0, 1) for turns in listed):
         raise BadModel(

@@ -1,7 +1,7 @@
 """Hugging Face StableLM directories: StableLM 3B and StableLM 2 (Bellagente et al. 2024): `"model_type": "stablelm"`.
 
 Llama's block with LayerNorms in place of RMSNorms and rotary halves on the first columns of each head; optionally biases of
-queries, keys and values, attention and MLP side by side behind one norm, and a LayerNorm of each head's queries and keys, whose
+queries, keys and values, attention and MLP in parallel after one norm, and a LayerNorm of each head's queries and keys, whose
 gains [d_head] lie in one tensor per head.
 """
 

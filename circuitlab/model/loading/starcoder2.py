@@ -1,4 +1,4 @@
-"""Hugging Face directories of StarCoder2 (Lozhkov et al. 2024): LayerNorms, rotary halves, grouped heads, an MLP without gate."""
+"""Hugging Face directories of StarCoder2 (Lozhkov et al. 2024): LayerNorms, rotary halves, grouped heads, no gate."""
 
 from __future__ import annotations
 
