@@ -1,7 +1,7 @@
 """The errors a person can cause or meet; each says what was expected, what was found and what to do.
 
 Every error raised on purpose is a `CircuitLabError`. The command line maps `exit_code` to the process' exit status,
-the window shows `str(error)` in a dialog; neither needs to know the subclasses. Exit codes: 1 our fault, 2 usage,
+the window shows `str(error)` in a dialog; neither needs to know the subclasses. Exit codes: 1 internal error, 2 usage,
 3 bad model, input or machine, 4 over the memory budget, 130 cancelled.
 """
 

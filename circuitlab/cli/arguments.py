@@ -1,4 +1,4 @@
-"""What the options of all commands share: an option is given once, and `--threads` is bounded."""
+"""Parsing shared by all commands: each option is accepted once, and `--threads` is bounded."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class _Once(argparse.Action):
         values: str | Sequence[Any] | None,
         option: str | None = None,
     ) -> None:
-        given = getattr(namespace, "_given", frozenset[str]())
-        if option is not None and self.dest in given:
+        seen_names = getattr(namespace, "_given", frozenset[str]())
+        if option is not None and self.dest in seen_names:
             raise argparse.ArgumentError(self, "given twice")
-        namespace._given = given | {self.dest}
+        namespace._given = seen_names | {self.dest}
         setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes each option once, those of its subcommands too."""
+    """A parser that accepts each option once, also those of its subcommands."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self.register("action", "store", _Once)
 
 
-# more threads than this are of no use on any machine; a library that is told to start a hundred thousand ends the process
+# more are of no use on any machine, and asking a library for a hundred thousand kills the process
 MOST_THREADS = max(256, 4 * (os.cpu_count() or 1))
 
 

@@ -39,7 +39,7 @@ from circuitlab.model.records.known_heads import KnownHeads, complaints, known_h
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
 
-LONGEST_PROMPT = 16 << 20  # bytes: beyond any context, and read before anything can be said of it
+LONGEST_PROMPT = 16 << 20  # bytes; longer than any context
 
 
 def _open(args: argparse.Namespace) -> api.Model:
@@ -52,14 +52,20 @@ def _open(args: argparse.Namespace) -> api.Model:
 def _all_steps(model: api.Model) -> list[int | None]:
     """Every checkpoint and the final weights. Raises `BadInput` without a series."""
     if not model.steps:
-        raise BadInput("This model has no checkpoint series.", expected="checkpoints/step-N.safetensors", got=model.ref.name)
+        remedy = "Leave out --checkpoint to use the final weights."
+        raise BadInput(
+            "This model has no checkpoint series.", expected="checkpoints/step-N.safetensors", got=model.ref.name, remedy=remedy
+        )
     return [*model.steps, None]
 
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | None]:
-    """The text or the ids that are given; without either no tokens. Raises `UsageError`, `BadInput`."""
+    """The prompt as text or as ids; (None, None) without one. Raises `UsageError`, `BadInput`."""
     if args.tokens is not None and args.no_bos:
-        raise UsageError("Token ids are taken as they are.", expected="--no-bos with a text", got="--no-bos with --tokens")
+        remedy = "Drop --no-bos: no BOS is prepended to ids."
+        raise UsageError(
+            "Token ids are taken as they are.", expected="--no-bos with a text", got="--no-bos with --tokens", remedy=remedy
+        )
     if args.tokens is not None:
         return None, parse(tuple[int, ...], args.tokens, "--tokens")
     if args.text_file is None:
@@ -67,13 +73,15 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | Non
     try:
         return text_of(_bytes_of(args.text_file)), None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error)) from error
+        remedy = "Check the path, and save the file as UTF-8."
+        raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error), remedy=remedy) from error
 
 
 def _bytes_of(name: str) -> bytes:
-    """A prompt's file, "-" for what is sent. Raises `BadInput` where it does not end in time, `OSError`."""
+    """The bytes of a prompt's file; "-" is standard input. Raises `BadInput` if it is too long, `OSError`."""
     if not name:
-        raise UsageError("No file is named.", expected="--text-file FILE, or - for standard input", got="nothing")
+        remedy = "Name a file."
+        raise UsageError("No file is named.", expected="--text-file FILE, or - for standard input", got="nothing", remedy=remedy)
     with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         data = file.read(LONGEST_PROMPT + 1)
     if len(data) > LONGEST_PROMPT:
@@ -81,7 +89,7 @@ def _bytes_of(name: str) -> bytes:
             "The text is too long for a prompt.",
             expected=f"at most {LONGEST_PROMPT >> 20} MiB",
             got="more" if name == "-" else f"more in {name}",
-            remedy="Give a part of it; `over_prompts` and `in_context` read files by pieces.",
+            remedy="Give a part of it; the analyses over_prompts and in_context read whole files.",
         )
     return data
 
@@ -90,14 +98,14 @@ def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:
     return tuple(ablation(h) for h in (parse(tuple[Head, ...], args.cut, "--cut") if args.cut else ()))
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
+def _pairs(items: list[str]) -> dict[str, str]:
     pairs = {}
-    for item in given:
+    for item in items:
         key, equals, value = item.partition("=")
         if not equals:
-            raise UsageError("A parameter has no value.", expected="KEY=VALUE", got=item)
+            raise UsageError("A parameter has no value.", expected="KEY=VALUE", got=item, remedy="Write = and a value after it.")
         if key in pairs:
-            raise UsageError("A parameter is given twice.", expected=f"one value of {key}", got=item)
+            raise UsageError("A parameter is given twice.", expected=f"one value of {key}", got=item, remedy="Drop one of them.")
         pairs[key] = value
     return pairs
 
@@ -122,7 +130,7 @@ def compute(args: argparse.Namespace) -> int:
 
 
 def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
-    """The same request of every checkpoint: one file, or one table."""
+    """The same request for every checkpoint: one file, or one table."""
     answers: list[AnswerExport] = []
     for step in _all_steps(model):
         subject = replace(request.subject, model=model.at_step(step).ref)
@@ -147,7 +155,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
 
 
 def _put(data: bytes, target: str) -> None:
-    """Into a file; "-" prints."""
+    """Write to a file; "-" prints."""
     if target != "-":
         return write_whole(Path(target), data)
     sys.stdout.flush()
@@ -157,24 +165,33 @@ def _put(data: bytes, target: str) -> None:
 
 
 def _targets(args: argparse.Namespace) -> dict[str, str]:
-    """Where each form goes: the option says the form, whatever the file is called. Folders are looked at before the work."""
+    """The file of each format: the option determines the format, whatever the suffix. Folders are checked before the work."""
     targets = {form.name: t for form in DATA if (t := getattr(args, form.name)) is not None}
     if list(targets.values()).count("-") > 1:
         raise UsageError(
             "Only one format can be printed.",
             expected="one - among " + " ".join(f"--{form.name}" for form in DATA),
             got="several",
+            remedy="Name a file for the others.",
         )
     files = [str(Path(target).absolute()) for target in targets.values() if target != "-"]
     if len(set(files)) < len(files):
-        raise UsageError("Two formats go to one file.", expected="a file each", got=" ".join(targets.values()))
+        raise UsageError(
+            "Two formats go to one file.", expected="a file each", got=" ".join(targets.values()), remedy="Change one of them."
+        )
     for target in targets.values():
         if not target:
-            raise UsageError("The data cannot be written.", expected="the name of a file, or -", got="nothing")
+            raise UsageError(
+                "The data cannot be written.", expected="the name of a file, or -", got="nothing", remedy="Name one."
+            )
         if target != "-" and not os.path.isdir(Path(target).absolute().parent):  # a name may be too long to be asked about
-            raise BadMachine("The data cannot be written.", expected="a folder that is there", got=bounded(target))
+            remedy = "Create the folder, or choose another."
+            raise BadMachine("The data cannot be written.", expected="an existing folder", got=bounded(target), remedy=remedy)
         if target != "-" and os.path.isdir(target):
-            raise BadMachine("The data cannot be written.", expected="the name of a file", got=f"{target}, a folder")
+            remedy = "Add the name of a file."
+            raise BadMachine(
+                "The data cannot be written.", expected="the name of a file", got=f"{target}, a folder", remedy=remedy
+            )
     return targets
 
 
@@ -214,7 +231,8 @@ def figure(args: argparse.Namespace) -> int:
     view = parse_params(panel.view, _pairs(args.set))
     heads = parse(tuple[Head, ...], args.heads, "--heads")
     if args.checkpoint == "all":
-        raise UsageError("A figure shows one checkpoint.", expected="a training step or final", got="all")
+        remedy = "Draw one figure per checkpoint."
+        raise UsageError("A figure shows one checkpoint.", expected="a training step or final", got="all", remedy=remedy)
     model = _open(args)
     text, tokens = _prompt(args)
     target = parse(Target, args.target, "--target")
@@ -248,7 +266,7 @@ def info(args: argparse.Namespace) -> int:
         print(json.dumps(about, ensure_ascii=False, indent=1))
         return 0
     published = known_heads(model.config, model.ref.source, opened.sha256)
-    notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # stands among the options
+    notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # shown among the options
     rows = [("loading", "note", note) for note in (*notes, *complaints())]
     rows += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
     rows += [("published", number_of(len(published.hints), "head"), published.caption)] if published is not None else []
@@ -257,18 +275,18 @@ def info(args: argparse.Namespace) -> int:
 
 
 def _print_facts(facts: list[tuple[str, str, str]]) -> None:
-    """One line a fact, wrapped where the terminal ends; a group is named once."""
+    """One line per fact, wrapped at the width of the terminal; a group is named once."""
     room, before = max(60, shutil.get_terminal_size().columns), ""
     for group, name, value in facts:
         first = f"{'' if group == before else group:<12}{name:<21} "
-        whole = value.replace("--assume ", "--assume\u00a0")  # is copied in one piece
+        whole = value.replace("--assume ", "--assume\u00a0")  # keep it on one line, to be copied
         lines = textwrap.wrap(whole, room - 34, break_long_words=False, break_on_hyphens=False)
         print(first + f"\n{' ' * 34}".join(lines).replace("\u00a0", " "))
         before = group
 
 
 def _published(published: KnownHeads | None) -> dict[str, Any] | None:
-    """What papers have named, as JSON: the model that they are about, how this one was recognised, roles by head."""
+    """Published roles of heads as JSON: the model of the papers, how this one was recognised, roles by head."""
     if published is None:
         return None
     roles = {str(Head(*head)): published.words(Head(*head)) for head in sorted(published.hints)}
@@ -289,18 +307,18 @@ def import_model(args: argparse.Namespace) -> int:
     from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
 
     path = Path(args.file).expanduser()
-    how = read_map(Path(args.map))
-    checkpoint = tensors_at(path, how.under)
-    report, parts = survey(how, checkpoint.needed())
+    import_map = read_map(Path(args.map))
+    checkpoint = tensors_at(path, import_map.under)
+    report, parts = survey(import_map, checkpoint.needed())
     unused = f": {', '.join(report.unused[:20])}{' …' if report.unused[20:] else ''}" if report.unused else ""
     print(f"used {number_of(report.used, 'tensor')}, unused {len(report.unused)}{unused}")
     lines = [*report.notes, *(f"beside the weights, passed over: {s}" for s in checkpoint.skipped)]
     lines += [f"assumed: {a}" for a in report.assumed]
-    lines += [f"not to be seen from shapes: {line}" for line in report.unseen]
+    lines += [f"not visible from shapes: {line}" for line in report.unseen]
     for line in (*lines, *(f"problem: {p}" for p in report.problems)):
         print(line)
     if args.check:
-        whole = "the map makes a whole model; compare its logits with your own, for what shapes do not show"
+        whole = "the map gives a complete model; compare its logits with your own, as shapes do not show everything"
         print(whole if not report.problems else number_of(len(report.problems), "problem"))
         return 3 if report.problems else 0
     refuse_problems(report)
@@ -311,7 +329,7 @@ def import_model(args: argparse.Namespace) -> int:
     with progress("import") as ctx:
         origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in report.assumed], "unseen": report.unseen}
         size = stream_directory(target, parts, tokenizer, ctx.tick, origin)
-    print(f"{target}: {number_of(size, 'byte')} of weights" + ("" if tokenizer else "; no tokenizer, prompts are token ids"))
+    print(f"{target}: {number_of(size, 'byte')} of weights" + ("" if tokenizer else "; no tokenizer: prompts are token ids"))
     return 0
 
 

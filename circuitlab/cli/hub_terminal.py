@@ -15,13 +15,13 @@ def fetch_if_needed(model: str) -> None:
 
     Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
     """
-    named = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
-    if not named or snapshot(name := HubName.parse(model)) is not None:
+    is_hub_name = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
+    if not is_hub_name or snapshot(name := HubName.parse(model)) is not None:
         return
     from circuitlab.model.sources.hub_download import Progress, fetch, plan
 
-    what = plan(name)
-    print(f"{name}: {number_of(len(what.files), 'file')}, {what.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
+    download = plan(name)
+    print(f"{name}: {number_of(len(download.files), 'file')}, {download.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
     shown = 0.0
 
     def say(progress: Progress) -> None:
@@ -31,6 +31,6 @@ def fetch_if_needed(model: str) -> None:
             print(f"\r{progress}".ljust(70), end="", file=sys.stderr, flush=True)
 
     try:
-        fetch(what, say)
+        fetch(download, say)
     finally:
         print(file=sys.stderr)

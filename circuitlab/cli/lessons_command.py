@@ -15,12 +15,12 @@ from circuitlab.lessons.lesson import lessons
 
 
 def problems(path: Path) -> tuple[str, ...]:
-    """What is wrong with one file, () for nothing: it parses, and knows its panels, controls, analyses, parameters, values."""
+    """Problems of one file, () if it parses and all its panels, controls, analyses, parameters and values exist."""
     return check(path, {name: panel.view for name, panel in panels().items()}, tuple(ARRANGEMENTS))
 
 
 def run(checked: bool, files: tuple[str, ...] = ()) -> int:
-    """List the lessons; or check these files, without any all that are found: exit status 3 where something is wrong."""
+    """List the lessons, or check these files (by default all lessons). Exit status 3 if something is wrong."""
     if not checked:
         shipped, failed = lessons()
         for lesson in shipped:
@@ -33,10 +33,10 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     wrong = 0
     for path in paths:
         if not path.is_file():
-            raise BadInput("The file does not exist.", expected="a lesson", got=str(path))
+            raise BadInput("The file does not exist.", expected="a lesson", got=str(path), remedy="Check the path.")
         complaints = problems(path)
         wrong += len(complaints)
-        print("\n".join(complaints) if complaints else f"{path.name}: whole")
+        print("\n".join(complaints) if complaints else f"{path.name}: no problems")
     return 3 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""The options of `circuitlab measure`, apart from what they start, so that `--help` loads neither torch nor numpy."""
+"""The options of `circuitlab measure`, in a module of their own so that `--help` loads neither torch nor numpy."""
 
 from __future__ import annotations
 

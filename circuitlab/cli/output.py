@@ -1,4 +1,4 @@
-"""What the command line prints: tables with the tokens' text beside their numbers, and progress while somebody watches."""
+"""Output of the command line: tables with the text of tokens beside their ids, and progress on a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from circuitlab.engine.export_data import AnswerExport
 ROWS = 40
 
 
-def print_answer(what: AnswerExport) -> None:
-    """The answer's table under a line that says what it is."""
-    request, result = what.answer.request, what.answer.result
+def print_answer(export: AnswerExport) -> None:
+    """Print the answer's table under a line that describes it."""
+    request, result = export.answer.request, export.answer.result
     print(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions)))
     if result.remainder is not None:
         print(result.remainder.words())
-    print_table(what.table())
+    print_table(export.table())
 
 
 def print_table(table: Table) -> None:
@@ -49,13 +49,13 @@ def _cell(value: Any, of: str) -> str:
 
 
 class _TerminalContext(NullContext):
-    """Says how far the work is, on one line that is written over."""
+    """Shows progress on one line of the terminal, which is overwritten."""
 
     def __init__(self, title: str) -> None:
         self._title, self._next, self.printed = title, time.monotonic() + 1.0, False
 
     def tick(self, done: int, total: int, text: str = "") -> None:
-        """At most five times a second, and not at all for work of less than one."""
+        """Shown at most five times per second, and only for work that takes longer than one second."""
         now = time.monotonic()
         if now >= self._next:
             self._next, self.printed = now + 0.2, True
@@ -65,7 +65,7 @@ class _TerminalContext(NullContext):
 
 @contextmanager
 def progress(title: str) -> Iterator[NullContext]:
-    """A `Ctx` that shows progress on a terminal and says nothing elsewhere."""
+    """A `Ctx` that shows progress on a terminal and is silent elsewhere."""
     if not sys.stderr.isatty():
         yield NullContext()
         return

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Width, height, type, caption, ink, dots."""
+    """Add the options for width, height, font, caption, ink and resolution."""
     paper = parser.add_argument_group("for print")
     paper.add_argument("--width", type=float, metavar="MM", help="width (default 84, one column; two columns are 174)")
     paper.add_argument("--height", type=float, metavar="MM", help="height (default: as the content needs)")
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def paper_of(args: argparse.Namespace) -> Paper:
-    """Raises `UsageError` for what no figure can be."""
+    """The `Paper` of these options. Raises `UsageError` for impossible values."""
     from circuitlab.draw.look.paper import Paper
 
-    given = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
-    given |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}
-    return Paper(**{name: value for name, value in given.items() if value is not None})
+    values = {"width_mm": args.width, "height_mm": args.height, "font_pt": args.font, "caption": args.caption}
+    values |= {"ink": args.ink, "dpi": args.dpi, "text": args.lettering}
+    return Paper(**{name: value for name, value in values.items() if value is not None})

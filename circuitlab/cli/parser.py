@@ -21,7 +21,7 @@ from circuitlab.formats import DATA, PICTURES, listed
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
-EXITS = "exit status: 0 done, 1 our fault, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
+EXITS = "exit status: 0 done, 1 internal error, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
 
 def _gib(text: str) -> float:
@@ -139,7 +139,7 @@ def _run(args: argparse.Namespace) -> int:
         return doctor.run(args.json)
     if getattr(args, "model", None) is not None:
         if not args.model.strip():
-            raise UsageError("No model is named.", expected=MODEL, got=repr(args.model))
+            raise UsageError("No model is named.", expected=MODEL, got=repr(args.model), remedy="Name a model.")
         from circuitlab.cli.hub_terminal import fetch_if_needed
 
         fetch_if_needed(args.model)
@@ -166,23 +166,28 @@ def _run(args: argparse.Namespace) -> int:
     return commands.RUN[args.command](args)
 
 
-def _assumed(given: list[str]) -> tuple[tuple[str, str], ...]:
+def _assumed(items: list[str]) -> tuple[tuple[str, str], ...]:
     from circuitlab.model.loading.assumptions import pairs
 
-    return pairs(given)
+    return pairs(items)
 
 
-def _told_apart(words: list[str]) -> list[str]:
+def _with_command(words: list[str]) -> list[str]:
     """A bare `circuitlab MODEL` is `open MODEL`. Raises `UsageError` for what looks like a mistyped command."""
     if not words or words[0].startswith("-") or words[0] in COMMANDS:
         return words
     near = difflib.get_close_matches(words[0], COMMANDS, 1, 0.75)
     if near and not Path(words[0]).exists() and words[0] not in paths.shipped_models():
-        raise UsageError("There is no such command or model.", expected=f"perhaps {near[0]}", got=words[0])
+        raise UsageError(
+            "There is no such command or model.",
+            expected=f"perhaps {near[0]}",
+            got=words[0],
+            remedy="Run `circuitlab --help` for the commands.",
+        )
     return ["open", *words]
 
 
-def _our_fault(error: Exception) -> int:
+def _internal_error(error: Exception) -> int:
     """One line on the screen, the traceback in the log."""
     report = "".join(traceback.format_exception(error))
     where = paths.log_file()
@@ -193,14 +198,14 @@ def _our_fault(error: Exception) -> int:
         details = f"The details are in {where}."
     except OSError:
         details = report
-    print(f"This is a fault in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{details}", file=sys.stderr)
+    print(f"This is a bug in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{details}", file=sys.stderr)
     return 1
 
 
 def _printable() -> None:
     """Let a console that cannot show a character print its escape instead of failing."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever called
+        if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
@@ -219,15 +224,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         _print_no_more()
-        remedy = "Free space, or redirect it elsewhere; the results are not kept."
+        remedy = "Free space or redirect the output elsewhere, then run the command again: results are not kept."
         print(BadMachine("The output could not be written.", got=error.strerror or str(error), remedy=remedy), file=sys.stderr)
         return BadMachine.exit_code
 
 
 def _status(argv: Sequence[str] | None) -> int:
-    """Raises `OSError` where the output has no reader or the disk no room."""
+    """Run one command. Raises `OSError` if the output has no reader or the disk is full."""
     try:
-        return _run(_parser().parse_args(_told_apart(list(sys.argv[1:] if argv is None else argv))))
+        return _run(_parser().parse_args(_with_command(list(sys.argv[1:] if argv is None else argv))))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     except CircuitLabError as error:
@@ -239,7 +244,7 @@ def _status(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in FULL):
             raise
-        return _our_fault(error)
+        return _internal_error(error)
 
 
 def _print_no_more() -> None:

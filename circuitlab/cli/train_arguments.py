@@ -1,4 +1,4 @@
-"""The options of `circuitlab train`, apart from what they start, so that `--help` loads neither torch nor numpy."""
+"""The options of `circuitlab train`, in a module of their own so that `--help` loads neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Epilog(argparse.RawDescriptionHelpFormatter):
     """Lists the shipped recipes, only when the help is printed."""
 
     def add_text(self, text: str | None) -> None:
-        if text != EXITS:  # the epilog: a usage line, which an error prints too, goes without
+        if text != EXITS:  # only the epilog lists the recipes, not the usage line of an error
             return super().add_text(text)
         from circuitlab.paths import shipped_recipes
 

@@ -10,7 +10,7 @@ import pytest
 
 from circuitlab import paths
 from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.cli.parser import _parser, _told_apart
+from circuitlab.cli.parser import _parser, _with_command
 from circuitlab.engine.codec import parse_params
 
 README = Path(paths.__file__).parents[1] / "README.md"
@@ -22,7 +22,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_parses_and_its_parameters_are_there(words: list[str]) -> None:
-    args = _parser().parse_args(_told_apart(words))
+    args = _parser().parse_args(_with_command(words))
     if args.command == "compute":
         assert args.analysis in analyses()
         parse_params(find_analysis(args.analysis).params, dict(item.split("=", 1) for item in args.set))
