@@ -1,1 +1,1 @@
-"""Keep only this circuit."""
+"""The panel Keep only this circuit: faithfulness and completeness of heads or edges."""

@@ -1,1 +1,1 @@
-"""Induction, with its picture in the text."""
+"""The panel Induction: loss on repeated text, prefix matching, and the effect of a head in the text."""

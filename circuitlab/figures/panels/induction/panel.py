@@ -144,7 +144,7 @@ def _scores_requests(state: State, facts: Facts, view: InductionView) -> Request
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
-    """The page that is open."""
+    """The open page."""
     page = _view(state).page
     if page == "loss":
         return _loss(state, answers.of("loss", in_context))

@@ -1,1 +1,1 @@
-"""The induction laboratory."""
+"""The panel Induction laboratory: the constructed model step by step."""

@@ -1,1 +1,1 @@
-"""Models side by side."""
+"""The panel Models side by side: the same text through several models."""

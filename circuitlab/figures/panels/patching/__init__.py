@@ -1,1 +1,1 @@
-"""Patching from another prompt."""
+"""The panel Patching: activations and paths patched from the pinned prompt."""

@@ -1,1 +1,1 @@
-"""Paths of a prediction."""
+"""The panel Paths: the path expansion of a prediction."""

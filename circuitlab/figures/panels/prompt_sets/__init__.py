@@ -1,1 +1,1 @@
-"""Many prompts at once."""
+"""The panel Prompt sets: averages of an analysis over many prompts."""

@@ -1,1 +1,1 @@
-"""Spectra of heads."""
+"""The panel Spectra: eigenvalues and singular values of the circuits of heads."""

@@ -1,1 +1,1 @@
-"""Along a training."""
+"""The panel Training: measurements along the checkpoints of a training."""

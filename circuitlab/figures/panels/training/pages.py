@@ -63,12 +63,12 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
 
     in_context = memo(answer, ("context", kinds, with_control), scores)
     band_labels, headless = labels(result, kind), not result.shapes[0, 0]
-    along = Along(state, answer, over, log, kind)
+    plots = TrainingPlots(state, answer, over, log, kind)
     rows = [
-        along.lines(
+        plots.lines(
             "loss", loss, ("loss on text",), "loss, nats", band_labels["loss"], bare=True, pin=True, hues=_plain((TEXT,))
         ),
-        along.lines(
+        plots.lines(
             "in-context score",
             in_context,
             (*_names(kinds), *(("minus a model without layers",) if with_control else ())),
@@ -79,7 +79,7 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
             named=tuple(range(len(kinds) + with_control)),
         ),
     ]
-    rows += [] if headless else [along.heads("heads", score, score.replace("_", " "), band_labels.get(score, ""))]
+    rows += [] if headless else [plots.heads("heads", score, score.replace("_", " "), band_labels.get(score, ""))]
     at = current_point(result, state.model)
     by_text = score_by_text(result, at) if at is not None and TEXT in kinds else ""
     notes = (by_text and f"score on text {by_text}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
@@ -131,7 +131,7 @@ def _phases(result: TrainingSeriesResult) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Along:
+class TrainingPlots:
     """What plots along a training share: the axis of time, the band of the phase change, the checkpoints that are marked."""
 
     state: State
@@ -270,7 +270,7 @@ def zeroed(state: State, answer: Answer[TrainingSeriesResult], on: str, over: Ov
     if not result.shapes[0, 0]:
         return Figure(title="Training", why_empty=f"There is no head to ablate: {NO_HEADS}. See the other pages.")
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
-    lines = Along(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
+    lines = TrainingPlots(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
     notes = "attention patterns held as in the whole model", ZERO_ON_LOG if log else ""
     return Figure(((lines,),), title, with_conventions(answer, notes, SLOPE))
 
