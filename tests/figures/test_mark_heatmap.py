@@ -245,6 +245,15 @@ def test_labels_have_room_beside_cells_of_any_size(view):
     assert kinds == {True, False}
 
 
+def test_labels_are_measured_again_where_they_or_the_text_size_change(view):
+    widths, long, large = [], ("a long name", "b"), replace(LIGHT, small=16.0, normal=19.0)
+    for theme, names in ((LIGHT, ("a", "b")), (LIGHT, long), (large, long)):
+        view.set_theme(theme)
+        widget = settled(view, Heatmap("map", np.eye(2, dtype=np.float32), (0.0, 1.0), y=Axis("row", names)))
+        widths.append(widget.left_axis.width())
+    assert widths[0] + 30 < widths[1] < widths[2] - 15, widths
+
+
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)
 def test_what_is_struck_is_crossed_on_light_and_dark_cells_and_nothing_else_is(view, theme):
     view.set_theme(theme)

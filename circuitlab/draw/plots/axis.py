@@ -15,7 +15,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 
 from circuitlab.draw.look.guarded import guarded_item
-from circuitlab.draw.look.theme import Theme, advance
+from circuitlab.draw.look.theme import Face, Theme, advance
 from circuitlab.draw.plots._number_axis import NumberAxis
 from circuitlab.figures.marks import Axis
 
@@ -53,7 +53,7 @@ class LabelAxis(NumberAxis):
         self.chosen: int | None = None
         self.cell, self.large = 0.0, False  # large: tokens as large as in running text, where the cells are large enough
         self.stroke, self.longest = 1.0, LONGEST
-        self._labellings: dict[tuple[int, bool], Labelling] = {}  # of these labels in this theme, by size in px and mono
+        self._labellings: dict[Face, Labelling] = {}  # of these labels
         super().__init__(side, theme)
         self.untitled = False  # too little room: the title is in the caption
         self.short = False  # little room: a title that the ticks repeat is dropped ("head" under H0 H1 …)
@@ -62,7 +62,6 @@ class LabelAxis(NumberAxis):
     def set_theme(self, theme: Theme) -> None:
         """Pens and fonts."""
         self.theme = theme
-        self._labellings.clear()
         self.setPen(pg.mkPen(theme.line, width=self.stroke))
         self.setTextPen(pg.mkPen(theme.muted))
         if self.label is not None:
@@ -202,11 +201,11 @@ class LabelAxis(NumberAxis):
         least = max(self.theme.small * 0.78, ceil(self.theme.least))
         largest = self.theme.normal if self.large else self.theme.small
         size = min(largest, max(least, self.cell - 1)) if mono else self.theme.small
-        key = round(size), mono
-        if (labelling := self._labellings.get(key)) is None:
-            face, font = self.theme.face(key[0], mono=mono), self.theme.font(key[0], mono=mono)
+        face = self.theme.face(size, mono=mono)
+        if (labelling := self._labellings.get(face)) is None:
+            font = self.theme.font(size, mono=mono)
             widest = max((advance(face, label) for label in self._labels()), default=0.0)
-            labelling = self._labellings[key] = Labelling(font, QFontMetricsF(font), widest)
+            labelling = self._labellings[face] = Labelling(font, QFontMetricsF(font), widest)
         return labelling
 
     def _upright(self, labelling: Labelling) -> bool:
