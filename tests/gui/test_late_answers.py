@@ -61,7 +61,7 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
     asked, slot = list[Request](), attention.slot("now", "attention")
     for head in (Head(1, 1), Head(1, 3)):
         document.apply(document.state.with_heads(head), "next")
-        asked.append(attention.asked["now"]["attention"])
+        asked.append(attention.requests["now"]["attention"])
         assert attention.view.figure.title.startswith("L0H0")
     assert attention.waiting
     slot.answered.emit(engine.answer(asked[0]), slot.role)
@@ -86,7 +86,7 @@ def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window
     dock(window, "attention").draw()
     assert heat(window).x.ticks == before.x.ticks
     np.testing.assert_array_equal(heat(window).values, before.values)
-    answer = engine.answer(dock(window, "attention").asked["now"]["attention"])
+    answer = engine.answer(dock(window, "attention").requests["now"]["attention"])
     slot = dock(window, "attention").slot("now", "attention")
     slot.answered.emit(answer, slot.role)
     assert heat(window).x.ticks != before.x.ticks

@@ -71,7 +71,7 @@ def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot
     assert isinstance(dock, PanelDock)
     window.context.failed.disconnect()  # the dialog would wait for somebody
     window.context.failed.connect(heard.append)
-    role = next(iter(dock.asked["now"]))
+    role = next(iter(dock.requests["now"]))
     dock._failed(error, ("now", role))
     said = dock.view.figure.why_empty
     assert 10 < len(said) < 700 and ":." not in said and "KeyboardInterrupt" not in said

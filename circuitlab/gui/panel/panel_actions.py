@@ -1,37 +1,58 @@
-"""What every panel can do, derived from its request and its registration: maximise, copy, export, Python, Explain."""
+"""The actions of every panel, which follow from its requests and registration: maximise, copy, export, Python, Explain."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMenu
+from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 from circuitlab.draw.export.pictures import check, export
 from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.view.figure_view import FigureView
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer
 from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.figures.contracts.panel import Panel
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
 from circuitlab.gui.panel.offers_menu import OffersMenu
 from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.session.state import State
 
-if TYPE_CHECKING:
-    from circuitlab.gui.panel.panel_dock import PanelDock
+
+class PanelHost(Protocol):
+    """What the actions need of the panel they act on."""
+
+    panel: Panel
+    context: AppContext
+    state_commands: StateCommands
+    view: FigureView
+    bar: TitleBar
+
+    def pick(self, state: State, hit: Hit) -> State: ...
+    def figure(self) -> Figure: ...
+    def drawn_answers(self) -> dict[str, dict[str, Answer]]: ...
+    def ask_again(self) -> None: ...
+    def open_linked_panel(self) -> bool: ...
 
 
 class PanelActions(QMenu):
-    """The menu behind ⋯ and under the right button."""
+    """The menu behind ⋯ and under the right mouse button. `parent`: the widget of `dock`, the same object in the application."""
 
-    def __init__(self, dock: PanelDock) -> None:
-        super().__init__(dock)
-        self.dock = dock
+    def __init__(self, dock: PanelHost, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.dock, self.widget = dock, parent
         self.setTitle(dock.panel.title)
         self.setObjectName(f"menu.{dock.panel.name}")
         for title, handler in (
@@ -59,34 +80,32 @@ class PanelActions(QMenu):
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self.aboutToHide.connect(self.cuts.forget)
-        self._slots: dict[Path, WorkSlot] = {}  # of exports, by file
+        self._slots: dict[Path, WorkSlot] = {}  # the exports under way, by file
 
     @Slot()
     def open_own(self) -> None:
-        """What a double-click on the chosen item does."""
-        if self.dock.panel.opens:
-            self.dock.opens.emit(self.dock.panel.opens)
-        else:
+        """What a double-click on the selected item does: go to the linked panel."""
+        if not self.dock.open_linked_panel():
             self.dock.context.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
 
     @Slot()
     def show_menu(self) -> None:
-        """This menu, about what is selected, at the top of the panel."""
+        """This menu, about the selection, at the top of the panel."""
         self.aim(None)
-        self.popup(self.dock.mapToGlobal(QPoint(0, 0)))
+        self.popup(self.widget.mapToGlobal(QPoint(0, 0)))
 
     @Slot()
     def fold_caption(self) -> None:
-        """All that is said of the figure, or a few lines of it."""
+        """Show the whole caption of the figure, or only a few lines of it."""
         fold = self.dock.view.fold
         if not fold.isHidden():
             fold.toggle()
         else:
-            self.dock.context.message.emit(f"The caption of {self.dock.panel.title} is all there.")
+            self.dock.context.message.emit(f"The whole caption of {self.dock.panel.title} is already shown.")
 
     @Slot()
     def maximise(self) -> None:
-        """Show this panel alone, or all again."""
+        """Show this panel alone, or all panels again."""
         self.dock.bar.maximise()
 
     @Slot()
@@ -95,39 +114,39 @@ class PanelActions(QMenu):
         self.dock.state_commands.pin()
 
     def aim(self, hit: Hit | None) -> None:
-        """What the menu is about: the item under the pointer, or what is selected."""
+        """Set what the menu is about: the item under the pointer, or with None the selection."""
         self.cuts.aim(hit)
 
     @Slot()
     def again(self) -> None:
-        """Ask once more for what failed or was cancelled."""
+        """Compute again, including what failed or was cancelled."""
         self.dock.ask_again()
 
     @Slot()
     def reset_zoom(self) -> None:
-        """Everything in view."""
+        """Bring the whole figure into view."""
         self.dock.view.reset_view()
 
     @Slot()
     def copy_image(self) -> None:
-        """To the clipboard."""
+        """Copy the figure to the clipboard as an image."""
         self.dock.view.copy_image()
         self.dock.context.message.emit("Image copied.")
 
     @Slot()
     def copy_table(self) -> None:
-        """The numbers behind the panel, tab-separated."""
+        """Copy the numbers behind the figure, tab-separated."""
         self._copy(panel_data.table_text_of, "Table copied.", "tables copied.")
 
     @Slot()
     def copy_python(self) -> None:
-        """A snippet that computes the same numbers."""
+        """Copy a Python snippet that computes the same numbers."""
         self._copy(panel_data.python_of, "Python copied.", "answers copied as Python.")
 
-    def _copy(self, made: Callable[[PanelDock], tuple[str, int]], one: str, more: str) -> None:
-        """Put a text into the clipboard and say of how many answers it is; without any the clipboard stays as it is."""
+    def _copy(self, text_of: Callable[[Engine, panel_data.Drawn], tuple[str, int]], one: str, more: str) -> None:
+        """Copy a text of the drawn answers and report how many it covers; without answers the clipboard is left alone."""
         try:
-            text, n = made(self.dock)
+            text, n = text_of(self.dock.context.engine, self.dock.drawn_answers())
         except CircuitLabError as error:
             self.dock.context.failed.emit(error)
             return
@@ -137,8 +156,8 @@ class PanelActions(QMenu):
 
     @Slot()
     def export_picture(self) -> None:
-        """Ask how large and in what type and ink, then for a file; write the figure."""
-        window, part = self.dock.window(), self.dock.view.part_words()
+        """Ask for size, type and ink, then for a file, and write the figure."""
+        window, part = self.widget.window(), self.dock.view.part_words()
         dialog = PaperDialog(remembered(self.dock.context.settings.remember), window, part, self.subject(), self._check)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(self._paper_chosen)
@@ -146,18 +165,18 @@ class PanelActions(QMenu):
 
     def subject(self) -> str:
         """What the figure shows: panel, heads, model."""
-        title = self._seen().title
+        title = self._shown_figure().title
         heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
         context = self.dock.context
         return ", ".join((self.dock.panel.title, *heads, context.facts(context.document.state.model).name))
 
-    def _seen(self) -> Figure:
+    def _shown_figure(self) -> Figure:
         """The figure as it is on the screen."""
         view = self.dock.view
         return view.as_shown() if view.figure.grid else self.dock.figure()
 
     def _check(self, paper: Paper) -> None:
-        check(self._seen(), paper)
+        check(self._shown_figure(), paper)
 
     @Slot()
     def _paper_chosen(self) -> None:
@@ -166,34 +185,34 @@ class PanelActions(QMenu):
         if self.dock.context.settings.remember:
             keep(dialog.paper)
         suggested = f"{self.dock.panel.name}{PICTURES[0].suffix}"
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export picture", suggested, dialog_filter(PICTURES))
+        name, _ = QFileDialog.getSaveFileName(self.widget, "Export picture", suggested, dialog_filter(PICTURES))
         if name:
             self.write_picture(Path(name), dialog.paper, whole=not dialog.part.isChecked())
 
     def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
-        """Write the figure: of what is zoomed the part that is seen, which its caption says, or the `whole` of it."""
+        """Write the figure: where it is zoomed, the visible part, as its caption then says; or the `whole` figure."""
         try:
             parts = {} if whole else self.dock.view.parts()
-            export(self._seen(), path, paper, parts)
+            export(self._shown_figure(), path, paper, parts)
             self.dock.context.message.emit(f"Written: {path}")
         except CircuitLabError as error:
             self.dock.context.failed.emit(error)
 
     @Slot()
     def export_data(self) -> None:
-        """Ask for a file, write the numbers."""
-        n = len(panel_data.drawn(self.dock))
+        """Ask for a file and write the numbers."""
+        n = len(panel_data.named(self.dock.drawn_answers()))
         if not n:
             self.dock.context.message.emit(panel_data.NOTHING)
             return
         suggested = f"{self.dock.panel.name}{DATA[0].suffix}{'.zip' if n > 1 else ''}"
-        name, _ = QFileDialog.getSaveFileName(self.dock, "Export data", suggested, dialog_filter(DATA, zipped=n > 1))
+        name, _ = QFileDialog.getSaveFileName(self.widget, "Export data", suggested, dialog_filter(DATA, zipped=n > 1))
         if name:
             self.write_data(Path(name))
 
     def write_data(self, path: Path) -> None:
-        """Write every answer that is drawn: one as a file, several as a zip; on a worker where files are to be read first."""
-        context, drawn = self.dock.context, self.dock.drawn()
+        """Write every drawn answer: one as a file, several as a zip; on a worker where files must be read first."""
+        context, drawn = self.dock.context, self.dock.drawn_answers()
         if not panel_data.at_hand(context.engine, drawn):
             if path not in self._slots:
                 self._slots[path] = WorkSlot(self, finished=self._wrote, failed=self._failed)
@@ -223,4 +242,4 @@ class PanelActions(QMenu):
         context = self.dock.context
         n = len(context.document.state.tokens)
         caption = self.dock.view.figure.caption
-        return ExplainDialog(self.dock.panel, context.facts(), n, caption, context.theme, self.dock)
+        return ExplainDialog(self.dock.panel, context.facts(), n, caption, context.theme, self.widget)
