@@ -134,7 +134,8 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     step = view.progress.step
     assert f"{step:,}" in view.how_far.text()
     view.other.click()
-    qtbot.waitUntil(lambda: dialog.start.text() == "Go on training", timeout=WAIT)
+    qtbot.waitUntil(lambda: dialog.form.checked is not None and dialog.form.checked.resumes, timeout=WAIT)
+    assert "Resume" in dialog.start.text()
     assert dialog.form.message.text()
     dialog.start.click()
     qtbot.waitUntil(lambda: f"resumed at step {step}" in view.log.toPlainText(), timeout=WAIT)
@@ -214,12 +215,12 @@ def test_a_process_that_is_gone_is_not_signalled(dialog: TrainingDialog, tmp_pat
     sent = list[int]()
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(pid))
     dialog.process.job = TrainingJob("tiny", out=str(tmp_path))
-    dialog.process.heard("failed", ELSEWHERE)
+    dialog.process.set_outcome("failed", ELSEWHERE)
     dialog.process.stop_elsewhere()
     assert not sent
     assert dialog.process.outcome == "stopped"
     with Lock(tmp_path / "state"):
-        dialog.process.heard("failed", ELSEWHERE)
+        dialog.process.set_outcome("failed", ELSEWHERE)
         dialog.process.stop_elsewhere()
     assert sent == [os.getpid()]
     assert dialog.process.outcome == "failed"
@@ -319,7 +320,7 @@ def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: Training
         ({"text": (("HERE/empty", ""),)}, "A folder holds no text."),
         ({"out": ""}, "Choose a folder"),
         ({"out": "runs/here"}, "The folder must be a full path."),
-        ({"out": "HERE/fables.txt/run"}, "The folder cannot be made."),
+        ({"out": "HERE/fables.txt/run"}, "The folder cannot be created."),
         ({"device": "mps"}, "There is no device mps here."),
         ({"tokenizer": "HERE/model/tokenizer.json"}, "not of the recipe's size"),
         ({"seed": 9, "out": "HERE/begun"}, "The folder holds another run."),
@@ -331,12 +332,12 @@ def test_what_is_known_before_a_run_starts(text: Path, tmp_path: Path, change: d
     directory(tmp_path / "model")
     good = TrainingJob("tiny", ((str(text), ""),), str(tmp_path / "begun"))
     found = check(good)
-    assert not found.held
+    assert not found.resumes
     begun = tmp_path / "begun" / "state"
     begun.mkdir(parents=True)
     claim(begun, identity(found.recipe, find_sources(good.sources()), None))
-    assert check(good).held
-    assert not check(replace(good, seed=9)).held, "nothing was trained there yet"
+    assert check(good).resumes
+    assert not check(replace(good, seed=9)).resumes, "nothing was trained there yet"
     (begun / "state.pt").touch()
     here = lambda value: value.replace("HERE", str(tmp_path)) if isinstance(value, str) else value
     made = {k: tuple(tuple(map(here, pair)) for pair in v) if isinstance(v, tuple) else here(v) for k, v in change.items()}

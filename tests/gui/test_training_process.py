@@ -44,7 +44,7 @@ def start(qtbot: QtBot, tmp_path: Path) -> Iterator[Start]:
 def heard(process: TrainingProcess) -> list[str]:
     """Lines as they come."""
     lines: list[str] = []
-    process.said.connect(lines.append)
+    process.line_read.connect(lines.append)
     return lines
 
 
@@ -55,8 +55,8 @@ def heard(process: TrainingProcess) -> list[str]:
         ("exit 130", "stopped", ""),
         ("echo 'The disk is full.' >&2; exit 3", "failed", "The disk is full."),
         ("echo 'first' >&2; echo 'ValueError: odd' >&2; exit 1", "failed", "exit status 1: ValueError: odd"),
-        ("exit 1", "failed", "exit status 1: it said nothing"),
-        ("exit 3", "failed", "exit status 3: it said nothing"),
+        ("exit 1", "failed", "exit status 1: no error message"),
+        ("exit 3", "failed", "exit status 3: no error message"),
         ("kill -9 $$", "failed", "killed or broke off"),
         ("kill -TERM $$", "failed", "killed or broke off"),  # nobody asked it to stop
     ],

@@ -1,4 +1,4 @@
-"""The curves of a run while it trains: training loss, losses at the checkpoints, and what the heads are becoming."""
+"""The curves of a run while it trains: the training loss, the losses at the checkpoints and the scores of the heads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LOSSES = ("held-out text", "random tokens", "the same again")
 
 
 def longer(recipe: Recipe) -> tuple[tuple[float, str], ...]:
-    """The steps from which sequences have another length, which shows in the loss."""
+    """The steps at which the sequence length changes, which shows in the loss."""
     return tuple((float(s.start), f"sequences of {s.context}") for s in sorted(recipe.stages, key=lambda s: s.start) if s.start)
 
 
 def curves_of(losses: Mapping[int, float], curves: Curves | None, marks: tuple[tuple[float, str], ...] = ()) -> Figure:
-    """`losses`: training loss by step; `marks`: named steps. What is not measured yet is left out."""
+    """The figure. `losses`: training loss by step; `marks`: named steps. Curves without a measurement yet are left out."""
     reached = tuple((at, name) for at, name in marks if losses and at <= max(losses))
     top: list[Mark] = [_training(losses, reached)] if len(losses) > 1 else []
     if curves is None or len(curves.steps) < 2:
@@ -41,13 +41,13 @@ def curves_of(losses: Mapping[int, float], curves: Curves | None, marks: tuple[t
 
 def _training(losses: Mapping[int, float], marks: tuple[tuple[float, str], ...]) -> Lines:
     steps = np.array(sorted(losses), dtype=float)
-    steps = steps[:: -max(1, -(-len(steps) // MOST))][::-1].copy()  # the newest is always among them
+    steps = steps[:: -max(1, -(-len(steps) // MOST))][::-1].copy()  # the newest point is always included
     ys = np.array([[losses[int(s)] for s in steps]])
     return Lines("training loss", steps, ys, ("running mean",), marks=marks, x_axis=STEP, y_axis=TRAINING)
 
 
 def _heads(name: str, curves: Curves, scores: np.ndarray) -> Lines:
-    """One curve a head, the best one thick."""
+    """One curve per head, the best one thick."""
     names, hues = [], []
     for layer, head in curves.heads:
         names.append(str(Head(layer, head)))

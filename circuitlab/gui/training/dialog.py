@@ -1,4 +1,4 @@
-"""“Train a model…”: first what to train on what, then the run as it goes; it outlives the dialog, and the window if wanted."""
+"""“Train a model…”: first the form, then the view of the run. The run outlives the dialog and, if kept, the window."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from circuitlab.gui.work.app_context import AppContext
 
 
 def closing_box(parent: QWidget) -> tuple[PlainBox, QPushButton, QPushButton]:
-    """What becomes of a run when the window closes, asked; with the buttons that keep and stop it."""
+    """The question what to do with a run when the window closes: the box, its "keep" button and its "stop" button."""
     box = PlainBox(parent)
     box.setWindowTitle("Close CircuitLab")
     box.setText("A model is being trained.")
-    box.setInformativeText("It can go on without the window. Stopped, it saves its state and can be taken up again later.")
+    box.setInformativeText("It can continue without the window. If you stop it, it saves its state and can be resumed later.")
     keep = box.addButton("Keep it running", QMessageBox.ButtonRole.AcceptRole)
     stop = box.addButton("Stop it", QMessageBox.ButtonRole.DestructiveRole)
     box.addButton(QMessageBox.StandardButton.Cancel)
@@ -28,9 +28,9 @@ def closing_box(parent: QWidget) -> tuple[PlainBox, QPushButton, QPushButton]:
 
 
 class TrainingDialog(Dialog):
-    """See the module. `opens(path)`: a model folder that the window is to open.
+    """The dialog. `opens(path)`: the window should open this model folder.
 
-    Enter starts nothing: a number that is confirmed in the form is no wish for hours of work.
+    Enter does not start a run: confirming a number in the form must not begin hours of work.
     """
 
     opens = Signal(str)
@@ -74,7 +74,7 @@ class TrainingDialog(Dialog):
 
     @Slot()
     def begin(self) -> None:
-        """Start what has been checked."""
+        """Start the checked job."""
         checked = self.form.checked
         if checked is None or self.process.running:
             return
@@ -83,32 +83,32 @@ class TrainingDialog(Dialog):
 
     @Slot()
     def choose(self) -> None:
-        """Back to the choices."""
+        """Back to the form."""
         self.pages.setCurrentIndex(0)
         self.form.check()
 
     @Slot()
     def _checked(self) -> None:
         self.start.setEnabled(self.form.checked is not None)
-        self.start.setText("Go on training" if self.form.checked is not None and self.form.checked.held else "Start training")
+        self.start.setText("Resume training" if self.form.checked is not None and self.form.checked.resumes else "Start training")
 
     def showEvent(self, event: QShowEvent) -> None:
-        """What the fields say may have become possible meanwhile."""
+        """Check the job again: files may have changed meanwhile."""
         super().showEvent(event)
         if self.pages.currentIndex() == 0:
             self.form.check()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """A run goes on without its dialog: opening again shows it."""
+        """Close the dialog only: the run continues, and reopening the dialog shows it."""
         self.form.leave()
         if self.process.running:
-            self.context.message.emit("The training goes on: File → Train a model… shows it.")
+            self.context.message.emit("Training continues: File → Train a model… shows it.")
         super().closeEvent(event)
 
     # -- the end of the window ----------------------------------------------------------------------------------------
 
     def may_close(self) -> bool:
-        """Before the window is gone: what becomes of a run. False: the window stays, a run that could not be kept running too."""
+        """Settle what becomes of a run before the window closes. False: the window stays open."""
         if not self.process.running:
             return True
         pending = self.ask_close()
@@ -122,7 +122,7 @@ class TrainingDialog(Dialog):
         return True
 
     def ask_close(self) -> str:
-        """The person's choice: "keep" it running without the window, "stop" it, or "stay"."""
+        """The user's choice: "keep" the run going without the window, "stop" it, or "stay" in the window."""
         box, keep, stop = closing_box(self.parentWidget() or self)
         box.exec()
         chosen = box.clickedButton()

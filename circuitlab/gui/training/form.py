@@ -1,6 +1,6 @@
-"""What to train: a recipe, texts with their shares, a folder and further choices; checked while they are entered.
+"""The form of a training job: recipe, texts with their shares, folder and further choices, checked as they are entered.
 
-The check reads the recipe and the text on the file thread; its summary, or its error, stands below the fields.
+The check reads the recipe and the text on the file thread; its summary or error is shown below the fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, 
 
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.gui.training.job import DEVICES, Checked, TrainingJob, check, in_words
+from circuitlab.gui.training.job import DEVICES, CheckedJob, TrainingJob, check, in_words
 from circuitlab.gui.training.texts import TrainingTexts
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.form import Field, Form
@@ -29,14 +29,14 @@ PAUSE = 300  # ms after the last change before it is checked
 
 
 class TrainingForm(QWidget):
-    """See the module. `checked_changed()`: `checked` is now the job that can start, or None."""
+    """The form. `checked_changed()`: `checked` is now the job that can start, or None."""
 
     checked_changed = Signal()
 
     def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.context, self.runner = context, context.runner
-        self.checked: Checked | None = None
+        self.checked: CheckedJob | None = None
         self._filled_out = ""
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -104,7 +104,7 @@ class TrainingForm(QWidget):
         return TrainingJob(text=self.texts.texts(), **(values | {"out": values["out"].strip(), "seed": seed}))
 
     def choose_recipe(self, path: str) -> None:
-        """A recipe file, or a shipped recipe by its name."""
+        """Select a recipe: a file, or a shipped recipe by its name."""
         at = self.recipe.findData(path)
         if at < 0:
             self.recipe.addItem(f"{Path(path).name}: a file of {Path(path).parent}", path)
@@ -115,16 +115,16 @@ class TrainingForm(QWidget):
 
     @Slot()
     def check(self) -> None:
-        """On the file thread; only the newest check counts."""
+        """Check the job on the file thread; only the newest check counts."""
         job = self.job()
 
-        def work(_: Job) -> Checked | CircuitLabError:
+        def work(_: Job) -> CheckedJob | CircuitLabError:
             try:
                 return check(job)
-            except CircuitLabError as error:  # an answer to a question, not a fault to be logged
+            except CircuitLabError as error:  # incomplete input is expected here and is not logged
                 return error
 
-        self.runner.do(self._slot, "check what is to be trained", work)
+        self.runner.do(self._slot, "check the training job", work)
 
     @Slot()
     def _moved(self) -> None:
@@ -141,14 +141,14 @@ class TrainingForm(QWidget):
             self._moved()
 
     def _suggest(self) -> None:
-        """A folder named after the recipe, unless the person has chosen one."""
+        """Suggest a folder named after the recipe, unless the user has chosen one."""
         if self.out.text() == self._filled_out:
             self._filled_out = str(Path.home() / "circuitlab-runs" / Path(str(self.recipe.currentData() or "run")).stem)
             self.out.setText(self._filled_out)
         self._moved()
 
     def leave(self) -> None:
-        """The dialog is closed."""
+        """Cancel the pending check: the dialog is closed."""
         self._pause.stop()
 
     @Slot(object)
@@ -156,7 +156,7 @@ class TrainingForm(QWidget):
         if isinstance(value, CircuitLabError):
             begun = bool(self.texts.texts())  # no warning before anything has been entered
             self._show_message(in_words(str(value)) if begun else FIRST, begun)
-        elif isinstance(value, Checked) and value.job == self.job():
+        elif isinstance(value, CheckedJob) and value.job == self.job():
             self.checked = value
             self._show_message(value.words(), False)
             self.checked_changed.emit()

@@ -1,8 +1,8 @@
-"""The process that trains: started, asked to stop, taken up again, or handed over so that it outlives the window.
+"""The training process: it can be started, stopped, resumed, and handed over so that it outlives the window.
 
-`python -m circuitlab train …` with this interpreter. It saves its state on SIGTERM and now and then, so nothing is lost when it
-ends in whatever way: the same command goes on from there. Where there is no SIGTERM, stopping kills it and what it did since it
-saved last is done again.
+It runs `python -m circuitlab train …` with this interpreter. It saves its state on SIGTERM and at intervals, and the same command
+resumes from the last save, however the process ended. Where there is no SIGTERM, stopping kills it, and the steps since the last
+save are repeated.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import circuitlab
 from circuitlab.gui.training.job import TrainingJob
 from circuitlab.training.files import holder_of
 
-PATIENCE = 15_000  # ms after which a process that was asked to stop is killed
-TAIL = 4000  # characters of what it said on stderr that are kept
+PATIENCE = 15_000  # ms a process gets to stop before it is killed
+TAIL = 4000  # characters of stderr that are kept for the error message
 LOG = "train.log"
 ELSEWHERE = "Another process is training in this folder."
 STOPPED, TYPED = 130, (2, 3, 4)  # exit codes; see `circuitlab.errors`
 
 
 def environment() -> QProcessEnvironment:
-    """Ours, where the process finds the same CircuitLab: in a checkout as well as installed."""
-    made = QProcessEnvironment.systemEnvironment()
+    """This process' environment, with a PYTHONPATH where the child finds the same CircuitLab, from a checkout or installed."""
+    env = QProcessEnvironment.systemEnvironment()
     home = str(Path(circuitlab.__file__).resolve().parent.parent)
-    known = made.value("PYTHONPATH", "")
-    made.insert("PYTHONPATH", home if not known else f"{home}{os.pathsep}{known}")
-    made.insert("PYTHONIOENCODING", "utf-8")
-    return made
+    python_path = env.value("PYTHONPATH", "")
+    env.insert("PYTHONPATH", home if not python_path else f"{home}{os.pathsep}{python_path}")
+    env.insert("PYTHONIOENCODING", "utf-8")
+    return env
 
 
 class TrainingProcess(QObject):
-    """`said(line)` for each line of output, `changed()` when it starts, is asked to stop, or has ended.
+    """`line_read(line)` for each line of output; `changed()` when the process starts, is asked to stop, or has ended.
 
-    `outcome`: "" before the end and while it runs, else "done", "stopped" or "failed"; `error` says why it failed.
+    `outcome`: "" until it has ended, then "done", "stopped" or "failed"; `error` says why it failed.
     """
 
-    said = Signal(str)
+    line_read = Signal(str)
     changed = Signal()
 
     def __init__(self, parent: QObject | None = None, program: str = sys.executable) -> None:
@@ -50,7 +50,7 @@ class TrainingProcess(QObject):
         self.program = program
         self.job: TrainingJob | None = None
         self.outcome, self.error, self.stopping = "", "", False
-        self._rest, self._complaints = "", ""
+        self._partial_line, self._stderr = "", ""
         self._process = QProcess(self)
         self._process.setProcessEnvironment(environment())
         self._process.readyReadStandardOutput.connect(self._read)
@@ -63,32 +63,32 @@ class TrainingProcess(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether there is a process."""
+        """Whether the process is running."""
         return self._process.state() != QProcess.ProcessState.NotRunning
 
     @property
     def pid(self) -> int:
-        """Of the process, 0 without one."""
+        """Process id; 0 while nothing runs."""
         return int(self._process.processId())
 
     def start(self, job: TrainingJob) -> None:
-        """Start, or go on with, a run."""
+        """Start or resume a run; nothing happens while one is running."""
         if self.running:
             return
         self.job, self.outcome, self.error, self.stopping = job, "", "", False
-        self._rest = self._complaints = ""
+        self._partial_line = self._stderr = ""
         self._process.start(self.program, job.arguments())
         self.changed.emit()
 
     @Slot()
     def resume(self) -> None:
-        """The same once more: it goes on from what was saved last."""
+        """Run the same job again: it resumes from the last save."""
         if self.job is not None:
             self.start(self.job)
 
     @Slot()
     def stop(self) -> None:
-        """Ask it to save and end; the second time, or when it takes too long, it is killed."""
+        """Ask the process to save and end; the second time, or when it takes too long, kill it."""
         if not self.running:
             return
         if self.stopping or sys.platform == "win32":
@@ -102,13 +102,13 @@ class TrainingProcess(QObject):
 
     @Slot()
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once, without a save."""
         self._process.kill()
 
     def hand_over(self) -> bool:
-        """Let the run go on without us: it saves and ends, and goes on in a process that nobody waits for. Blocks meanwhile.
+        """Continue the run in a detached process: the present one saves and ends, the new one resumes. Blocks until then.
 
-        Its words go to `OUT/train.log`. False where it ended by itself.
+        Output goes to `OUT/train.log`. False where the run ended by itself, or could not be started again.
         """
         job = self.job
         if not self.running or job is None:
@@ -123,11 +123,11 @@ class TrainingProcess(QObject):
         log = str(Path(job.out).expanduser() / LOG)
         heir.setStandardOutputFile(log, QProcess.OpenModeFlag.Append)
         heir.setStandardErrorFile(log, QProcess.OpenModeFlag.Append)
-        found = heir.startDetached()
-        return bool(found[0] if isinstance(found, tuple) else found)
+        started = heir.startDetached()
+        return bool(started[0] if isinstance(started, tuple) else started)
 
     def end(self) -> None:
-        """Stop it and wait until it has; what the window does before it is gone."""
+        """Stop the process and wait for its end, as the window does before it closes."""
         if not self.running:
             return
         self.stop()
@@ -137,40 +137,40 @@ class TrainingProcess(QObject):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the folder is another process' by now: a run that was left to itself, for instance."""
+        """Whether another process is training in the folder, for instance a run that was handed over."""
         return self.outcome == "failed" and ELSEWHERE in self.error
 
     def stop_elsewhere(self) -> None:
-        """Ask that process to save and end; where it has ended already, whatever ended it, the run is stopped."""
+        """Ask that other process to save and end; if it has already ended, for whatever reason, the run counts as stopped."""
         if self.job is None or not self.elsewhere:
             return
         holder = holder_of(Path(self.job.out).expanduser() / "state")
         if holder is None:
-            self.heard("stopped")
+            self.set_outcome("stopped")
         elif holder and sys.platform != "win32":
             with contextlib.suppress(OSError):  # it has ended meanwhile
                 os.kill(holder, signal.SIGTERM)
 
-    def heard(self, outcome: str, error: str = "") -> None:
-        """What that process said of its end."""
+    def set_outcome(self, outcome: str, error: str = "") -> None:
+        """Record how that other process ended."""
         self.outcome, self.error = outcome, error
         self.changed.emit()
 
-    # -- what comes back ----------------------------------------------------------------------------------------------
+    # -- output and end -----------------------------------------------------------------------------------------------
 
     @Slot()
     def _read(self) -> None:
-        self._rest += bytes(self._process.readAllStandardOutput().data()).decode("utf-8", "replace")
-        *lines, self._rest = self._rest.replace("\r\n", "\n").split("\n")
+        self._partial_line += bytes(self._process.readAllStandardOutput().data()).decode("utf-8", "replace")
+        *lines, self._partial_line = self._partial_line.replace("\r\n", "\n").split("\n")
         for line in lines:
-            self.said.emit(line)
+            self.line_read.emit(line)
 
     @Slot()
     def _read_error(self) -> None:
         text = bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace")
-        self._complaints = (self._complaints + text)[-TAIL:]
+        self._stderr = (self._stderr + text)[-TAIL:]
         for line in text.splitlines():
-            self.said.emit(line)
+            self.line_read.emit(line)
 
     @Slot(int, QProcess.ExitStatus)
     def _finished(self, code: int, status: QProcess.ExitStatus) -> None:
@@ -188,12 +188,12 @@ class TrainingProcess(QObject):
         self.changed.emit()
 
     def _why(self, code: int, crashed: bool) -> str:
-        words = self._complaints.strip()
+        errors = self._stderr.strip()
         if crashed:
-            return "The process was killed or broke off. What it saved is there: Resume goes on from it."
-        if code in TYPED and words:
-            return words
-        last = words.splitlines()[-1] if words else "it said nothing"
+            return "The process was killed or crashed. Resume continues from its last save."
+        if code in TYPED and errors:
+            return errors
+        last = errors.splitlines()[-1] if errors else "no error message"
         return f"The process ended with exit status {code}: {last}"
 
     @Slot(QProcess.ProcessError)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QHeaderView, QTableWidge
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.gui.widgets.buttons import push
 
-SHOWN = 5  # texts that are seen at once, at the least
+SHOWN = 5  # texts that are visible at once, at least
 ROW = 24  # px
 LIBRARY = "stdlib"
 LIBRARY_WORDS = "Python’s standard library"
@@ -16,7 +16,7 @@ TEXTS = "Text (*.txt *.md *.py);;All files (*)"
 
 
 class TrainingTexts(QWidget):
-    """See the module. `changed()`: another text or share, or one less."""
+    """The table with its buttons. `changed()`: a text was added or removed, or a share edited."""
 
     changed = Signal()
 
@@ -62,7 +62,7 @@ class TrainingTexts(QWidget):
         self.table.itemChanged.connect(self.changed)
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """Path, or "stdlib", and share as it was typed, of each row."""
+        """(path or "stdlib", share as typed) of each row."""
         return tuple((self._name(row), self._cell(row, 1)) for row in range(self.table.rowCount()))
 
     def _cell(self, row: int, column: int) -> str:
@@ -74,7 +74,7 @@ class TrainingTexts(QWidget):
         return LIBRARY if shown == LIBRARY_WORDS else shown
 
     def add(self, name: str, share: str = "") -> None:
-        """One more text, each only once."""
+        """Add a text, unless it is already in the table."""
         name = LIBRARY_WORDS if name == LIBRARY else name
         if self.table.findItems(name, Qt.MatchFlag.MatchExactly):
             return
@@ -108,7 +108,7 @@ class TrainingTexts(QWidget):
 
     @Slot()
     def _remove(self) -> None:
-        """The rows that are selected, else the last."""
+        """Remove the selected rows, or else the last one."""
         rows = sorted({index.row() for index in self.table.selectedIndexes()}, reverse=True)
         for row in rows or ([self.table.rowCount() - 1] if self.table.rowCount() else []):
             self.table.removeRow(row)

@@ -1,4 +1,4 @@
-"""A run while it trains: how far, its curves, its last words; stopped, taken up again, opened."""
+"""The view of a training run: progress, curves and output; buttons to stop it, resume it and open its model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from circuitlab.gui.training.curves import curves_of, longer
 from circuitlab.gui.training.job import (
     METRICS,
     PROGRESS,
-    Checked,
+    CheckedJob,
     Curves,
     Progress,
     in_words,
@@ -33,15 +33,15 @@ from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.training.part_way import part_way
 
 EVERY = 500  # ms between looks at the run's files
-LINES = 500  # of the log that are kept
-SOON = "The text is made into tokens; the first curves come soon."
-NOTHING = "This run ended before there was a curve. What it said stands below."
-GOES_ON = "This run goes on in a process of its own, which nothing here waits for. Its files are followed."
-STOPPED = "Stopped"  # how the trainer begins to say that it was asked to end
+LINES = 500  # lines of output that are kept
+SOON = "The text is being tokenised; the first curves follow shortly."
+NOTHING = "This run ended before its first curve. Its output is below."
+GOES_ON = "This run continues in a separate process, independent of this window. Its progress is read from its files."
+STOPPED = "Stopped"  # how the trainer's message begins when it was asked to stop
 
 
 class TrainingView(QWidget):
-    """See the module. `opens(path)`: a model folder to open; `again()`: another run is wanted."""
+    """The view. `opens(path)`: the window should open this model folder; `again()`: back to the form for another run."""
 
     opens = Signal(str)
     again = Signal()
@@ -49,25 +49,25 @@ class TrainingView(QWidget):
     def __init__(self, context: AppContext, process: TrainingProcess, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.context, self.process = context, process
-        self.checked: Checked | None = None
+        self.checked: CheckedJob | None = None
         self.progress = Progress()
         self.curves: Curves | None = None
         self.losses: dict[int, float] = {}
-        self._taken_up = False
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._resuming = False
+        self._stamps: dict[str, tuple[int, int]] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(EVERY)
         self._timer.timeout.connect(self.look)
         self._make()
         self._lay_out()
-        process.said.connect(self._said)
+        process.line_read.connect(self._line_read)
         process.changed.connect(self._changed)
         self._reading = WorkSlot(self, finished=self._read)
         self._gathering = WorkSlot(self, finished=self._gathered, failed=self._failed)
         context.theme_changed.connect(self.view.set_theme)
         self.view.set_theme(context.theme)
 
-    # -- what it is made of -------------------------------------------------------------------------------------------
+    # -- widgets and layout -------------------------------------------------------------------------------------------
 
     def _make(self) -> None:
         self.title = ShortLabel(self, "title", fills=True)
@@ -92,12 +92,12 @@ class TrainingView(QWidget):
         self.log.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.log.setAccessibleName("Output of the run")
         self.log.setFixedHeight(5 * self.fontMetrics().lineSpacing() + 12)
-        self.stop = self._button("Stop", "It saves its state and ends; Resume goes on from there")
-        self.resume = self._button("Resume", "Go on from what was saved last")
-        self.open = self._button("Open the model", "In this window, in place of the present one")
-        self.folder = self._button("Show folder", "Where the run lives")
-        self.other = self._button("Another run…", "Back to the choices")
-        self.shut = self._button("Close", "The training goes on; the File menu brings this back")
+        self.stop = self._button("Stop", "Save the state of the run and end it; Resume continues from there")
+        self.resume = self._button("Resume", "Continue from the last saved state")
+        self.open = self._button("Open the model", "Open it in this window, replacing the present model")
+        self.folder = self._button("Show folder", "Show the folder of the run in the file manager")
+        self.other = self._button("Another run…", "Back to the form, to start another run")
+        self.shut = self._button("Close", "Training continues; File → Train a model… shows this again")
         self.stop.clicked.connect(self._stop)
         self.resume.clicked.connect(self.process.resume)
         self.open.clicked.connect(self.open_model)
@@ -105,9 +105,9 @@ class TrainingView(QWidget):
         self.other.clicked.connect(self.again)
 
     def _button(self, text: str, tip: str) -> QPushButton:
-        made = QPushButton(text, self)
-        made.setToolTip(tip_of(tip))
-        return made
+        button = QPushButton(text, self)
+        button.setToolTip(tip_of(tip))
+        return button
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()
@@ -132,7 +132,7 @@ class TrainingView(QWidget):
         box.addWidget(self.log)
         box.addLayout(buttons)
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- following the run --------------------------------------------------------------------------------------------
 
     @property
     def out(self) -> Path:
@@ -140,43 +140,44 @@ class TrainingView(QWidget):
         assert self.checked is not None
         return Path(self.checked.job.out).expanduser()
 
-    def begin(self, checked: Checked) -> None:
-        """Start a run, or go on with one, and follow it."""
+    def begin(self, checked: CheckedJob) -> None:
+        """Start or resume a run and follow it."""
         self.checked, self.progress, self.curves = checked, Progress(steps=checked.recipe.optimiser.steps), None
-        self.losses, self._seen = {}, {}
+        self.losses, self._stamps = {}, {}
         self.log.clear()
         self.title.setText(f"{checked.recipe.name}: {checked.recipe.title}")
         self.where.setText(str(self.out))
         self.view.show_figure(empty(SOON))
-        # what a run before this one left in the folder is not how far this one is
-        self._seen[PROGRESS] = stamp(self.out / PROGRESS)
+        # a progress file from an earlier run in this folder is not the progress of this one
+        self._stamps[PROGRESS] = stamp(self.out / PROGRESS)
         self.process.start(checked.job)
 
     @Slot()
     def look(self) -> None:
-        """Read what has changed: a few hundred bytes here, the measurements on the file thread."""
+        """Read the files that have changed: the progress here (a few hundred bytes), the metrics on the file thread."""
         if self.checked is None:
             return
-        if self._new(PROGRESS) and (found := read_progress(self.out)) is not None:
-            self.progress = found
-            if self._taken_up and found.state in ("training", "measuring"):  # what followed this step is done again
-                self._taken_up = False
-                self.losses = {s: v for s, v in self.losses.items() if s <= found.step}
-            if found.loss is not None and found.state != "failed":
-                self._add(found.step, found.loss)
-            self._say_progress()
-            if self.process.elsewhere and found.state in ("done", "failed"):
-                outcome = "done" if found.state == "done" else "stopped" if STOPPED in found.error else "failed"
-                self.process.heard(outcome, found.error if outcome == "failed" else "")
-        if self._new(METRICS):
+        if self._has_changed(PROGRESS) and (progress := read_progress(self.out)) is not None:
+            self.progress = progress
+            if self._resuming and progress.state in ("training", "measuring"):  # the steps after this one are repeated
+                self._resuming = False
+                self.losses = {s: v for s, v in self.losses.items() if s <= progress.step}
+            if progress.loss is not None and progress.state != "failed":
+                self._add(progress.step, progress.loss)
+            self._show_progress()
+            if self.process.elsewhere and progress.state in ("done", "failed"):
+                outcome = "done" if progress.state == "done" else "stopped" if STOPPED in progress.error else "failed"
+                self.process.set_outcome(outcome, progress.error if outcome == "failed" else "")
+        if self._has_changed(METRICS):
             out = self.out
             self.context.runner.do(self._reading, "read the curves of a training run", lambda job: read_curves(out))
 
-    def _new(self, name: str) -> bool:
-        found = stamp(self.out / name)
-        if found == self._seen.get(name) or found == (0, 0):
+    def _has_changed(self, name: str) -> bool:
+        """Whether a file of the run is new or has changed since the last call."""
+        latest = stamp(self.out / name)
+        if latest == self._stamps.get(name) or latest == (0, 0):
             return False
-        self._seen[name] = found
+        self._stamps[name] = latest
         return True
 
     def _add(self, step: int, loss: float) -> None:
@@ -189,12 +190,12 @@ class TrainingView(QWidget):
         if figure.grid:
             self.view.show_figure(figure)
 
-    def _say_progress(self) -> None:
+    def _show_progress(self) -> None:
         p, checked = self.progress, self.checked
         assert checked is not None
         self.bar.setValue(1000 * p.step // max(1, p.steps))
         loss = "" if p.loss is None else f" · loss {number(p.loss)} nats"
-        doing = {"tokenising": "Making tokens", "measuring": "Measuring"}.get(p.state, "Step")
+        doing = {"tokenising": "Tokenising", "measuring": "Measuring"}.get(p.state, "Step")
         if self.process.stopping:
             doing = "Stopping after this step: step"
         elif self.process.outcome and not self.process.elsewhere:
@@ -207,21 +208,21 @@ class TrainingView(QWidget):
         self.left.setText(" · ".join(w for w in (speed, "" if minutes is None else f"{left_in_words(minutes)} left") if w))
 
     @Slot(str)
-    def _said(self, line: str) -> None:
+    def _line_read(self, line: str) -> None:
         self.log.appendPlainText(line)
-        if (found := loss_in(line)) is not None:
-            self._add(*found)
+        if (step_and_loss := loss_in(line)) is not None:
+            self._add(*step_and_loss)
 
     @Slot()
     def _changed(self) -> None:
         outcome, elsewhere = self.process.outcome, self.process.elsewhere
         running = self.process.running or elsewhere
         if running and not self._timer.isActive():
-            self._taken_up = True
+            self._resuming = True
             self._timer.start()
         if not running:
             self._timer.stop()
-            self.look()  # its last word
+            self.look()  # the final progress
         if self.view.figure.why_empty in (SOON, NOTHING):
             self.view.show_figure(empty(SOON if running else NOTHING))
         self.error.setText(GOES_ON if elsewhere else in_words(self.process.error))
@@ -232,7 +233,7 @@ class TrainingView(QWidget):
         self.other.setEnabled(not running)
         self.open.setText("Open the model" if outcome == "done" else "Open the newest checkpoint")
         if self.checked is not None:
-            self._say_progress()
+            self._show_progress()
         if outcome == "done":
             self.context.message.emit(f"{self.title.text()}: trained. “Open the model” shows it.")
 
@@ -245,7 +246,7 @@ class TrainingView(QWidget):
 
     @Slot()
     def open_model(self) -> None:
-        """The finished model, or what there is of it by now."""
+        """Open the finished model, or the newest checkpoint of an unfinished one."""
         if self.checked is None:
             return
         if self.process.outcome == "done":
@@ -256,13 +257,13 @@ class TrainingView(QWidget):
 
     @Slot()
     def show_folder(self) -> None:
-        """In the desktop's file manager."""
+        """Show the run's folder in the desktop's file manager."""
         if self.checked is not None:
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.out)))
 
     @Slot(object)
     def _read(self, curves: Curves | None) -> None:
-        if curves is not None:  # the run is writing its file
+        if curves is not None:  # None while the run is writing the file
             self.curves = curves
             self._draw()
 
@@ -272,13 +273,12 @@ class TrainingView(QWidget):
 
     @Slot(object)
     def _failed(self, error: object) -> None:
-        known = isinstance(error, CircuitLabError)
-        self.error.setText(in_words(str(error)) if known else reason(error))
+        self.error.setText(in_words(str(error)) if isinstance(error, CircuitLabError) else reason(error))
         self.error.setVisible(True)
 
 
 def left_in_words(minutes: float) -> str:
-    """A time as a person says it."""
+    """A duration as a short text: less than a minute, minutes, or hours."""
     if minutes < 1:
         return "less than a minute"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
