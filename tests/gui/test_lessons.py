@@ -99,9 +99,9 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
     tour = window.lessons.tour
     if tour.error is not None:
         yield str(tour.error)
-    yield from (f"{{{name}}} {said}" for name, said in tour.said.items() if "not computed" in said or said == "…")
+    yield from (f"{{{name}}} {said}" for name, said in tour.value_texts.items() if "not computed" in said or said == "…")
     text = window.lessons.page.text.toPlainText()
-    if "{" in text.replace("{ }", "") and any(f"{{{name}}}" in text for name in tour.said):
+    if "{" in text.replace("{ }", "") and any(f"{{{name}}}" in text for name in tour.value_texts):
         yield "a value that stands unreplaced in the text"
     for name in lesson.setup(number).show:
         if not on_screen(window.docks[name]):
@@ -257,7 +257,7 @@ def test_numbers_come_from_the_engine_and_say_when_they_do_not(qtbot: Any, windo
     window.lessons.begin(own)
     assert "Loss …, …" in window.lessons.page.text.toPlainText()
     settle(qtbot, window)
-    context, said = window.context, window.lessons.tour.said
+    context, said = window.context, window.lessons.tour.value_texts
     ask = lambda state: context.engine.answer(replace(request, subject=state)).result.mean
     request, state = window.lessons.tour.ready.requests["loss"][1], context.document.recorded
     loss, cut = ask(state.subject), ask(replace(state.subject, edits=window.lessons.tour.ready.requests["rise"][1].subject.edits))

@@ -279,7 +279,7 @@ def test_what_a_run_before_left_is_not_how_far_this_one_is(
         say(step=step, state="training", loss=loss)
         view.look()
     assert view.losses == {6: 5.5, 9: 5.25, 12: 5.0} and "step 12 of 20" in view.how_far.text().lower()
-    view._taken_up = True  # from what was saved at step 8
+    view._resuming = True  # from what was saved at step 8
     say(step=8, state="training", loss=5.375)
     view.look()
     assert view.losses == {6: 5.5, 8: 5.375}

@@ -1,4 +1,4 @@
-"""Lessons: the list, or the page of the one that is walked; what a step says is done to the window here."""
+"""The Lessons dock: the list, or the page of the open lesson. It arranges the window as each step specifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, Q
 
 from circuitlab.draw.look.plain_text import PlainLabel, confirmed
 from circuitlab.draw.look.theme import Theme
-from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.errors import BadInput, CircuitLabError, reason
 from circuitlab.gui.lessons.layout import arrangement_of, beside
 from circuitlab.gui.lessons.listing import LessonList
 from circuitlab.gui.lessons.page import LessonPage
@@ -29,11 +29,11 @@ from circuitlab.lessons.step import Setup
 from circuitlab.model.subject import Head
 
 log = logging.getLogger("circuitlab.lessons")
-NONE = "There is no lesson. Lessons are Markdown files in resources/lessons, or in lessons of the settings’ folder."
+NONE = "There are no lessons. Lessons are Markdown files in resources/lessons, or in the lessons folder beside your settings."
 
 
 class Host(Protocol):
-    """What lessons need of the window that they set."""
+    """What lessons need of the window that they arrange."""
 
     context: AppContext
     remember: bool
@@ -44,7 +44,7 @@ class Host(Protocol):
 
 
 class LessonsDock(QDockWidget):
-    """See the module. `window` is its parent, `host` what it sets: the same object in the application."""
+    """The dock. `window` is its parent, `host` what it arranges: the same object in the application."""
 
     def __init__(self, window: QWidget, host: Host) -> None:
         super().__init__("Lessons", window)
@@ -79,52 +79,52 @@ class LessonsDock(QDockWidget):
         self.bar = TitleBar(self, self.context)
 
     def _connect(self) -> None:
-        self._reading = WorkSlot(self, finished=self._come)
-        self.list.wanted.connect(self.begin)
+        self._reading = WorkSlot(self, finished=self._lessons_read)
+        self.list.chosen.connect(self.begin)
         self.page.followed.connect(self.follow)
         self.tour.changed.connect(self._turn)
         self.tour.setting.connect(self._make_room)
         self.tour.shown.connect(self._arrange)
         self.tour.left.connect(self.put_back)
-        self.visibilityChanged.connect(self._seen)
+        self.visibilityChanged.connect(self._visibility_changed)
         self.context.theme_changed.connect(self._theme)
 
     # -- the list -------------------------------------------------------------------------------------------------------
 
     @Slot(bool)
-    def _seen(self, visible: bool) -> None:
+    def _visibility_changed(self, visible: bool) -> None:
         if visible and not self._filled and not self.context.runner.is_busy(self._reading):
             self.context.runner.do(self._reading, "Read the lessons", lambda job: lessons())
 
     @Slot()
-    def _come(self) -> None:
+    def _lessons_read(self) -> None:
         if not self._filled:
-            self.fill()  # they have been parsed by now
+            self.fill()  # their files are parsed by now
 
     @Slot(object)
     def _theme(self, theme: Theme) -> None:
         self.list.viewport().update()
 
     def fill(self) -> None:
-        """Read the files again: one that was added is there, one that is wrong is named."""
-        found, failed = lessons()
+        """Read the files again: new lessons are listed, files with errors are named."""
+        readable, errors = lessons()
         self._filled = True
-        self.list.fill(found)
-        said = "\n".join(error.what for error in failed)
-        self.problem.setText(said or ("" if found else NONE))
+        self.list.fill(readable)
+        problems = "\n".join(error.what for error in errors)
+        self.problem.setText(problems or ("" if readable else NONE))
         self.problem.setVisible(bool(self.problem.text()))
 
     def fill_menu(self, menu: QMenu) -> list[QAction]:
-        """An entry a lesson, for the menu and the palette."""
-        made = []
+        """One action per lesson, for the menu and the palette."""
+        actions = []
         for name, title in titles():
             action = QAction(f"Lesson: {title}".replace("&", "&&"), menu)
             action.setObjectName(f"lesson.{name}")
             action.setData(name)
             action.triggered.connect(self._picked)
             menu.addAction(action)
-            made.append(action)
-        return made
+            actions.append(action)
+        return actions
 
     @Slot()
     def _picked(self) -> None:
@@ -133,7 +133,7 @@ class LessonsDock(QDockWidget):
             self.begin_named(str(action.data()))
 
     def begin_named(self, name: str) -> None:
-        """By the name of its file; where it cannot be read, the list says why."""
+        """Begin a lesson by the name of its file; if it cannot be read, the list says why."""
         path = next((one for one in files() if one.stem == name), None)
         try:
             lesson = None if path is None else read(path)
@@ -147,27 +147,27 @@ class LessonsDock(QDockWidget):
 
     @Slot(object)
     def begin(self, lesson: Lesson) -> None:
-        """Walk it, from where it was left."""
+        """Begin a lesson at the step where the user left it."""
         layout = self.main.layout_of_docks
         if self._before is None:
             if layout.maximised:
                 self.main.toggle_maximised()
             self._before = layout.placed()
-            # first the room, then the column: three columns and this one are wider than a small screen
+            # hide panels before the lesson's column is added: three columns and this one are wider than a small screen
             setup = lesson.setup(self.tour.places.step(lesson))
-            wanted = self._wanted(setup) or beside(("attention",))
-            self._keep_only({name for stack in wanted.stacks() for name in stack.tabs})
+            arrangement = self._arrangement_for(setup) or beside(("attention",))
+            self._keep_only({name for stack in arrangement.stacks() for name in stack.tabs})
             layout.put_aside()
-            layout.place(wanted)
+            layout.place(arrangement)
         self.open()
         self.tour.start(lesson)
 
     def open(self) -> None:
-        """Into the window, in front, with the keyboard: the arrows choose a lesson, or scroll its text."""
+        """Show the dock in front and give it the keyboard: the arrow keys choose a lesson or scroll its text."""
         self.show()
         self.raise_()
         (self.list if self.tour.lesson is None else self.page.text).setFocus()
-        self._seen(True)
+        self._visibility_changed(True)
 
     @Slot()
     def _turn(self) -> None:
@@ -178,20 +178,20 @@ class LessonsDock(QDockWidget):
 
     @property
     def waiting(self) -> bool:
-        """Whether a step is being set up or a number is still to come."""
+        """Whether a step is being set up or a number is outstanding."""
         return self.tour.waiting
 
     # -- the window -----------------------------------------------------------------------------------------------------
 
-    def _wanted(self, setup: Setup) -> Arrangement | None:
+    def _arrangement_for(self, setup: Setup) -> Arrangement | None:
         return arrangement_of(setup.arrange, tuple(n for n in setup.show if n in self.main.docks))
 
     @Slot(object)
     def _make_room(self, setup: Setup) -> None:
-        """What will not be shown asks for nothing any more."""
-        wanted = self._wanted(setup)
-        if wanted is not None and self.main.layout_of_docks.declared != wanted:
-            self._keep_only({name for stack in wanted.stacks() for name in stack.tabs})
+        """Hide the panels that the step does not show, so that they send no more requests."""
+        arrangement = self._arrangement_for(setup)
+        if arrangement is not None and self.main.layout_of_docks.declared != arrangement:
+            self._keep_only({name for stack in arrangement.stacks() for name in stack.tabs})
 
     def _keep_only(self, names: set[str]) -> None:
         for name, dock in self.main.docks.items():
@@ -200,37 +200,39 @@ class LessonsDock(QDockWidget):
 
     @Slot(object, bool)
     def _arrange(self, setup: Setup, again: bool) -> None:
-        layout, wanted = self.main.layout_of_docks, self._wanted(setup)
-        if wanted is None:
+        layout, arrangement = self.main.layout_of_docks, self._arrangement_for(setup)
+        if arrangement is None:
             return
         shown = [self.main.docks[name] for name in setup.show if name in self.main.docks]
-        if again or layout.declared != wanted or not all(map(on_screen, shown)):
-            layout.place(wanted)
+        if again or layout.declared != arrangement or not all(map(on_screen, shown)):
+            layout.place(arrangement)
         if shown and shown[-1].objectName() != "dock.prompt":
             self.ring.around(shown[-1])
 
     @Slot()
     def put_back(self) -> None:
-        """The docks as they were before the lesson; the list stays where it is."""
+        """Restore the docks as they were before the lesson; a visible list stays open."""
         if self._before is None:
             return
         before, self._before = self._before, None
-        layout, seen = self.main.layout_of_docks, self.isVisible()
+        layout, was_visible = self.main.layout_of_docks, self.isVisible()
         layout.aside = False
         self._keep_only(set())
         layout.come_back(before)
-        if seen:
+        if was_visible:
             self.open()
 
     # -- links ----------------------------------------------------------------------------------------------------------
 
     @Slot(str, str)
     def follow(self, kind: str, where: str) -> None:
-        """A link of the text."""
+        """Follow a link of the text."""
         try:
             self._follow(kind, where)
-        except (CircuitLabError, ValueError) as error:
-            self.context.message.emit(str(error).partition("\n")[0])
+        except CircuitLabError as error:
+            self.context.message.emit(reason(error))
+        except ValueError:
+            self.context.message.emit(f"The link {kind}:{where} cannot be followed.")
 
     def _follow(self, kind: str, where: str) -> None:
         if kind == "panel" and where in self.main.docks:

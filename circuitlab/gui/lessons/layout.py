@@ -1,11 +1,11 @@
-"""Where panels stand beside a lesson: exactly those that a step names, or a whole arrangement with them in front."""
+"""The arrangement of panels beside a lesson: exactly those that a step names, or a whole arrangement with them in front."""
 
 from __future__ import annotations
 
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement, Stack
 
 NAME = "Lesson"
-ROOM, HEIGHT = 920, 570  # px at 1280 × 800, what the lesson leaves
+ROOM, HEIGHT = 920, 570  # px that the lesson leaves to the panels at 1280 × 800
 
 AREAS: tuple[str, ...] = ("left", "centre", "right", "bottom")
 
@@ -19,7 +19,7 @@ def arrangement_of(arrange: str, show: tuple[str, ...]) -> Arrangement | None:
 
 
 def beside(shown: tuple[str, ...]) -> Arrangement:
-    """One large; two side by side; more in columns of two, the last one large where their number is odd."""
+    """One panel fills the room; two stand side by side; more stand in columns of two, the last alone if their number is odd."""
     each = 1 if len(shown) < 3 else 2
     pairs: list[tuple[str, ...]] = [shown[i : i + each] for i in range(0, len(shown), each)]
     stacks = [tuple(Stack(HEIGHT // len(names), (name,)) for name in names) for names in pairs]
@@ -29,11 +29,11 @@ def beside(shown: tuple[str, ...]) -> Arrangement:
 
 
 def with_shown(arrangement: Arrangement, shown: tuple[str, ...]) -> Arrangement:
-    """An arrangement with these panels in front: those that share a stack get one each, those of no stack one of their own."""
-    known = {name for stack in arrangement.stacks() for name in stack.tabs}
+    """An arrangement with these panels in front: those that share a stack split it, those in no stack get a new one."""
+    stacked = {name for stack in arrangement.stacks() for name in stack.tabs}
     columns = [(width, [part for stack in stacks for part in _split(stack, shown)]) for width, stacks in arrangement.columns]
     for name in shown:
-        if name not in known:
+        if name not in stacked:
             columns[-1][1].append(Stack(HEIGHT // 2, (name,)))
     return Arrangement(NAME, tuple((width, tuple(stacks)) for width, stacks in columns), arrangement.homes, True)
 

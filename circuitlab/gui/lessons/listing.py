@@ -1,4 +1,4 @@
-"""The list of lessons: title, one line, how long, how far one has come."""
+"""The list of lessons: the title, one line about it, its length, and how far it has been read."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ WRAP = Qt.TextFlag.TextWordWrap
 
 
 class _Rows(QStyledItemDelegate):
-    """Three short lines an entry, as high as they are at this width."""
+    """Three short paragraphs per entry, as high as they wrap at this width."""
 
     def __init__(self, owner: LessonList) -> None:
         super().__init__(owner)
         self.owner = owner
 
     def _parts(self, index: QModelIndex | QPersistentModelIndex, width: int) -> list[tuple[str, str, bool, QRect]]:
-        """(text, colour, bold, where) of each line; the first rectangle begins at 0, 0."""
+        """(text, colour, bold, rectangle) of each paragraph, relative to the entry."""
         lesson, theme = self.owner.lessons[index.row()], self.owner.context.theme
-        room, y, made = width - 2 * SIDE, ABOVE, []
+        room, y, parts = width - 2 * SIDE, ABOVE, []
         lines = ((lesson.title, "text", True), (lesson.about, "muted", False), (self.owner.standing(lesson), "muted", False))
         for i, (text, colour, bold) in enumerate(lines):
             font = theme.font(theme.normal if i < 2 else theme.small, bold=bold)
             height = QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, text).height()
-            made.append((text, colour, bold, QRect(SIDE, y, room, height)))
+            parts.append((text, colour, bold, QRect(SIDE, y, room, height)))
             y += height + GAP
-        return made
+        return parts
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        """What the lines need."""
+        """The size that the paragraphs need."""
         width = self.owner.viewport().width()
         return QSize(width, self._parts(index, width)[-1][3].bottom() + ABOVE)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
-        """The lines; the one that is done or begun says so in the accent."""
+        """Paint the paragraphs; the last is in the accent where the lesson has been begun."""
         theme = self.owner.context.theme
         rect: QRect = option.rect  # type: ignore[attr-defined]
         state: QStyle.StateFlag = option.state  # type: ignore[attr-defined]
@@ -72,9 +72,9 @@ class _Rows(QStyledItemDelegate):
 
 
 class LessonList(QListWidget):
-    """`wanted(Lesson)`: clicked, or Enter."""
+    """The list. `chosen(Lesson)`: a lesson was clicked, or Enter pressed on it."""
 
-    wanted = Signal(object)
+    chosen = Signal(object)
 
     def __init__(self, context: AppContext, places: Places, parent: QWidget) -> None:
         super().__init__(parent)
@@ -92,7 +92,7 @@ class LessonList(QListWidget):
         self.set_theme(context.theme)
 
     def fill(self, lessons: Sequence[Lesson]) -> None:
-        """These, in this order."""
+        """List these lessons, in this order."""
         self.lessons = tuple(lessons)
         self.clear()
         for lesson in self.lessons:
@@ -102,18 +102,18 @@ class LessonList(QListWidget):
             self.setCurrentRow(next((i for i, lesson in enumerate(self.lessons) if not self.places.done(lesson)), 0))
 
     def begun(self, lesson: Lesson) -> bool:
-        """Whether there is a place to go on from."""
+        """Whether the lesson was left at a step after the first."""
         return self.places.step(lesson) > 0
 
     def standing(self, lesson: Lesson) -> str:
-        """How long, and how far."""
+        """The length of a lesson and how far it has been read."""
         parts = [f"{lesson.minutes} min · {number_of(len(lesson.steps), 'step')}"]
         parts += [f"continue at step {self.places.step(lesson) + 1}"] if self.begun(lesson) else []
         return " · ".join([*parts, "✓ read"] if self.places.done(lesson) else parts)
 
     @Slot(QListWidgetItem)
     def _chosen(self, item: QListWidgetItem) -> None:
-        self.wanted.emit(self.lessons[self.row(item)])
+        self.chosen.emit(self.lessons[self.row(item)])
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
@@ -122,6 +122,6 @@ class LessonList(QListWidget):
         self.scheduleDelayedItemsLayout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Lines wrap elsewhere."""
+        """Lay the entries out again: their lines wrap at another width."""
         super().resizeEvent(event)
         self.scheduleDelayedItemsLayout()

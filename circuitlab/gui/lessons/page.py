@@ -1,4 +1,4 @@
-"""One lesson on its page: where we are, the text, and the buttons that walk it."""
+"""The page of a lesson: the present step, its text, and the buttons to move through the steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDE = 16  # px beside text and buttons
 
 
 class Dots(QWidget):
-    """A dot a step: those behind us filled, ours in the accent; a click goes there (`chosen(n)`)."""
+    """One dot per step: earlier steps filled, the present one in the accent. `chosen(n)`: the dot of step n was clicked."""
 
     chosen = Signal(int)
     STEP, RADIUS = 14, 3
@@ -28,8 +28,8 @@ class Dots(QWidget):
         self._n = self._at = 0
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
-    def stand(self, at: int, n: int) -> None:
-        """Step `at` of `n`."""
+    def show_step(self, at: int, n: int) -> None:
+        """Mark step `at` (from 0) of `n`."""
         self._at, self._n = at, n
         self.setAccessibleName(f"step {at + 1} of {n}")
         self.updateGeometry()
@@ -37,19 +37,19 @@ class Dots(QWidget):
 
     @property
     def _step(self) -> float:
-        """Closer together where there are many."""
+        """px from dot to dot; less where there are too many for the width."""
         return min(self.STEP, self.width() / max(self._n, 1))
 
     def sizeHint(self) -> QSize:
-        """One line."""
+        """All dots at their full distance, in one line."""
         return QSize(self.STEP * self._n, 16)
 
     def minimumSizeHint(self) -> QSize:
-        """It may be squeezed."""
+        """The dots can be squeezed together."""
         return QSize(40, 16)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Filled, accent, hollow."""
+        """Draw earlier steps filled, the present one in the accent, later ones hollow."""
         painter, theme = QPainter(self), self.context.theme
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for i in range(self._n):
@@ -61,21 +61,21 @@ class Dots(QWidget):
         painter.end()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """To that step."""
+        """Report the step whose dot was clicked."""
         number = int(event.position().x() // self._step) if self._n else -1
         if 0 <= number < self._n:
             self.chosen.emit(number)
 
 
 class LessonPage(QWidget):
-    """See the module. `followed(kind, where)`: a link in the text was clicked."""
+    """The page. `followed(kind, where)`: a link in the text was clicked."""
 
     followed = Signal(str, str)
 
     def __init__(self, context: AppContext, tour: Tour, parent: QWidget) -> None:
         super().__init__(parent)
         self.context, self.tour = context, tour
-        self.leave = self._button("‹ All lessons", "Back to the list. What you had before the lesson comes back", tour.leave)
+        self.leave = self._button("‹ All lessons", "Back to the list. Your state from before the lesson is restored", tour.leave)
         self.place = self._label("caption")
         self.title, self.heading, self.warning = self._label("caption"), self._label("lesson"), self._label("warning")
         self.dots = Dots(context, self)
@@ -83,39 +83,41 @@ class LessonPage(QWidget):
         self.text = LessonText(self)
         self.text.followed.connect(self.followed)
         self.stray = self._label("caption")
-        self.stray.setText("The panels have another model or prompt by now than these numbers. “Set up again” goes back.")
+        self.stray.setText(
+            "These numbers belong to another model or prompt than the panels now show. “Set up again” restores the step."
+        )
         self.stray.hide()
-        self.back = self._button("Back", "The step before (Alt+PgUp)", tour.back)
-        self.again = self._button("Set up again", "The panels, the prompt and the choices of this step once more", tour.again)
+        self.back = self._button("Back", "The previous step (Alt+PgUp)", tour.back)
+        self.again = self._button("Set up again", "Restore the panels, prompt and selection of this step", tour.again)
         self.next = self._button("Next", "The next step (Alt+PgDown)", tour.next)
         self.next.setProperty("role", "onward")
         self.next.setMinimumWidth(72)
         self._lay_out()
         tour.changed.connect(self.refresh)
-        tour.spoke.connect(self.speak)
+        tour.value_changed.connect(self.show_values)
         context.document.changed.connect(self._watch)
         context.theme_changed.connect(self.set_theme)
         self.set_theme(context.theme)
 
     def _button(self, text: str, tip: str, act: object) -> QToolButton:
-        made = QToolButton(self)
-        made.setText(text)
-        made.setToolTip(tip_of(tip))
-        made.setProperty("role", "primary")
-        made.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        made.clicked.connect(act)  # type: ignore[arg-type]
-        return made
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tip_of(tip))
+        button.setProperty("role", "primary")
+        button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        button.clicked.connect(act)  # type: ignore[arg-type]
+        return button
 
     def _label(self, role: str) -> QLabel:
-        made = PlainLabel(self)
-        made.setTextFormat(Qt.TextFormat.PlainText)
-        made.setWordWrap(True)
-        made.setProperty("role", role)
-        return made
+        label = PlainLabel(self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setWordWrap(True)
+        label.setProperty("role", role)
+        return label
 
     def _lay_out(self) -> None:
         top, bottom = QHBoxLayout(), QHBoxLayout()
-        top.setContentsMargins(SIDE - 12, 8, SIDE, 0)  # its words begin where the text does
+        top.setContentsMargins(SIDE - 12, 8, SIDE, 0)  # the button's words align with the text
         self.leave.setProperty("role", "")
         top.addWidget(self.leave)
         top.addStretch(1)
@@ -150,7 +152,7 @@ class LessonPage(QWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """Another step, or what has become of it."""
+        """Show the present step and its status."""
         tour = self.tour
         if tour.lesson is None:
             return
@@ -159,21 +161,21 @@ class LessonPage(QWidget):
         new = self.heading.text() != tour.step.title
         self.heading.setText(tour.step.title)
         self.place.setText(f"{tour.number + 1} of {n}")
-        self.dots.stand(tour.number, n)
+        self.dots.show_step(tour.number, n)
         self.back.setEnabled(tour.number > 0)
         self.again.setEnabled(tour.lesson.setup(tour.number).model is not None or tour.step.setup is not None)
         self.next.setText("Next" if tour.number + 1 < n else "Finish")
         self.warning.setText("" if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
         self.warning.setVisible(tour.error is not None)
-        self.speak()
+        self.show_values()
         if new:
             self.text.verticalScrollBar().setValue(0)
 
     @Slot()
-    def speak(self) -> None:
-        """A number has come."""
+    def show_values(self) -> None:
+        """Show the text with the numbers that are available."""
         if self.tour.lesson is not None:
-            self.text.say(self.tour.text, self.tour.tips)
+            self.text.show_markdown(self.tour.text, self.tour.tips)
             self.stray.setVisible(self.tour.strayed)
 
     @Slot(object, object)
@@ -182,7 +184,7 @@ class LessonPage(QWidget):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Colours and sizes of the heading and the button onward; the rest follows the window's sheet."""
+        """Apply the colours and sizes of heading and buttons; the rest follows the window's style sheet."""
         self.text.set_theme(theme)
         self.heading.setFont(theme.font(theme.large + 3, bold=True))
         onward = f"background: {theme.accent}; color: {theme.on_accent}; border: 1px solid {theme.accent}; padding: 3px 12px;"
@@ -197,7 +199,7 @@ class LessonPage(QWidget):
         self.dots.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The page is as bright as a figure."""
+        """Fill the page with the background colour of figures."""
         painter = QPainter(self)
         painter.fillRect(QRect(0, 0, self.width(), self.height()), self.context.theme.colour("background"))
         painter.end()

@@ -1,4 +1,4 @@
-"""A ring around the panel that a lesson points at: there for a moment, never in the way."""
+"""A ring around the panel that a lesson points at. It fades after a moment and takes no clicks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from PySide6.QtWidgets import QDockWidget, QGraphicsOpacityEffect, QWidget
 
 from circuitlab.gui.work.app_context import AppContext
 
-LASTS, AFTER = 1800, 250  # ms: how long it is seen; what laying out the docks may take before
+LASTS, AFTER = 1800, 250  # ms: how long the ring is visible; the wait until the docks are laid out
 
 
 class Ring(QWidget):
-    """`around(dock)` shows it. Without a screen there is none: nothing would see it go."""
+    """The ring. `around(dock)` shows it, except on the offscreen platform."""
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
@@ -50,7 +50,7 @@ class Ring(QWidget):
         self._fade.start()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Two pixels of the accent."""
+        """Draw the outline, 2 px wide, in the accent colour."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self.context.theme.colour("accent"), 2))

@@ -1,4 +1,4 @@
-"""A lesson's text: Markdown with room between its lines, code and equations set apart, links that are handed to whoever asks."""
+"""The text view of a lesson: Markdown with open line spacing, code and equations set apart, and links reported by a signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
 
 
 class LessonText(QTextBrowser):
-    """`followed(kind, where)`: a link such as `panel:attention` was clicked."""
+    """The view. `followed(kind, where)`: a link such as `panel:attention` was clicked."""
 
     followed = Signal(str, str)
 
@@ -42,30 +42,30 @@ class LessonText(QTextBrowser):
         self.setViewportMargins(16, 4, 12, 8)
         self.anchorClicked.connect(self._clicked)
         self._theme = LIGHT
-        self._said: tuple[str, Mapping[str, str]] = ("", {})
+        self._content: tuple[str, Mapping[str, str]] = ("", {})  # Markdown and tooltips
 
     def set_theme(self, theme: Theme) -> None:
-        """Fonts and colours; the text is laid out again where it stands."""
+        """Apply fonts and colours; the scroll position stays."""
         self._theme = theme
         self.setStyleSheet(f"QTextBrowser {{ background: {theme.background}; }}")
         self._show()
 
-    def say(self, markdown: str, tips: Mapping[str, str]) -> None:
-        """Show a text; `tips`: what a pointer over `value:name` is told, by name. The place that is read stays."""
-        if (markdown, tips) != self._said:
-            self._said = (markdown, dict(tips))
+    def show_markdown(self, markdown: str, tips: Mapping[str, str]) -> None:
+        """Show a text; `tips`: the tooltip of each link `value:name`, by name. The scroll position stays."""
+        if (markdown, tips) != self._content:
+            self._content = (markdown, dict(tips))
             self._show()
 
     def _show(self) -> None:
         bar = self.verticalScrollBar()
-        at = bar.value()
+        scrolled = bar.value()
         self.moveCursor(QTextCursor.MoveOperation.Start)  # the view follows its cursor
         self.document().setDefaultFont(self._theme.font(self._theme.normal + 1))
-        self.document().setMarkdown(self._said[0], FEATURES)
-        _dress(self.document(), self._theme, self._said[1])
+        self.document().setMarkdown(self._content[0], FEATURES)
+        _set_formats(self.document(), self._theme, self._content[1])
         self.moveCursor(QTextCursor.MoveOperation.Start)
-        _ = self.document().size()  # lays it out: before that there is nothing to scroll
-        bar.setValue(at)
+        _ = self.document().size()  # forces the layout: before it there is nothing to scroll
+        bar.setValue(scrolled)
 
     @Slot(QUrl)
     def _clicked(self, url: QUrl) -> None:
@@ -82,70 +82,70 @@ def _blocks(document: QTextDocument) -> Iterator[QTextBlock]:
 
 def _fragments(block: QTextBlock) -> list[tuple[int, int, QTextCharFormat]]:
     """(position, length, format) of each run of one format."""
-    found, at = [], block.begin()
-    while not at.atEnd():
-        fragment = at.fragment()
+    runs, iterator = [], block.begin()
+    while not iterator.atEnd():
+        fragment = iterator.fragment()
         if fragment.isValid():
-            found.append((fragment.position(), fragment.length(), fragment.charFormat()))
-        at += 1  # type: ignore[operator]
-    return found
+            runs.append((fragment.position(), fragment.length(), fragment.charFormat()))
+        iterator += 1  # type: ignore[operator]
+    return runs
 
 
-def _dress(document: QTextDocument, theme: Theme, tips: Mapping[str, str]) -> None:
+def _set_formats(document: QTextDocument, theme: Theme, tips: Mapping[str, str]) -> None:
     cursor = QTextCursor(document)
     cursor.beginEditBlock()
     first = True
     for block in list(_blocks(document)):
         parts = _fragments(block)
-        # Markdown marks each letter of code as of fixed pitch; a paragraph of nothing else is an equation
-        alone = bool(parts) and all(p[2].fontFixedPitch() and not p[2].isAnchor() for p in parts)
+        # Markdown gives code a fixed pitch; a paragraph of code alone is set as an equation
+        equation = bool(parts) and all(p[2].fontFixedPitch() and not p[2].isAnchor() for p in parts)
         cursor.setPosition(block.position())
-        cursor.mergeBlockFormat(_block_format(block, alone, first, theme))
+        cursor.mergeBlockFormat(_block_format(block, equation, first, theme))
         level = block.blockFormat().headingLevel()
         for position, length, old in parts:
             cursor.setPosition(position)
             cursor.setPosition(position + length, QTextCursor.MoveMode.KeepAnchor)
-            cursor.mergeCharFormat(_char_format(old, level, alone, theme, tips))
+            cursor.mergeCharFormat(_char_format(old, level, equation, theme, tips))
         first = False
     cursor.endEditBlock()
 
 
 def _block_format(block: QTextBlock, equation: bool, first: bool, theme: Theme) -> QTextBlockFormat:
-    made = QTextBlockFormat()
-    made.setLineHeight(LINE, PROPORTIONAL)
+    block_format = QTextBlockFormat()
+    block_format.setLineHeight(LINE, PROPORTIONAL)
     listed = block.textList() is not None
-    made.setTopMargin(0)
-    made.setBottomMargin(PARAGRAPH / 2 if listed else PARAGRAPH)
+    block_format.setTopMargin(0)
+    block_format.setBottomMargin(PARAGRAPH / 2 if listed else PARAGRAPH)
     if block.blockFormat().headingLevel():
-        made.setTopMargin(0 if first else PARAGRAPH)
-        made.setBottomMargin(PARAGRAPH / 2)
+        block_format.setTopMargin(0 if first else PARAGRAPH)
+        block_format.setBottomMargin(PARAGRAPH / 2)
     if equation:
-        made.setLeftMargin(CODE_INDENT)
-        made.setRightMargin(CODE_INDENT)
-        # the lines of a fenced block belong together
+        block_format.setLeftMargin(CODE_INDENT)
+        block_format.setRightMargin(CODE_INDENT)
+        # no gap between the lines of a fenced block
         fenced = block.next().isValid() and block.next().blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence)
         inside = block.blockFormat().hasProperty(QTextFormat.Property.BlockCodeFence) and fenced
-        made.setBottomMargin(0 if inside else PARAGRAPH)
-    return made
+        block_format.setBottomMargin(0 if inside else PARAGRAPH)
+    return block_format
 
 
 def _char_format(old: QTextCharFormat, level: int, equation: bool, theme: Theme, tips: Mapping[str, str]) -> QTextCharFormat:
-    made = QTextCharFormat()
+    char_format = QTextCharFormat()
     if old.fontFixedPitch():
-        made.setFont(theme.font(theme.normal, mono=True))
-        made.setForeground(theme.colour("text"))
+        char_format.setFont(theme.font(theme.normal, mono=True))
+        char_format.setForeground(theme.colour("text"))
         if not equation:
-            made.setBackground(theme.colour("window"))
+            char_format.setBackground(theme.colour("window"))
     if level:
-        made.setFont(theme.font(theme.large, bold=True))
+        char_format.setFont(theme.font(theme.large, bold=True))
     if old.isAnchor():
         kind, _, name = old.anchorHref().partition(":")
         value = kind == "value"
-        made.setForeground(theme.colour("text" if value else "accent"))
-        made.setFontUnderline(False)
+        char_format.setForeground(theme.colour("text" if value else "accent"))
+        char_format.setFontUnderline(False)
         if value:
-            made.setFontWeight(QFont.Weight.DemiBold)
-            made.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
-            made.setUnderlineColor(theme.colour("faint"))
-            made.setToolTip(tip_of(tips.get(name, PENDING)))
-    return made
+            char_format.setFontWeight(QFont.Weight.DemiBold)
+            char_format.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
+            char_format.setUnderlineColor(theme.colour("faint"))
+            char_format.setToolTip(tip_of(tips.get(name, PENDING)))
+    return char_format

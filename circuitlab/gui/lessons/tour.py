@@ -1,4 +1,4 @@
-"""Walking a lesson: the step that is shown, its State in the window, its numbers, the place in each lesson, and the way back."""
+"""The walk through a lesson: the present step, its State and numbers, the place in each lesson, and the return at the end."""
 
 from __future__ import annotations
 
@@ -30,60 +30,63 @@ LEFT = "lesson-left"
 
 
 class _Stoppable(NullContext):
-    """The `Ctx` of what is computed to set up a step: another step stops it."""
+    """The `Ctx` of the computations that set up a step: going to another step cancels them."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def tick(self, done: int, total: int, text: str = "") -> None:
-        """Stop where another step is wanted."""
+        """Raise `Cancelled` once the job is cancelled."""
         if self._job.cancelled.is_set():
             raise Cancelled
 
 
 class Places:
-    """How far each lesson was read, and which were read to the end. `remember` False: until the window closes."""
+    """How far each lesson has been read, and which to the end. `remember` False: only until the window closes."""
 
     def __init__(self, remember: bool) -> None:
         self.remember = remember
-        self._kept: dict[str, int] = {}
+        self._cache: dict[str, int] = {}
 
     def _get(self, key: str) -> int:
-        if key not in self._kept:
+        if key not in self._cache:
             value: Any = stored().value(f"lessons/{key}", 0) if self.remember else 0
-            self._kept[key] = int(value) if str(value).isdecimal() else 0
-        return self._kept[key]
+            self._cache[key] = int(value) if str(value).isdecimal() else 0
+        return self._cache[key]
 
     def _set(self, key: str, value: int) -> None:
-        self._kept[key] = value
+        self._cache[key] = value
         if self.remember:
             stored().setValue(f"lessons/{key}", value)
 
     def step(self, lesson: Lesson) -> int:
-        """The step to go on from, 0 for the beginning."""
+        """The step to continue at, 0 for the beginning."""
         return min(self._get(f"{lesson.name}/step"), len(lesson.steps) - 1)
 
     def done(self, lesson: Lesson) -> bool:
-        """Whether it was read to the end."""
+        """Whether the lesson has been read to the end."""
         return bool(self._get(f"{lesson.name}/done"))
 
     def at(self, lesson: Lesson, step: int) -> None:
-        """Remember the place."""
+        """Remember the step at which a lesson is open."""
         self._set(f"{lesson.name}/step", step)
 
     def finish(self, lesson: Lesson) -> None:
-        """Read to the end: next time from the beginning."""
+        """Mark a lesson as read to the end; next time it starts from the beginning."""
         self._set(f"{lesson.name}/done", 1)
         self._set(f"{lesson.name}/step", 0)
 
 
 class Tour(QObject):
-    """`changed()`: another lesson, step or state of it. `spoke()`: a number has come. `setting(Setup)`: the window is about to be
-    set; `shown(Setup, bool)`: it is, its docks are to be arranged (True: whatever they are now). `left()`: the lesson is over.
+    """The walk through one lesson at a time.
+
+    `changed()`: another lesson or step, or a new status of the step. `value_changed()`: a number is available or has failed.
+    `setting(Setup)`: the State of a step is about to be shown; `shown(Setup, again)`: it is shown, and the docks must be
+    arranged (`again`: even if they already are). `left()`: the lesson is over.
     """
 
     changed = Signal()
-    spoke = Signal()
+    value_changed = Signal()
     setting = Signal(object)
     shown = Signal(object, bool)
     left = Signal()
@@ -95,44 +98,44 @@ class Tour(QObject):
         self.number = 0
         self.ready: Ready | None = None
         self.error: BaseException | None = None
-        self.said: dict[str, str] = {}
-        self.tips: dict[str, str] = {}
+        self.value_texts: dict[str, str] = {}  # the step's numbers as text, or `PENDING`, by name
+        self.tips: dict[str, str] = {}  # the tooltip of each number, by name
         self._numbers: dict[str, float | Head] = {}
         self._before: State | None = None
         self._again = False
-        self._slot = WorkSlot(self, finished=self._set, failed=self._not_set)
-        self._slots: dict[str, WorkSlot] = {}  # of the numbers, by name
+        self._slot = WorkSlot(self, finished=self._set, failed=self._setup_failed)
+        self._slots: dict[str, WorkSlot] = {}  # of the step's numbers, by name
 
-    # -- where we are ---------------------------------------------------------------------------------------------------
+    # -- the present step -----------------------------------------------------------------------------------------------
 
     @property
     def step(self) -> Step:
-        """The step that is shown. Only in a lesson."""
+        """The present step. Only while a lesson is open."""
         assert self.lesson is not None
         return self.lesson.steps[self.number]
 
     @property
     def waiting(self) -> bool:
-        """Whether the step is being set up, or a number is still to come."""
-        return self.context.runner.is_busy(self._slot) or PENDING in self.said.values()
+        """Whether the step is being set up or a number is outstanding."""
+        return self.context.runner.is_busy(self._slot) or PENDING in self.value_texts.values()
 
     @property
     def strayed(self) -> bool:
-        """Whether the window shows another model, prompt or ablation by now than the numbers of the step are about."""
+        """Whether the window now shows another model, prompt or ablation than the one the step's numbers belong to."""
         if self.ready is None or self.context.loader.waiting or self.context.runner.is_busy(self._slot):
             return False
         return self.context.document.state.subject != self.ready.state.subject
 
     @property
     def text(self) -> str:
-        """The step's Markdown with what is known of its numbers."""
+        """The step's Markdown with its numbers filled in, as far as they are available."""
         words: Mapping[str, str] = self.ready.words if self.ready is not None else {}
-        return fill_text(self.step.text, words, self.said)
+        return fill_text(self.step.text, words, self.value_texts)
 
     # -- walking --------------------------------------------------------------------------------------------------------
 
     def start(self, lesson: Lesson, number: int | None = None) -> None:
-        """Begin a lesson, or go on where it was left. What the window shows now comes back at its end."""
+        """Begin a lesson, by default at the step where it was left. The present State is restored at its end."""
         if self._before is None:
             self._before = self.context.document.recorded
         self.lesson = lesson
@@ -140,23 +143,23 @@ class Tour(QObject):
         self.go(self.places.step(lesson) if number is None else number)
 
     def go(self, number: int, again: bool = False) -> None:
-        """Show a step. One that only talks leaves the window as it is when it is reached from the step before."""
+        """Show a step. One without a setup of its own leaves the window alone when reached from the step before."""
         if self.lesson is None or not 0 <= number < len(self.lesson.steps):
             return
         follows = number == self.number + 1 and not again and self.ready is not None and self.error is None
         self._stop()
         self.number = number
         self.places.at(self.lesson, number)
-        talks = self.step.setup is None and follows
-        self.said = {value.name: PENDING for value in self.step.values}
+        text_only = self.step.setup is None and follows
+        self.value_texts = {value.name: PENDING for value in self.step.values}
         self.tips, self._numbers, self.error = {}, {}, None
-        if not talks:
+        if not text_only:
             self.ready, self._again = None, again
             self._set_up(self.lesson.setup(number), self.step)
         self.changed.emit()
 
     def next(self) -> None:
-        """The step after; behind the last one the lesson is done."""
+        """Go to the next step; after the last one the lesson is finished."""
         if self.lesson is None:
             return
         if self.number + 1 < len(self.lesson.steps):
@@ -166,40 +169,40 @@ class Tour(QObject):
             self.leave()
 
     def back(self) -> None:
-        """The step before."""
+        """Go to the previous step."""
         self.go(self.number - 1)
 
     def again(self) -> None:
-        """The window as this step sets it up, whatever was tried meanwhile."""
+        """Set up the present step again, whatever the user has changed since."""
         self.go(self.number, again=True)
 
     def leave(self) -> None:
-        """Out of the lesson: the person's own state comes back, with the notes and bookmarks made meanwhile."""
+        """Leave the lesson: the State from before it is restored, with the notes and bookmarks added meanwhile."""
         if self.lesson is None:
             return
         self._stop()
         title, before = self.lesson.title, self._before
         self.lesson, self.ready, self._before, self.error = None, None, None, None
-        self.said, self.number = {}, 0
+        self.value_texts, self.number = {}, 0
         if before is not None:
             now = self.context.document.recorded
             own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
-            self.context.gather(before, LEFT)  # undo leads to what was before, not into the lesson
+            self.context.gather(before, LEFT)  # undo leads to the State before the lesson, not into it
             if own != now:
                 self.context.show(own, f"leave “{title}”", LEFT)
         self.left.emit()
         self.changed.emit()
 
     def _stop(self) -> None:
-        slots = [self._slot, *(self._slot_of(name) for name in self.said)]
-        self.said = {}  # before the jobs are told: their end no longer matters
+        slots = [self._slot, *(self._slot_of(name) for name in self.value_texts)]
+        self.value_texts = {}  # before the jobs are cancelled: their end no longer matters
         for slot in slots:
             self.context.runner.cancel_slot(slot)
 
     # -- the State and the numbers --------------------------------------------------------------------------------------
 
     def _set_up(self, setup: Setup, step: Step) -> None:
-        """On the file thread: models are opened, texts of tokens found, heads chosen by their scores."""
+        """Prepare a step on the file thread: models are opened, token texts looked up, heads chosen by their scores."""
         views = {name: panel.view for name, panel in panels().items()}
         base, engine = self._before or self.context.document.recorded, self.context.engine
         assert self.lesson is not None
@@ -220,8 +223,8 @@ class Tour(QObject):
         for name, error in value.failed.items():
             self._fail(name, error)
         for name, (_, request) in value.requests.items():
-            if (found := self.context.runner.ask(self._slot_of(name), request)) is not None:
-                self._hear(name, found)
+            if (answer := self.context.runner.ask(self._slot_of(name), request)) is not None:
+                self._take_answer(name, answer)
         self.changed.emit()
 
     def _slot_of(self, name: str) -> WorkSlot:
@@ -229,30 +232,30 @@ class Tour(QObject):
             self._slots[name] = WorkSlot(self, name, answered=self._answered, failed=self._failed)
         return self._slots[name]
 
-    def _awaits(self, name: str) -> bool:
+    def _has_value(self, name: str) -> bool:
         """Whether the step has a number of this name."""
-        return name in self.said and self.ready is not None
+        return name in self.value_texts and self.ready is not None
 
     @Slot(object, object)
     def _answered(self, answer: Answer, name: str) -> None:
-        if self._awaits(name) and answer.complete:
-            self._hear(name, answer)
-            self.spoke.emit()
+        if self._has_value(name) and answer.complete:
+            self._take_answer(name, answer)
+            self.value_changed.emit()
 
     @Slot(object, object)
     def _failed(self, error: BaseException, name: str) -> None:
-        if self._awaits(name):
+        if self._has_value(name):
             self._fail(name, error)
-            self.spoke.emit()
+            self.value_changed.emit()
 
     @Slot(object)
-    def _not_set(self, error: BaseException) -> None:
+    def _setup_failed(self, error: BaseException) -> None:
         if self.lesson is not None and not isinstance(error, Cancelled):
             self.error = error
-            self.said = dict.fromkeys(self.said, f"not computed: {reason(error)}")
+            self.value_texts = dict.fromkeys(self.value_texts, f"not computed: {reason(error)}")
             self.changed.emit()
 
-    def _hear(self, name: str, answer: Answer) -> None:
+    def _take_answer(self, name: str, answer: Answer) -> None:
         assert self.ready is not None
         value, request = self.ready.requests[name]
         try:
@@ -267,7 +270,7 @@ class Tour(QObject):
                 self._write(one, other)
 
     def _about(self, request: Request) -> State:
-        """What `head`, `destination` … in a `read` mean: what the step has chosen."""
+        """The State that `head`, `destination` … in a `read` refer to: the step's selection."""
         assert self.ready is not None
         return replace(self.ready.state, model=request.subject.model)
 
@@ -284,22 +287,22 @@ class Tour(QObject):
             number = number - other
         try:
             facts = self.context.facts(self.ready.requests[name][1].subject.model)
-            self.said[name] = formatted(number, value.format, facts.token_text)
+            self.value_texts[name] = formatted(number, value.format, facts.token_text)
         except (CircuitLabError, ValueError, ArithmeticError, LookupError) as error:
             self._fail(name, error)
 
     def _fail(self, name: str, error: BaseException) -> None:
         log.warning("%s: %s", name, error)
-        self.said[name] = f"not computed: {reason(error)}"
+        self.value_texts[name] = f"not computed: {reason(error)}"
         self.tips[name] = str(error)
         if self.ready is not None:
             for one, (value, _) in self.ready.requests.items():
-                if value.minus == name and self.said.get(one) == PENDING:
+                if value.minus == name and self.value_texts.get(one) == PENDING:
                     self._fail(one, error)
 
     def to_checkpoint(self, step: int) -> None:
-        """A link to a training step of the open model. Raises `BadInput` where it has no series."""
+        """Follow a link to a training step of the open model. Raises `BadInput` where it has no series."""
         ref = self.context.document.recorded.model
-        model = self.context.engine.store.peek(ref)  # every checkpoint knows the steps of all; nothing is opened here
+        model = self.context.engine.store.peek(ref)  # every checkpoint lists the steps of all; nothing is opened here
         index = nearest(ref, () if model is None else model.opened.steps, step)
         self.context.go(replace(ref, checkpoint=index), f"step {step}")
