@@ -198,7 +198,7 @@ def test_every_gesture_of_the_mouse_has_its_key(qtbot: Any, window: Window) -> N
 def test_f6_goes_through_all_docks_and_back(qtbot: Any, window: Window) -> None:
     window.activateWindow()
     layout = window.layout_of_docks
-    seen = layout.sizes.seen()
+    seen = layout.sizes.in_front()
     visited = []
     for _ in seen:
         layout.step(1)

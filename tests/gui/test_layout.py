@@ -62,7 +62,7 @@ def titles(window: Window) -> set[str]:
 @pytest.mark.parametrize(("width", "height"), [(1280, 610), (985, 425), (800, 310), (300, 200)])
 def test_every_dock_has_one_home_whatever_the_room(name: str, width: int, height: int) -> None:
     areas = {n: p.area for n, p in panels().items()} | dict.fromkeys(OTHERS, "left")
-    placed = ARRANGEMENTS[name].fitted(width, height).placed(areas)
+    placed = ARRANGEMENTS[name].fitted(width, height).with_homes(areas)
     tabs = [one for stack in placed.stacks() for one in stack.tabs]
     assert sorted(tabs) == sorted(areas)
     whole = sum(wide for wide, _ in placed.columns)

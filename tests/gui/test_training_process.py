@@ -57,8 +57,8 @@ def heard(process: TrainingProcess) -> list[str]:
         ("echo 'first' >&2; echo 'ValueError: odd' >&2; exit 1", "failed", "exit status 1: ValueError: odd"),
         ("exit 1", "failed", "exit status 1: no error message"),
         ("exit 3", "failed", "exit status 3: no error message"),
-        ("kill -9 $$", "failed", "killed or broke off"),
-        ("kill -TERM $$", "failed", "killed or broke off"),  # nobody asked it to stop
+        ("kill -9 $$", "failed", "killed or crashed"),
+        ("kill -TERM $$", "failed", "killed or crashed"),  # nobody asked it to stop
     ],
 )
 def test_how_it_ended(qtbot: QtBot, start: Start, script: str, outcome: str, error: str) -> None:

@@ -20,8 +20,8 @@ from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import Arrangement
-from circuitlab.gui.places.kept_layout import Placed
 from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.places.saved_layout import SavedLayout
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
@@ -52,7 +52,7 @@ class LessonsDock(QDockWidget):
         self.main, self.context = host, host.context
         self.tour = Tour(self.context, host.remember, self)
         self.ring = Ring(self.context, window)
-        self._before: Placed | None = None
+        self._before: SavedLayout | None = None
         self._filled = False
         self.pages = QStackedWidget(self)
         self.pages.setMinimumWidth(280)
@@ -152,7 +152,7 @@ class LessonsDock(QDockWidget):
         if self._before is None:
             if layout.maximised:
                 self.main.toggle_maximised()
-            self._before = layout.placed()
+            self._before = layout.current_layout()
             # hide panels before the lesson's column is added: three columns and this one are wider than a small screen
             setup = lesson.setup(self.tour.places.step(lesson))
             arrangement = self._arrangement_for(setup) or beside(("attention",))
@@ -218,7 +218,7 @@ class LessonsDock(QDockWidget):
         layout, was_visible = self.main.layout_of_docks, self.isVisible()
         layout.aside = False
         self._keep_only(set())
-        layout.come_back(before)
+        layout.restore_layout(before)
         if was_visible:
             self.open()
 

@@ -1,1 +1,1 @@
-"""Where docks stand: in an arrangement, one alone, as remembered."""
+"""The layout of the docks: arrangements, one panel maximised, and the saved layout."""

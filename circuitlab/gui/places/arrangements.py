@@ -1,16 +1,16 @@
-"""Arrangements of the docks, declared: columns from the left, stacks from the top, tabs of which the first is in front."""
+"""The arrangements of the docks: columns from the left, stacks from the top, tabs with the first in front."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-NARROWEST, LOWEST = 250, 200  # px at text size 1: a column, and a stack with its tabs; less is a sliver
+NARROWEST, LOWEST = 250, 200  # px at text size 1: least width of a column, least height of a stack with its tabs
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Docks as tabs of one place; `share` of the column's height."""
+    """Docks as tabs in one place; `share`: its part of the column's height."""
 
     share: int
     tabs: tuple[str, ...]
@@ -18,9 +18,8 @@ class Stack:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """`columns`: (width at 1280 px, its stacks). `homes`: where a panel goes that no stack names, by its area.
-
-    `firm`: it stays as it is declared, whatever the room.
+    """`columns`: (width in px in a window of 1280, stacks). `homes`: by area, the panel whose stack takes the panels that no
+    stack names. `firm`: it is never refitted to the room available.
     """
 
     name: str
@@ -32,51 +31,52 @@ class Arrangement:
         """All stacks."""
         return tuple(stack for _, stacks in self.columns for stack in stacks)
 
-    def placed(self, areas: dict[str, str]) -> Arrangement:
-        """With every panel of `areas` (name -> area) in a stack: those not named behind the tabs of their home."""
-        known = {name for stack in self.stacks() for name in stack.tabs}
-        behind: dict[Stack, list[str]] = {}
+    def with_homes(self, areas: dict[str, str]) -> Arrangement:
+        """With every panel of `areas` (name -> area) in a stack: those that no stack names go to the last tabs of their home."""
+        stacked = {name for stack in self.stacks() for name in stack.tabs}
+        extra: dict[Stack, list[str]] = {}
         for name, area in areas.items():
-            if name not in known:
-                behind.setdefault(self._home(area), []).append(name)
-        fill = lambda s: Stack(s.share, (*s.tabs, *behind.get(s, ())))
+            if name not in stacked:
+                extra.setdefault(self._home(area), []).append(name)
+        fill = lambda s: Stack(s.share, (*s.tabs, *extra.get(s, ())))
         return replace(self, columns=tuple((w, tuple(map(fill, stacks))) for w, stacks in self.columns))
 
     def _home(self, area: str) -> Stack:
-        """The stack that the arrangement names for an area; where that panel is in none, the last one at that side."""
+        """The stack of an area's home panel; where no stack has that panel, the last stack on that side."""
         home = self.homes.get(area, self.homes["centre"])
-        found = next((stack for stack in self.stacks() if home in stack.tabs), None)
-        return found or self.columns[-1 if area == "right" else 0][1][-1]
+        stack = next((stack for stack in self.stacks() if home in stack.tabs), None)
+        return stack or self.columns[-1 if area == "right" else 0][1][-1]
 
-    def of(self, there: Collection[str]) -> Arrangement:
-        """Without the docks that are not there to be placed."""
-        kept = lambda stacks: tuple(Stack(s.share, t) for s in stacks if (t := tuple(n for n in s.tabs if n in there)))
-        columns = tuple((width, stacks) for width, stacks in ((w, kept(s)) for w, s in self.columns) if stacks)
+    def only(self, names: Collection[str]) -> Arrangement:
+        """With these docks only; stacks and columns without any of them are dropped."""
+        present = lambda stacks: tuple(Stack(s.share, t) for s in stacks if (t := tuple(n for n in s.tabs if n in names)))
+        columns = tuple((width, stacks) for width, stacks in ((w, present(s)) for w, s in self.columns) if stacks)
         return replace(self, columns=columns)
 
     def fitted(self, width: int, height: int) -> Arrangement:
-        """In a room of so many px at text size 1: docks become tabs before they become slivers.
+        """Fitted to a room of `width` × `height` px at text size 1: docks become tabs before they become too small to use.
 
-        The narrowest column goes under, or behind, the next narrow one; of stacks too low the last goes behind the one above.
+        The narrowest column moves into the next narrowest; where stacks would be too low, the last joins the tabs of the one
+        above.
         """
         if self.firm:
             return self
         columns = [[wide, list(stacks)] for wide, stacks in self.columns]
         while len(columns) > 1 and min(wide for wide, _ in columns) * width // sum(wide for wide, _ in columns) < NARROWEST:
-            gone = columns.pop(min(range(len(columns)), key=lambda i: columns[i][0]))
+            narrowest = columns.pop(min(range(len(columns)), key=lambda i: columns[i][0]))
             host = min(columns, key=lambda column: column[0])
-            host[1] += gone[1]
+            host[1] += narrowest[1]
         stacked = tuple((wide, _high_enough(stacks, height)) for wide, stacks in columns)
         return replace(self, columns=stacked)
 
 
 def _high_enough(stacks: list[Stack], height: int) -> tuple[Stack, ...]:
-    """The last ones behind those above, until none is too low."""
-    kept = list(stacks)
-    while len(kept) > 1 and min(s.share for s in kept) * height // sum(s.share for s in kept) < LOWEST:
-        last = kept.pop()
-        kept[-1] = Stack(kept[-1].share + last.share, (*kept[-1].tabs, *last.tabs))
-    return tuple(kept)
+    """Merge the last stack into the tabs of the one above, until none is too low."""
+    rest = list(stacks)
+    while len(rest) > 1 and min(s.share for s in rest) * height // sum(s.share for s in rest) < LOWEST:
+        last = rest.pop()
+        rest[-1] = Stack(rest[-1].share + last.share, (*rest[-1].tabs, *last.tabs))
+    return tuple(rest)
 
 
 BENCH = ("interventions", "model", "jobs", "log")

@@ -1,4 +1,4 @@
-"""Which dock a command without a pointer means: the one that was last clicked, wherever on it, or brought up by a key."""
+"""The dock that keyboard commands act on: the one last clicked, anywhere on it, or last shown by a key."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from circuitlab.gui.places.dock_sizes import DockSizes
 
 
 class LastUsed(QObject):
-    """Of one window. `changed(name)`: another dock is meant from now on.
+    """The last used dock of one window. `changed(name)`: commands act on another dock from now on.
 
-    Presses are seen where they reach the window of the desktop: controls, tabs and buttons keep them from the docks that they
-    stand on.
+    Mouse presses are watched at the native window, since controls, tabs and buttons do not pass them on to their dock.
     """
 
     changed = Signal(str)
@@ -26,23 +25,23 @@ class LastUsed(QObject):
         self.window, self.docks, self.sizes = window, docks, sizes
         self._name = self._panel = "attention"
         self._elsewhere = ""  # the dock that had the keyboard when another one was used
-        self._told = ""
-        self._after = QTimer(self)  # a press has been dealt with: a tab that goes hands the keyboard to anybody
+        self._announced = ""
+        self._after = QTimer(self)  # after a press is handled: a tab that closes passes the keyboard focus to an arbitrary dock
         self._after.setSingleShot(True)
         self._after.timeout.connect(self._settled)
-        self._telling = QTimer(self)
-        self._telling.setSingleShot(True)
-        self._telling.timeout.connect(self._tell)
+        self._announcing = QTimer(self)
+        self._announcing.setSingleShot(True)
+        self._announcing.timeout.connect(self._announce)
         window.installEventFilter(self)
         for dock in docks.values():
             dock.installEventFilter(self)
-            dock.visibilityChanged.connect(self._look)
+            dock.visibilityChanged.connect(self._announce_later)
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        application.focusChanged.connect(self._look)
+        application.focusChanged.connect(self._announce_later)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A press means the dock it is on; a dock of its own has a window of its own."""
+        """A mouse press selects the dock under it. A floating dock has a native window of its own."""
         if event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             if isinstance(watched, QDockWidget):
                 self._pressed(watched)
@@ -53,7 +52,7 @@ class LastUsed(QObject):
         return False
 
     def _under(self, handle: QWindow, at: QPoint) -> QDockWidget | None:
-        """The dock at a place of a window: whatever stands on it, or its tab."""
+        """The dock at a point of a native window: the one that holds the widget there, or whose tab it is."""
         top = next((w for w in (self.window, *self.docks.values()) if w.isWindow() and w.windowHandle() is handle), None)
         widget = None if top is None else top.childAt(at) or top
         while widget is not None and not isinstance(widget, QDockWidget):
@@ -68,18 +67,18 @@ class LastUsed(QObject):
             self.use(dock.objectName().removeprefix("dock."))
 
     def use(self, name: str) -> None:
-        """This dock is meant from now on, whoever has the keyboard."""
+        """Make this the dock that commands act on, wherever the keyboard focus is."""
         self._name, self._elsewhere = name, self._of_keyboard()
         self._after.start(0)
-        self._look()
+        self._announce_later()
 
     @Slot()
     def _settled(self) -> None:
         self._elsewhere = self._of_keyboard()
-        self._tell()
+        self._announce()
 
     def _of_keyboard(self) -> str:
-        """The dock that has the keyboard; "" where that is elsewhere."""
+        """The dock with the keyboard focus; "" if no dock has it."""
         focus = self.window.focusWidget()
         while focus is not None and not (isinstance(focus, QDockWidget) and focus in self.docks.values()):
             focus = focus.parentWidget()
@@ -87,39 +86,39 @@ class LastUsed(QObject):
 
     @property
     def dock(self) -> QDockWidget:
-        """The dock that was last used, while it can be seen; else the largest one that can."""
+        """The last used dock if it is visible, otherwise the largest visible one."""
         if not self._after.isActive() and (focused := self._of_keyboard()) not in ("", self._elsewhere):
             self._name, self._elsewhere = focused, ""
-        seen, last = self.sizes.seen(), self.docks[self._name]
+        front, last = self.sizes.in_front(), self.docks[self._name]
         if last.isFloating() and last.isVisible():
             return last
-        return seen.get(self._name) or max(seen.values(), key=_area, default=self.docks["attention"])
+        return front.get(self._name) or max(front.values(), key=_area, default=self.docks["attention"])
 
     @property
     def panel(self) -> PanelDock:
-        """The panel that was last used, while it can be seen; else the largest one that can, the attention where none is."""
+        """The last used panel if it is visible, otherwise the largest visible one; Attention if none is."""
         if isinstance(now := self.dock, PanelDock):
             self._panel = now.panel.name
             return now
-        shown = {n: d for n, d in self.sizes.seen().items() if isinstance(d, PanelDock)}
+        shown = {n: d for n, d in self.sizes.in_front().items() if isinstance(d, PanelDock)}
         last = self.docks[self._panel]
         if last.isFloating() and last.isVisible():
             shown[self._panel] = last  # pyright: ignore[reportArgumentType]
-        found = shown.get(self._panel) or max(shown.values(), key=_area, default=self.docks["attention"])
-        assert isinstance(found, PanelDock)
-        return found
+        dock = shown.get(self._panel) or max(shown.values(), key=_area, default=self.docks["attention"])
+        assert isinstance(dock, PanelDock)
+        return dock
 
     @Slot()
-    def _look(self, *_: object) -> None:
-        """Something has happened after which another dock may be meant."""
-        self._telling.start(0)
+    def _announce_later(self, *_: object) -> None:
+        """Check, once events are handled, whether commands now act on another dock."""
+        self._announcing.start(0)
 
     @Slot()
-    def _tell(self) -> None:
-        _ = self.panel  # remembered while it is the one in use
+    def _announce(self) -> None:
+        _ = self.panel  # remembers the panel that is now in use
         name = self.dock.objectName().removeprefix("dock.")
-        if name != self._told:
-            self._told = name
+        if name != self._announced:
+            self._announced = name
             self.changed.emit(name)
 
 

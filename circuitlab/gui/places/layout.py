@@ -1,4 +1,4 @@
-"""Where the docks are: in an arrangement, one panel alone, as remembered, and the way back."""
+"""The layout of the docks: in an arrangement, with one panel maximised, or restored as it was saved."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
-from circuitlab.gui.places.kept_layout import Placed, keep, kept, place_on_screen
 from circuitlab.gui.places.last_used import LastUsed
+from circuitlab.gui.places.saved_layout import SavedLayout, load_layout, place_on_screen, save_layout
 from circuitlab.gui.work.app_context import AppContext
 
-VERSION = 5  # of what saveState holds: a layout of another version is not restored
+VERSION = 5  # of the data of saveState: a layout of another version is not restored
 LEFT, RIGHT = Qt.DockWidgetArea.LeftDockWidgetArea, Qt.DockWidgetArea.RightDockWidgetArea
-BARS = 190  # px at text size 1 of the bars and a short prompt: what is typed must not move the docks
-USUAL = QSize(1280, 800)  # of a window that is not on the screen yet
-ASIDE, ASIDE_WIDTH = "lessons", 360  # px: the dock that can have a column of its own, whatever the arrangement of the others
+BARS = 190  # px at text size 1 of the bars and a short prompt; a constant, so that typing does not move the docks
+USUAL = QSize(1280, 800)  # assumed of a window that is not on the screen yet
+ASIDE, ASIDE_WIDTH = "lessons", 360  # the dock that can have a column of its own, whatever the arrangement, and its width in px
 
 
 class Layout(QObject):
-    """The docks of a window, arranged.
+    """The layout of a window's docks.
 
-    The prompt is as high as its text, until somebody draws at its edge; from then on as high as that. `current` is the dock that
-    a command without a pointer means.
+    The prompt is as high as its text, until the user drags its edge; from then on it keeps that height. `current` is the dock
+    that keyboard commands act on.
     """
 
     def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget], context: AppContext) -> None:
@@ -38,14 +38,14 @@ class Layout(QObject):
         self.window, self.docks, self.context = window, docks, context
         self.sizes = DockSizes(window, docks)
         self.maximised = ""
-        self._before: Placed | None = None
-        self._coming: Sizes | None = None  # sizes to give once Qt has laid the docks out
+        self._before: SavedLayout | None = None
+        self._pending_sizes: Sizes | None = None  # to apply once Qt has laid the docks out
         self.name, self.declared = "Explore", ARRANGEMENTS["Explore"]
         self.fitted = self.declared
         self.used = LastUsed(window, docks, self.sizes)
         self.used.changed.connect(self._show_used)
-        self._moved = self._placing = False  # whether docks stand elsewhere than arranged, by hand; while they are arranged
-        self._drawn = 0  # px of the prompt by hand, 0: as high as its text
+        self._moved = self._placing = False  # docks have been moved by hand; docks are being arranged
+        self._prompt_height = 0  # px, where the user has set it; 0: as high as its text
         self._window_height = 0
         self._settling = self._timer(self._settle)
         self._keeping = self._timer(self._keep_prompt)
@@ -53,43 +53,43 @@ class Layout(QObject):
         window.installEventFilter(self)
         for dock in docks.values():
             dock.installEventFilter(self)
-            dock.dockLocationChanged.connect(self._somewhere_else)
-            dock.topLevelChanged.connect(self._somewhere_else)
+            dock.dockLocationChanged.connect(self._dock_moved)
+            dock.topLevelChanged.connect(self._dock_moved)
         context.theme_changed.connect(self._keep_prompt)
         if isinstance(prompt := docks["prompt"], PromptDock):
             prompt.height_wanted.connect(self.keep_prompt)
 
     def _timer(self, act: Callable[[], object]) -> QTimer:
-        made = QTimer(self)
-        made.setSingleShot(True)
-        made.timeout.connect(act)
-        return made
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(act)
+        return timer
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Qt gives all the height of a larger window to what stands on top: the prompt keeps its own."""
+        """Keep the prompt's height on a resize: Qt would give it all the height that a window gains."""
         if event.type() == QEvent.Type.Resize:
             if watched is self.window:
                 self._keeping.start(0)
-            elif watched is self.docks["prompt"] and self.window.height() == self._window_height and self._by_hand():
-                self._drawn = self.docks["prompt"].height()
+            elif watched is self.docks["prompt"] and self.window.height() == self._window_height and self._dragged_by_hand():
+                self._prompt_height = self.docks["prompt"].height()
         return False
 
     @Slot()
-    def _somewhere_else(self, *_: object) -> None:
+    def _dock_moved(self, *_: object) -> None:
         self._moved = self._moved or not self._placing
 
     @Slot()
     def _refit(self, *_: object) -> None:
-        """Another room, or another text size, may ask for more tabs, or fewer; a layout made by hand stays."""
+        """Fit the arrangement to a new window size or text size, with more tabs or fewer; a layout changed by hand stays."""
         named = {one for stack in self.fitted.stacks() for one in stack.tabs if one in self._named()}
         shown = {name for name, dock in self._columns().items() if dock.isVisible() and name != "prompt"}
         as_placed = self._window_height and not self._moved and not self.maximised and named == shown
         if as_placed and self._arrangement().columns != self.fitted.columns:
-            seen = self.sizes.seen()
+            front = self.sizes.in_front()
             self.place(self.declared)
             for stack in self.fitted.stacks():
-                for name in [one for one in stack.tabs if one in seen][:1]:
-                    self.docks[name].raise_()  # what was looked at stays in front
+                for name in [one for one in stack.tabs if one in front][:1]:
+                    self.docks[name].raise_()  # a dock that was in front stays in front
 
     def _named(self) -> set[str]:
         return {"prompt", *(one for stack in self.declared.stacks() for one in stack.tabs)}
@@ -100,28 +100,29 @@ class Layout(QObject):
             if isinstance(bar := dock.titleBarWidget(), TitleBar):
                 bar.show_used(one == name)
 
-    def _by_hand(self) -> bool:
+    def _dragged_by_hand(self) -> bool:
         pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
         return bool(pressed) and not self._settling.isActive() and not self.maximised
 
-    # -- the panel that is meant ----------------------------------------------------------------------------------------
+    # -- the current panel ----------------------------------------------------------------------------------------------
 
     @property
     def current(self) -> QDockWidget:
-        """The dock that was last used, while it can be seen; else the largest one that can."""
+        """The last used dock if it is visible, otherwise the largest visible one."""
         return self.used.dock
 
     @property
     def current_panel(self) -> PanelDock:
-        """The panel that was last used, while it can be seen; else the largest one that can, the attention where none is."""
+        """The last used panel if it is visible, otherwise the largest visible one; Attention if none is."""
         return self.used.panel
 
     def step(self, by: int) -> None:
-        """The keyboard to the next dock that can be seen, as one reads: by columns, from the top."""
-        seen = self.sizes.seen()
-        places = {name: d.mapTo(self.window, QPoint()) for name, d in seen.items() if not d.isFloating()}
+        """Move the keyboard focus `by` visible docks, in reading order: by columns, from the top."""
+        front = self.sizes.in_front()
+        places = {name: d.mapTo(self.window, QPoint()) for name, d in front.items() if not d.isFloating()}
         names = sorted(places, key=lambda name: (places[name].x(), places[name].y()))
-        now = next((i for i, name in enumerate(names) if seen[name].isAncestorOf(self.window.focusWidget() or self.window)), None)
+        focus = self.window.focusWidget() or self.window
+        now = next((i for i, name in enumerate(names) if front[name].isAncestorOf(focus)), None)
         if names:
             self.go_to(names[(now + by) % len(names)] if now is not None else names[0 if by > 0 else -1])
 
@@ -129,7 +130,7 @@ class Layout(QObject):
 
     @Slot()
     def keep_prompt(self) -> None:
-        """Its text is of other lines, or a bar is about to come or go: the columns below give or take the height."""
+        """Give the prompt its height after its text or a bar has changed; the columns below take up the difference."""
         if self._window_height and not self.maximised:
             self._keeping.start(0)
 
@@ -143,13 +144,13 @@ class Layout(QObject):
             self._settling.start(0)
         if not self.maximised and not self._settling.isActive():
             if (layout := self.window.layout()) is not None:
-                layout.activate()  # with the bar, or without: what there is to share
-            self._give_prompt()
+                layout.activate()  # so that the height to share is up to date, with or without a bar
+            self._set_prompt_height()
 
-    def _give_prompt(self) -> None:
+    def _set_prompt_height(self) -> None:
         prompt = self.docks["prompt"]
-        wanted = prompt.ask_height() if isinstance(prompt, PromptDock) else prompt.sizeHint().height()
-        self.sizes.give_prompt(self._drawn or wanted, (ASIDE,) if self.aside else ())
+        height = prompt.ask_height() if isinstance(prompt, PromptDock) else prompt.sizeHint().height()
+        self.sizes.set_prompt_height(self._prompt_height or height, (ASIDE,) if self.aside else ())
 
     # -- arrangements -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Layout(QObject):
         return {name: dock for name, dock in self.docks.items() if not (self.aside and name == ASIDE)}
 
     def put_aside(self) -> None:
-        """Give the lessons the right-hand side from top to bottom, until `aside` is False and docks are placed again."""
+        """Give the lessons the full height on the right, until `aside` is False and the docks are placed again."""
         self.aside = True
         dock = self.docks[ASIDE]
         dock.setFloating(False)
@@ -167,21 +168,21 @@ class Layout(QObject):
         dock.show()
 
     def arrange(self, name: str = "Explore") -> None:
-        """As one of the arrangements has it."""
+        """Place the docks in one of the arrangements."""
         self.place(ARRANGEMENTS[name])
 
     def place(self, declared: Arrangement) -> None:
-        """Put every dock where an arrangement has it, the prompt on top; what it does not name is hidden, and has a home."""
+        """Place every dock as an arrangement declares, the prompt on top; docks it does not name are hidden in their home."""
         window, d = self.window, self._columns()
         self.name, self.declared, self.maximised = declared.name, declared, ""
-        self._before = self._coming = None
-        self._drawn, self._moved, self._placing = 0, False, True
+        self._before = self._pending_sizes = None
+        self._prompt_height, self._moved, self._placing = 0, False, True
         window.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
         window.setDocumentMode(True)
         window.setCentralWidget(None)  # type: ignore[arg-type]
         window.setCorner(Qt.Corner.TopLeftCorner, TOP)
         window.setCorner(Qt.Corner.TopRightCorner, RIGHT)
-        self._quieten(window.isVisible())
+        self._set_quiet(window.isVisible())
         for dock in d.values():
             dock.setFloating(False)
             window.removeDockWidget(dock)
@@ -202,7 +203,7 @@ class Layout(QObject):
         self._settling.start(0)
 
     def _add(self, arrangement: Arrangement) -> None:
-        """The prompt, then column by column, and the tabs of each stack."""
+        """Add the prompt, then the columns one by one, and the tabs of each stack."""
         window, d = self.window, self.docks
         window.addDockWidget(TOP, d["prompt"])
         heads = [d[stacks[0].tabs[0]] for _, stacks in arrangement.columns]
@@ -216,48 +217,48 @@ class Layout(QObject):
             for one in stack.tabs[1:]:
                 window.tabifyDockWidget(d[stack.tabs[0]], d[one])
 
-    def _quieten(self, quiet: bool) -> None:
+    def _set_quiet(self, quiet: bool) -> None:
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
                 dock.quiet = quiet
 
     @Slot()
     def _settle(self) -> None:
-        """Once Qt has laid the docks out: what each gets of the room there is, and titles only where no tab says the same."""
-        self._quieten(False)
+        """Once Qt has laid the docks out: size them, and hide the titles that a tab repeats."""
+        self._set_quiet(False)
         if self.window.focusWidget() is None or not isinstance(self.window.focusWidget(), QPlainTextEdit):
-            self.window.setFocus()  # where a hidden dock had it, Qt hands it to the first button
+            self.window.setFocus()  # Qt gives the focus of a hidden dock to the first button
         for dock in self.docks.values():
             bar = dock.titleBarWidget()
             if isinstance(bar, TitleBar):
                 bar.refresh()
-        coming, self._coming = self._coming, None
+        pending, self._pending_sizes = self._pending_sizes, None
         if self.maximised:
             return
-        if coming is not None:
-            self.sizes.put(coming)
+        if pending is not None:
+            self.sizes.restore(pending)
         else:
             self.proportions()
-        self._give_prompt()
-        self._keeping.start(0)  # once more: Qt has not moved anything yet
-        if coming is None:
-            QTimer.singleShot(0, self._share_heights)  # of what the prompt has left
+        self._set_prompt_height()
+        self._keeping.start(0)  # again later: Qt has not moved anything yet
+        if pending is None:
+            QTimer.singleShot(0, self._share_heights)  # of the height below the prompt
 
     def _arrangement(self) -> Arrangement:
-        """What is declared, with a home for every dock, as tabs where there is little room; a lesson keeps its column."""
+        """The declared arrangement fitted to the window, with a home for every dock; a lesson keeps its column."""
         areas = {name: panel.area for name, panel in panels().items()}
         others = {name: "left" for name in self._columns() if name not in areas and name != "prompt"}
-        return self.declared.fitted(*self._room()).placed(areas | others).of(self._columns())
+        return self.declared.fitted(*self._room()).with_homes(areas | others).only(self._columns())
 
     def _room(self) -> tuple[int, int]:
-        """px at text size 1 for what stands below the prompt."""
+        """(width, height) in px at text size 1 that is left below the prompt."""
         scale = self.context.settings["text_scale"]
         size = self.window.size() if self.window.isVisible() else self.window.size().expandedTo(USUAL)
         width = size.width() - (ASIDE_WIDTH if self.aside else 0)
         return round(width / scale), round(size.height() / scale) - BARS
 
     def proportions(self) -> None:
-        """Shares of the width."""
+        """Share the width between the columns."""
         columns = [(width, self.docks[stacks[0].tabs[0]]) for width, stacks in self.fitted.columns]
         aside = {self.docks[ASIDE]: ASIDE_WIDTH} if self.aside and not self.docks[ASIDE].isFloating() else {}
         self.sizes.share_widths(columns, aside)
@@ -268,25 +269,25 @@ class Layout(QObject):
             self.sizes.share_heights(stacks)
 
     def redock(self) -> None:
-        """Floating panels come back."""
+        """Dock all floating panels again."""
         for dock in self.docks.values():
             dock.setFloating(False)
 
     def reset(self) -> None:
-        """As the arrangement has it."""
+        """Place the docks as the arrangement declares."""
         self.place(self.declared)
 
     # -- one panel --------------------------------------------------------------------------------------------------------
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
-        """One panel alone, or all again. Without one: the one that was last used."""
+        """Show one dock alone (by default the current one), or all again."""
         if self.maximised:
             self.maximised = ""
             if self._before is not None:
-                self.come_back(self._before)
+                self.restore_layout(self._before)
             return
         chosen = dock if isinstance(dock, QDockWidget) else self.current
-        self._before = self.placed()
+        self._before = self.current_layout()
         self.used.use(chosen.objectName().removeprefix("dock."))
         self.maximised = chosen.objectName()
         chosen.show()
@@ -295,7 +296,7 @@ class Layout(QObject):
         self._settling.start(0)
 
     def go_to(self, name: str) -> None:
-        """Show a dock, in front of its tabs, with the keyboard."""
+        """Show a dock in front of its tabs and give it the keyboard focus."""
         dock = self.docks[name]
         if self.maximised and self.maximised != dock.objectName():
             self.toggle_maximised()
@@ -310,35 +311,35 @@ class Layout(QObject):
             (inside if inside.focusPolicy() & Qt.FocusPolicy.TabFocus else first).setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.used.use(name)
 
-    # -- there and back ---------------------------------------------------------------------------------------------------
+    # -- save and restore -------------------------------------------------------------------------------------------------
 
-    def placed(self) -> Placed:
-        """The layout as it is, to come back to."""
+    def current_layout(self) -> SavedLayout:
+        """The present layout; while a panel is maximised, the one to return to."""
         if self.maximised and self._before is not None:
             return self._before
-        return Placed(self.window.saveState(VERSION), self.sizes.read(), self.declared, self._moved, self._drawn)
+        return SavedLayout(self.window.saveState(VERSION), self.sizes.read(), self.declared, self._moved, self._prompt_height)
 
-    def come_back(self, placed: Placed) -> bool:
-        """To a layout as it was; whether Qt knows it."""
+    def restore_layout(self, layout: SavedLayout) -> bool:
+        """Restore a layout. Returns whether Qt accepts its state."""
         self.maximised, self._before = "", None
-        self.name, self.declared = placed.declared.name, placed.declared
+        self.name, self.declared = layout.declared.name, layout.declared
         self.fitted = self._arrangement()
         self._placing = True
-        known = self.window.restoreState(placed.state, VERSION)
-        self._placing, self._moved, self._drawn = False, placed.moved, placed.drawn
-        if known:
-            self._coming = placed.sizes
+        accepted = self.window.restoreState(layout.state, VERSION)
+        self._placing, self._moved, self._prompt_height = False, layout.moved, layout.prompt_height
+        if accepted:
+            self._pending_sizes = layout.sizes
             self._settling.start(0)
-        return known
+        return accepted
 
     def restore(self) -> bool:
-        """As it was when the window was last closed, on a screen that is still there; whether anything was kept."""
+        """Restore the layout of when the window was last closed, on a screen that still exists. False without a saved layout."""
         place_on_screen(self.window)
-        known = kept(self.declared, self.sizes.read())
-        if known is not None:
-            self.come_back(known)
-        return known is not None
+        layout = load_layout(self.declared, self.sizes.read())
+        if layout is not None:
+            self.restore_layout(layout)
+        return layout is not None
 
-    def keep(self) -> None:
-        """Remember it for the next start."""
-        keep(self.window, self.placed())
+    def save(self) -> None:
+        """Save the layout for the next start."""
+        save_layout(self.window, self.current_layout())

@@ -259,7 +259,7 @@ class Window(QMainWindow):
             return
         self.lessons.put_back()
         if self.remember:
-            self.layout_of_docks.keep()
+            self.layout_of_docks.save()
         if self.context.runner.busy:
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()

@@ -1,0 +1,84 @@
+"""A saved layout: to restore in this window, or at the next start."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+from PySide6.QtCore import QByteArray
+from PySide6.QtWidgets import QMainWindow
+
+from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
+from circuitlab.gui.places.dock_sizes import Sizes
+from circuitlab.gui.work.settings import stored
+
+log = logging.getLogger("circuitlab.layout")
+
+
+@dataclass(frozen=True)
+class SavedLayout:
+    """A layout that can be restored: Qt's own state of it, the sizes of the docks, and the arrangement it came from.
+
+    `moved`: docks have been moved from where the arrangement puts them. `prompt_height`: px, where the user has dragged the
+    prompt's edge, else 0.
+    """
+
+    state: QByteArray
+    sizes: Sizes
+    declared: Arrangement
+    moved: bool = False
+    prompt_height: int = 0
+
+
+def load_layout(declared: Arrangement, sizes: Sizes) -> SavedLayout | None:
+    """The layout saved when the window was last closed, None without one.
+
+    `declared` and `sizes` stand in where only Qt's state of it can be read.
+    """
+    file = stored()
+    state = file.value("layout")
+    if not isinstance(state, QByteArray):
+        return None
+    return _read(state, file.value("rooms")) or SavedLayout(state, sizes, declared, True)
+
+
+def save_layout(window: QMainWindow, layout: SavedLayout) -> None:
+    """Save the window's geometry and its layout for the next start."""
+    file = stored()
+    file.setValue("geometry", window.saveGeometry())
+    file.setValue("layout", layout.state)
+    file.setValue("rooms", _to_json(layout))
+
+
+def place_on_screen(window: QMainWindow) -> None:
+    """Move the window to where it was last, on a screen that still exists, and no larger than that screen."""
+    geometry = stored().value("geometry")
+    if isinstance(geometry, QByteArray):
+        window.restoreGeometry(geometry)
+    screens = [s.availableGeometry() for s in window.screen().virtualSiblings()]
+    if not any(s.intersects(window.frameGeometry()) for s in screens):
+        window.move(window.screen().availableGeometry().topLeft())
+    room = window.screen().availableGeometry().size()
+    if isinstance(geometry, QByteArray) and not window.isMaximized() and not window.isFullScreen():
+        frame = window.frameGeometry().size() - window.size()
+        window.resize(window.size().boundedTo(room - frame))  # the screen may be smaller than last time
+
+
+def _to_json(layout: SavedLayout) -> str:
+    """The part of a layout that Qt's own state does not hold."""
+    own = {"arrangement": layout.declared.name, "moved": layout.moved, "prompt": layout.prompt_height}
+    return json.dumps(own | {"window": layout.sizes.window, "docks": dict(layout.sizes.docks)})
+
+
+def _read(state: QByteArray, rooms: object) -> SavedLayout | None:
+    """The layout of Qt's state and the JSON saved beside it; None where that cannot be read."""
+    try:
+        own = json.loads(str(rooms))
+        pair = lambda px: (int(px[0]), int(px[1]))
+        sizes = Sizes(pair(own["window"]), {str(n): pair(px) for n, px in own["docks"].items()})
+        return SavedLayout(state, sizes, ARRANGEMENTS[own["arrangement"]], bool(own["moved"]), int(own["prompt"]))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        if rooms:
+            log.warning("the saved layout is not used: %s: %s", type(error).__name__, error)
+        return None
