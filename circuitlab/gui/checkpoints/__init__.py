@@ -1,1 +1,1 @@
-"""The bar over the checkpoints of a training."""
+"""The bar for the checkpoints of a training run."""

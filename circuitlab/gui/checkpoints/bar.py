@@ -1,4 +1,4 @@
-"""The bar of a model's training: one slider over its checkpoints that drives every panel; step, play, loop, pin."""
+"""The checkpoint bar: one slider over the checkpoints of a model that drives every panel; step, play, loop, pin."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session.model_change import one_series
 from circuitlab.session.state import State
 
-PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop here (Ctrl+T)"
+PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop at this checkpoint (Ctrl+T)"
 
 
 class CheckpointBar(QWidget):
-    """Shown while the open model has a series. `waiting()` says whether a visible panel still awaits an answer."""
+    """The bar, visible while the open model has a series. `waiting()`: whether a visible panel still awaits an answer."""
 
     def __init__(self, context: AppContext, state_commands: StateCommands, waiting: Callable[[], bool], parent: QWidget) -> None:
         super().__init__(parent)
@@ -33,7 +33,7 @@ class CheckpointBar(QWidget):
         self.context, self.state_commands = context, state_commands
         self.player = Player(waiting, lambda: context.loader.waiting, self)
         self.series = Series(context, self)
-        self._burst = 0  # drags and playings so far: each is one step of undo
+        self._burst = 0  # number of drags and playbacks so far; each is one undo step
         self._make_buttons()
         self.slider = SeriesSlider(self)
         self.label = ShortLabel(self, least=96)
@@ -50,10 +50,10 @@ class CheckpointBar(QWidget):
 
     def _make_buttons(self) -> None:
         def make(name: str, tip: str) -> QToolButton:
-            made = flat(self, f"checkpoints.{name}", "", tip)
-            made.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
-            made.setAccessibleName(tip)
-            return made
+            button = flat(self, f"checkpoints.{name}", "", tip)
+            button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+            button.setAccessibleName(tip)
+            return button
 
         self.first = make("first", "First checkpoint")
         self.previous = make("previous", "Previous checkpoint ([)")
@@ -61,22 +61,24 @@ class CheckpointBar(QWidget):
         self.next = make("next", "Next checkpoint (])")
         self.last = make("last", "Final weights")
         self._steppers = (self.first, self.previous, self.play_button, self.next, self.last)
-        self.loop = make("loop", "Begin again at the end")
+        self.loop = make("loop", "Loop: start again after the last checkpoint")
         self.loop.setCheckable(True)
         self.pace = pace_button(self.player, self)
         self._fill_pace()
-        self.pin = flat(self, "checkpoints.pin", "Compare to this", "Pin it: every panel shows the difference to it")
+        self.pin = flat(
+            self, "checkpoints.pin", "Compare to this", "Pin this checkpoint: every panel then shows the difference from it"
+        )
 
     def _fill_pace(self) -> None:
-        """What the bar does not show where it is narrow."""
+        """Add to the menu the actions whose buttons a narrow bar hides."""
         menu = self.pace.menu()
         menu.addSeparator()
         menu.addAction("First checkpoint").triggered.connect(self.to_first)
         menu.addAction("Final weights").triggered.connect(self.to_last)
-        again = menu.addAction("Begin again at the end")
-        again.setCheckable(True)
-        again.toggled.connect(self.loop.setChecked)
-        self.loop.toggled.connect(again.setChecked)
+        loop = menu.addAction("Loop")
+        loop.setCheckable(True)
+        loop.toggled.connect(self.loop.setChecked)
+        self.loop.toggled.connect(loop.setChecked)
 
     def _connect(self) -> None:
         context = self.context
@@ -101,15 +103,15 @@ class CheckpointBar(QWidget):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Icons in the theme's grey."""
-        for made in (self.first, self.previous, self.next, self.last, self.loop, self.pin):
-            tint(made, made.objectName().partition(".")[2], theme)
+        """Draw the icons in the theme's grey."""
+        for button in (self.first, self.previous, self.next, self.last, self.loop, self.pin):
+            tint(button, button.objectName().partition(".")[2], theme)
         self._played()
         self.slider.set_theme(theme)
         self.compact(self._stage)
 
     def compact(self, stage: int) -> None:
-        """Say less, the higher the stage: ends and loop are in the menu of the pace as well, the tokens in the tool tip."""
+        """Show less, the higher the stage: first, last and loop are also in the speed menu, the tokens in the tooltip."""
         self._stage = stage
         for button in (self.first, self.last, self.loop):
             button.setVisible(stage < 1)
@@ -127,12 +129,12 @@ class CheckpointBar(QWidget):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The checkpoints in the order of training and the final weights; () without a series."""
+        """The checkpoints in the order of training, then the final weights; () without a series."""
         return self.series.points
 
     @property
     def position(self) -> int:
-        """Index of the point that is shown, or on its way."""
+        """Index of the point that is shown or being opened."""
         return self.series.index(self.context.target_state.model)
 
     @Slot(object, object)
@@ -140,17 +142,17 @@ class CheckpointBar(QWidget):
         if old.model == new.model and old.pinned == new.pinned:
             return
         if self.player.playing and self.series.index(new.model) != self.slider.value():
-            self.player.stop()  # somebody went elsewhere
+            self.player.stop()  # the user went to another checkpoint
         self.refresh()
 
     @Slot()
     def refresh(self) -> None:
-        """Show the series of the open model, and where in it we are."""
+        """Show the series of the open model and the present point."""
         ref = self.context.document.state.model
         model = self.context.engine.store.peek(ref)
         if model is None:
-            return  # it is being opened again
-        if self.series.take(model):
+            return  # it is being reopened
+        if self.series.show(model):
             self.player.stop()
             self._show_series()
         if self.isHidden() == bool(self.points):
@@ -179,8 +181,8 @@ class CheckpointBar(QWidget):
         self.label.reserve(map(self._words, self.points))
         self.label.setText(self._words(self.points[at]))
         self.label.setToolTip(tip_of(self.points[at].words))
-        for made, possible in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
-            made.setEnabled(possible > 0)
+        for button, steps in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
+            button.setEnabled(steps > 0)
 
     # -- by hand ------------------------------------------------------------------------------------------------------
 
@@ -191,44 +193,44 @@ class CheckpointBar(QWidget):
 
     @Slot()
     def _hold(self) -> None:
-        """Colours keep their scale through one play, and one drag."""
+        """Hold the colour scales through a playback or a drag."""
         self.context.hold_scales(self.player.playing or self.slider.isSliderDown())
 
     @Slot(int)
     def _slid(self, index: int) -> None:
-        """By a drag, the wheel, or the keyboard on the slider."""
+        """Go to the point chosen by a drag, the wheel or the keyboard."""
         self.player.stop()
         self._go(index, f"checkpoint {self._burst}" if self.slider.isSliderDown() else "walk checkpoints")
 
     def to(self, index: int) -> None:
-        """Go to the nearest point there is; steps one after another are one step of undo."""
+        """Go to a point, or the nearest end; consecutive steps are one undo step."""
         if self.points:
             self.player.stop()
             self._go(min(max(index, 0), len(self.points) - 1), "walk checkpoints")
 
     @Slot()
     def step_back(self) -> None:
-        """To the checkpoint before."""
+        """Go to the previous checkpoint."""
         self.to(self.position - 1)
 
     @Slot()
     def step_on(self) -> None:
-        """To the checkpoint after."""
+        """Go to the next checkpoint."""
         self.to(self.position + 1)
 
     @Slot()
     def to_first(self) -> None:
-        """To the beginning of the training."""
+        """Go to the first checkpoint."""
         self.to(0)
 
     @Slot()
     def to_last(self) -> None:
-        """To the final weights."""
+        """Go to the final weights."""
         self.to(len(self.points) - 1)
 
     @Slot()
     def pin_this(self) -> None:
-        """This checkpoint becomes the reference: every panel shows the difference to it, wherever the slider goes."""
+        """Pin this checkpoint as the reference: every panel shows the difference from it, wherever the slider goes."""
         if self.points:
             point = self.points[self.series.index(self.context.document.recorded.model)]
             self.state_commands.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
@@ -241,7 +243,7 @@ class CheckpointBar(QWidget):
 
     @Slot()
     def _given_up(self) -> None:
-        """What was wanted cannot be shown, or is no longer wanted: back to what is."""
+        """Move the slider back: the requested checkpoint cannot be opened, or was cancelled."""
         self.player.stop()
         if self.points:
             self.slider.setSliderDown(False)
@@ -252,7 +254,7 @@ class CheckpointBar(QWidget):
 
     @Slot()
     def play_or_stop(self) -> None:
-        """Play from here, from the beginning where this is the end; or stop."""
+        """Play from here, or from the beginning if this is the end; while playing, stop."""
         if self.player.playing:
             self.player.stop()
         elif self.points:
@@ -276,11 +278,13 @@ class CheckpointBar(QWidget):
 
     @Slot()
     def _passed(self) -> None:
-        self.context.message.emit("A panel takes long: the film goes on without it, and it is dimmed until it has its answer.")
+        self.context.message.emit(
+            "A slow panel: playback continues without it, and the panel is dimmed until its answer arrives."
+        )
 
     @Slot()
     def _played(self) -> None:
-        """The button says what it does now."""
+        """Update the icon and tooltip of the play button."""
         playing = self.player.playing
         tint(self.play_button, "pause" if playing else "play", self.context.theme)
         self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP))

@@ -1,6 +1,6 @@
-"""Playing a series: the next point is shown once every panel shows this one, and not before its time; how fast at most.
+"""Playing a series: the next point is shown once every panel shows the present one, and no faster than the chosen speed.
 
-A panel that takes long is waited for once; then the film goes on without it, and it is dimmed until it has its answer.
+A slow panel is waited for once; after that the playback continues without it, and the panel is dimmed until it has its answer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from circuitlab.gui.widgets.buttons import flat
 
 SPEEDS = (1, 2, 4, 8, 16)  # points a second, at most
 POLL = 15  # ms between looks whether every panel has its answer
-PATIENCE = 5000  # ms that a film waits for its panels, until one has taken longer
-BRIEFLY = 400  # ms from then on: enough for those that are quick
+PATIENCE = 5000  # ms that playback waits for its panels, until one has taken longer
+BRIEFLY = 400  # ms from then on: enough for quick panels
 
 
 class Player(QObject):
-    """`beat()` when the next point is due, `changed()` when it begins or ends, `passed()` when it first goes on without a panel.
+    """`beat()`: the next point is due; `changed()`: playback has begun or ended; `passed()`: it first continues without a panel.
 
-    `waiting()`: something is still to be drawn; `opening()`: the model of this point is not there yet, which is always awaited.
+    `waiting()`: whether a panel is still to be drawn; `opening()`: whether this point's model is still being opened, for which
+    playback always waits.
     """
 
     beat = Signal()
@@ -39,7 +40,7 @@ class Player(QObject):
         self._timer.timeout.connect(self._due)
 
     def begin(self) -> None:
-        """The first beat comes when the panels are drawn."""
+        """Start playback; the first beat comes when the panels are drawn."""
         if not self.playing:
             self.playing, self._passing = True, False
             self.changed.emit()
@@ -47,14 +48,14 @@ class Player(QObject):
         self._timer.start(0)
 
     def shown(self) -> None:
-        """A point has just been shown: its time begins."""
+        """Start the time of a point that has just been shown."""
         self._since.invalidate()
         if self.playing:
             self._timer.start(round(1000 / self.speed))
 
     @Slot()
     def stop(self) -> None:
-        """No more beats."""
+        """Stop playback."""
         self._timer.stop()
         if self.playing:
             self.playing = False
@@ -71,17 +72,19 @@ class Player(QObject):
         self.beat.emit()
 
     def _patient(self) -> bool:
-        """Whether panels are still waited for; their time begins when the model is there."""
+        """Whether playback still waits for panels; their time begins when the model is open."""
         if not self._since.isValid():
             self._since.start()
         return not self._since.hasExpired(BRIEFLY if self._passing else PATIENCE)
 
 
 def pace_button(player: Player, parent: QWidget) -> QToolButton:
-    """The speed of a player, to choose from a menu."""
-    made = flat(parent, "checkpoints.speed", "", "At most so many checkpoints a second; a slow panel is left behind")
-    made.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-    menu = QMenu(made)
+    """The button with the menu of a player's speeds."""
+    button = flat(
+        parent, "checkpoints.speed", "", "Playback speed: at most this many checkpoints a second. Slow panels are skipped"
+    )
+    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    menu = QMenu(button)
     group = QActionGroup(menu)
     for speed in SPEEDS:
         action = menu.addAction(f"{speed} a second")
@@ -92,9 +95,9 @@ def pace_button(player: Player, parent: QWidget) -> QToolButton:
 
     def choose(action: QAction) -> None:
         player.speed = int(action.data())
-        made.setText(f"{player.speed}/s ▾")
+        button.setText(f"{player.speed}/s ▾")
 
     group.triggered.connect(choose)
-    made.setMenu(menu)
-    made.setText(f"{player.speed}/s ▾")
-    return made
+    button.setMenu(menu)
+    button.setText(f"{player.speed}/s ▾")
+    return button

@@ -1,4 +1,4 @@
-"""The points of the open model's training: which there are, and what was measured at them."""
+"""The checkpoints of the open model's training, with their tokens and the phase change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.session.model_change import one_series
 
-NOWHERE = (float("nan"), float("nan"))
+NO_PHASE = (float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
 class Point:
-    """A checkpoint, None the final weights; steps done and tokens seen, −1 where that is not known."""
+    """One point of the training. `checkpoint`: its index, None for the final weights; `step` and `tokens`: −1 if unknown."""
 
     checkpoint: int | None
     step: int = -1
@@ -30,22 +30,22 @@ class Point:
 
     @property
     def words(self) -> str:
-        """Which one it is, in full."""
+        """The point in full: step and tokens."""
         final = ["final weights"] if self.checkpoint is None else []
         step = [f"step {self.step:,}"] if self.step >= 0 else []
         return " · ".join([*final, *step, *([f"{short(self.tokens, 1000)} tokens"] if self.tokens >= 0 else [])])
 
     @property
     def tick(self) -> str:
-        """Which one it is, below its tick."""
+        """The short label below its tick."""
         return "final" if self.step < 0 else short(self.step, 1000).replace(" ", "")
 
 
 class Series(QObject):
-    """`points` in the order of training, the final weights last, () for a model without a series.
+    """`points` in the order of training, the final weights last; () for a model without a series.
 
-    `phase`: the numbers of tokens seen between which the phase change lies, NaN where there is none. `measured()`: tokens, the
-    step of the final weights and the phase change, which stand in a file beside the weights, have become known.
+    `phase`: the two token counts between which the phase change lies, NaN if there is none. `measured()`: the file beside the
+    weights has been read, which gives the tokens of each point, the step of the final weights and the phase change.
     """
 
     measured = Signal()
@@ -54,45 +54,46 @@ class Series(QObject):
         super().__init__(parent)
         self.context = context
         self.points: tuple[Point, ...] = ()
-        self.phase = NOWHERE
+        self.phase = NO_PHASE
         self._model: OpenModel | None = None
         self._slot = WorkSlot(self, answered=self._answered)
 
     def index(self, ref: ModelRef) -> int:
-        """Of a point; the last checkpoint is found in the final weights where they stand for it."""
+        """The index of a model's point; a last checkpoint that equals the final weights has the index of those."""
         return next((i for i, p in enumerate(self.points) if p.checkpoint == ref.checkpoint), len(self.points) - 1)
 
-    def take(self, model: OpenModel) -> bool:
-        """The series of an open model; whether it is another one than before."""
+    def show(self, model: OpenModel) -> bool:
+        """Take the series of an open model. Returns whether it is another series than before."""
         before, self._model = self._model, model
         if before is not None and one_series(model.ref, before.ref) and model.opened.steps == before.opened.steps:
             return False
         checkpoints = tuple(Point(i, step) for i, step in enumerate(model.opened.steps))
-        self.points, self.phase = ((*checkpoints, Point(None)) if checkpoints else ()), NOWHERE
+        self.points, self.phase = ((*checkpoints, Point(None)) if checkpoints else ()), NO_PHASE
         if checkpoints and has_series(model.path):
             final = replace(model.ref, checkpoint=None)
             params = TrainingSeriesParams(models=(SeriesRef(final.source),))
-            found = self.context.runner.ask(self._slot, Request(training_series, params, Subject(final)))
-            if found is not None:
-                self._fill(found)
+            answer = self.context.runner.ask(self._slot, Request(training_series, params, Subject(final)))
+            if answer is not None:
+                self._fill(answer)
         return True
 
     @Slot(object)
     def _answered(self, answer: Answer[TrainingSeriesResult]) -> None:
         ours = self._model is not None and answer.request.subject.model.source == self._model.ref.source
-        if ours and self.points:  # none where it was read again since, and its checkpoints are gone
+        if ours and self.points:  # no points if the model was reopened without its checkpoints
             self._fill(answer)
             self.measured.emit()
 
     def _fill(self, answer: Answer[TrainingSeriesResult]) -> None:
-        found = answer.result
-        at = {int(c): i for i, c in enumerate(found.checkpoint)}
-        known = lambda p: at.get(-1 if p.checkpoint is None else p.checkpoint)
+        """Add the measured steps and tokens to the points; drop a checkpoint that equals the final weights."""
+        series = answer.result
+        rows = {int(c): i for i, c in enumerate(series.checkpoint)}
+        row = lambda p: rows.get(-1 if p.checkpoint is None else p.checkpoint)
         filled = tuple(
-            p if (i := known(p)) is None else replace(p, step=int(found.steps[i]), tokens=int(found.tokens[i]))
+            p if (i := row(p)) is None else replace(p, step=int(series.steps[i]), tokens=int(series.tokens[i]))
             for p in self.points
         )
         final = filled[-1].step
         self.points = tuple(p for p in filled if p.checkpoint is None or p.step != final)
-        first, last = found.phase[0, RANDOM].tolist()
+        first, last = series.phase[0, RANDOM].tolist()
         self.phase = (first, last)

@@ -1,4 +1,4 @@
-"""A slider over the points of a training: evenly spaced, each with a tick, its step below where there is room."""
+"""A slider over the points of a training run: evenly spaced ticks, with the step below each as far as there is room."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TICK = 2.5
 
 
 class SeriesSlider(QAbstractSlider):
-    """`value()` is the index of a point. A click goes to the nearest point and holds it, as a drag does."""
+    """`value()` is the index of a point. A click moves the knob to the nearest point and starts a drag there."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,13 +35,13 @@ class SeriesSlider(QAbstractSlider):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Greys, accent, text size."""
+        """Apply the theme's colours and text size."""
         self.theme = theme
         self.updateGeometry()
         self.update()
 
     def show_points(self, points: tuple[Point, ...]) -> None:
-        """Other points; says nothing."""
+        """Show other points, without a signal."""
         self.points = points
         self.blockSignals(True)
         self.setRange(0, max(len(points) - 1, 0))
@@ -49,7 +49,7 @@ class SeriesSlider(QAbstractSlider):
         self.update()
 
     def show_value(self, index: int) -> None:
-        """Another value; says nothing."""
+        """Show another value, without a signal."""
         self.blockSignals(True)
         self.setValue(index)
         self.blockSignals(False)
@@ -58,37 +58,37 @@ class SeriesSlider(QAbstractSlider):
         self.update()
 
     def show_band(self, first: float, last: float) -> None:
-        """Mark the groove between two numbers of tokens seen; NaN for no mark."""
+        """Shade the groove between two token counts; NaN for no band."""
         tokens = np.array([p.tokens for p in self.points], dtype=float)
-        known = len(tokens) > 0 and (tokens >= 0).all() and np.isfinite([first, last]).all()
-        place = lambda seen: float(np.interp(seen, tokens, np.arange(len(tokens))))
-        self.band = (place(first), place(last)) if known else None
+        measured = len(tokens) > 0 and (tokens >= 0).all() and np.isfinite([first, last]).all()
+        place = lambda count: float(np.interp(count, tokens, np.arange(len(tokens))))
+        self.band = (place(first), place(last)) if measured else None
         self.update()
 
     # -- geometry -----------------------------------------------------------------------------------------------------
 
     def sizeHint(self) -> QSize:
-        """As wide as there is room, a knob and a line of text high."""
+        """A knob and a line of text high; the width expands."""
         return QSize(self.theme.px(240), GROOVE + 8 + round(self.theme.small * 1.3))
 
     def minimumSizeHint(self) -> QSize:
-        """Still to be hit."""
+        """The least width at which the points can still be hit."""
         return QSize(140, self.sizeHint().height())
 
     def x_of(self, position: float) -> float:
-        """Where a position is drawn."""
+        """The x in px of a position."""
         last = max(len(self.points) - 1, 1)
         return SIDE + (self.width() - 2 * SIDE) * position / last
 
     def nearest(self, x: float) -> int:
-        """The point whose tick is nearest."""
+        """The index of the point whose tick is nearest."""
         last = max(len(self.points) - 1, 1)
         return min(max(round((x - SIDE) * last / max(self.width() - 2 * SIDE, 1)), 0), len(self.points) - 1)
 
     # -- by hand ------------------------------------------------------------------------------------------------------
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Go there, and hold it."""
+        """Move the knob to the nearest point and start a drag."""
         if event.button() != Qt.MouseButton.LeftButton or not self.points:
             event.ignore()
             return
@@ -106,14 +106,14 @@ class SeriesSlider(QAbstractSlider):
             self.setSliderDown(False)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """One point a notch."""
-        turned = event.angleDelta().y() or -event.angleDelta().x()
-        if turned:
-            self.setValue(self.value() + (1 if turned > 0 else -1))
+        """Move one point per notch."""
+        delta = event.angleDelta().y() or -event.angleDelta().x()
+        if delta:
+            self.setValue(self.value() + (1 if delta > 0 else -1))
         event.accept()
 
     def event(self, event: QEvent) -> bool:
-        """What the point under the pointer is."""
+        """Show a tooltip with the point under the pointer."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self.points:
             at = self.nearest(event.pos().x())
             inside = self.band is not None and self.band[0] <= at <= self.band[1]
@@ -124,7 +124,7 @@ class SeriesSlider(QAbstractSlider):
     # -- painting -----------------------------------------------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Band, groove, ticks, labels, pin, knob."""
+        """Draw the band, groove, ticks, labels, pin and knob."""
         if not self.points:
             return
         painter, theme = QPainter(self), self.theme
@@ -150,17 +150,17 @@ class SeriesSlider(QAbstractSlider):
         painter.end()
 
     def _paint_labels(self, painter: QPainter) -> None:
-        """The present point's, the ends', then as many others as fit between."""
+        """Draw the labels of the present point and of both ends, then of as many others as fit between."""
         painter.setFont(self.theme.font(self.theme.small))
         metrics, height = painter.fontMetrics(), self.height() - GROOVE - 8
-        taken: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []  # px, (left, right) of each label drawn
         last = len(self.points) - 1
         for i in dict.fromkeys((self.value(), 0, last, *range(len(self.points)))):
             text, x = self.points[i].tick, self.x_of(i)
             half = metrics.horizontalAdvance(text) / 2
             x = min(max(x, half), self.width() - half)
-            if any(x - half < b + 6 and x + half > a - 6 for a, b in taken):
+            if any(x - half < b + 6 and x + half > a - 6 for a, b in spans):
                 continue
-            taken.append((x - half, x + half))
+            spans.append((x - half, x + half))
             painter.setPen(self.theme.colour("text" if i == self.value() else "muted"))
             painter.drawText(QRectF(x - half - 1, GROOVE + 8, 2 * half + 2, height), Qt.AlignmentFlag.AlignCenter, text)

@@ -1,4 +1,4 @@
-"""The interventions in force: a list with a switch each, and what they do to the text's loss."""
+"""The interventions in force: ablations and patches, each with a switch, and their effect on the loss of the text."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SIDES = ("ablated", "clean")
 
 
 class EditRow(QWidget):
-    """One intervention: on or off, what it does, a button that removes it."""
+    """One intervention: its switch, its description and the button that removes it."""
 
     def __init__(self, state_commands: StateCommands, parent: QWidget) -> None:
         super().__init__(parent)
         self.state_commands = state_commands
         self.edit: Intervention | None = None
         self.on = QCheckBox(self)
-        self.on.setToolTip("On or off")
+        self.on.setToolTip("Switch this intervention on or off: to ablate or patch, or to leave the model as it is")
         self.on.clicked.connect(self._switch)
         self.label = ShortLabel(self, fills=True)
         self.remove = QToolButton(self)
@@ -52,7 +52,7 @@ class EditRow(QWidget):
         box.addWidget(self.remove)
 
     def show_edit(self, edit: Intervention, on: bool, n_tokens: int) -> None:
-        """What it is now."""
+        """Show the present state of the intervention."""
         self.edit = edit
         fits = edit.fits(n_tokens)
         self.on.setChecked(on)
@@ -86,7 +86,7 @@ class InterventionsDock(QDockWidget):
         head = QWidget(self)
         row = OneRow(head)
         self.all = QCheckBox("All on", head)
-        self.all.setToolTip("Switch every intervention on or off: before and after at once")
+        self.all.setToolTip("Switch every intervention on or off, to compare the ablated or patched model with the intact one")
         self.all.clicked.connect(state_commands.switch_all)
         self.clear = QToolButton(head)
         self.clear.setText("Remove all")
@@ -126,7 +126,7 @@ class InterventionsDock(QDockWidget):
             self.refresh()
 
     def refresh(self) -> None:
-        """List what there is, ask for the losses with and without."""
+        """List the interventions and request the losses with and without them."""
         state = self.context.document.state
         while len(self.rows) > len(state.edits):
             row = self.rows.pop()
@@ -161,7 +161,7 @@ class InterventionsDock(QDockWidget):
 
     @property
     def waiting(self) -> bool:
-        """Whether a loss is still to come."""
+        """Whether a loss is outstanding."""
         return any(side not in self.answers for side in self.asked)
 
     @Slot(object, object)
@@ -171,7 +171,7 @@ class InterventionsDock(QDockWidget):
             self._say()
 
     def _say(self) -> None:
-        """Mean loss before and after, and the token that moved most."""
+        """Show the mean loss before and after, and the token whose loss changed most."""
         results = [self.answers[side].result for side in SIDES if side in self.answers]
         self.effect.setVisible(len(results) == 2)
         if len(results) < 2:

@@ -1,4 +1,4 @@
-"""“Intervene, measure”: what can be done with the thing pointed at, offered where it is, done to what the window shows then."""
+"""The “Intervene, measure” menu: what can be ablated, patched or measured at the item under the pointer."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class OffersMenu(QMenu):
         self.aboutToShow.connect(self.fill)
 
     def aim(self, hit: Hit | None) -> None:
-        """What the entries are about."""
+        """Set the item that the entries are about."""
         self.hit = hit
         self.fill()
 
     @Slot()
     def forget(self) -> None:
-        """Opened from a button the next time, it is about the selection."""
+        """Forget the item: opened from a button, the menu is about the selection."""
         self.hit = None
 
     @Slot()
     def fill(self) -> None:
-        """List what can be done now."""
+        """List the interventions and measurements that are possible now."""
         self._listed = self.hit
         self.clear()
         for title in self._offers(self.hit):
@@ -60,7 +60,7 @@ class OffersMenu(QMenu):
 
     @Slot()
     def _take(self) -> None:
-        """On what the window shows now: while the menu was open a model may have been opened, or words typed."""
+        """Apply the chosen entry to the present State: while the menu was open, the model or the prompt may have changed."""
         action = self.sender()
         if not isinstance(action, QAction):
             return

@@ -1,4 +1,4 @@
-"""The head of a dock in one line: what it is, its controls, and buttons."""
+"""The title bar of a dock: its title, its controls and its buttons, in one line."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ STROKE = 3  # px of width
 class TitleBar(QWidget):
     """Title, controls, menu, maximise, float, close. Drag it to move the dock; double-click maximises.
 
-    The title is left out while a tab says the same. Of `middle`, a `OneRow` puts behind a button what has no room; where there is
-    a menu, floating stands in it.
+    The title is hidden while a tab shows the same. `middle` holds the controls; if its layout is a `OneRow`, those without room
+    are behind a button. With a `menu`, "Float or dock" is an entry of that menu instead of a button.
     """
 
     def __init__(self, dock: QDockWidget, context: AppContext, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
@@ -68,7 +68,7 @@ class TitleBar(QWidget):
         self._chain(middle)
 
     def _chain(self, middle: QWidget | None) -> None:
-        """Tab goes from the controls to the buttons and into what the dock shows."""
+        """Set the Tab order: the controls, the buttons, then the content of the dock."""
         inside = self.dock.widget()
         chain([
             *(sorted(stops(middle), key=lambda stop: stop.objectName() == "more") if middle is not None else ()),
@@ -99,7 +99,7 @@ class TitleBar(QWidget):
         self._set_least(theme.px(LEAST))
 
     def _set_least(self, height: int) -> None:
-        """px of height in every dock, whatever controls it has; a spacer, so that Qt asks for it without calling Python."""
+        """Set the least height in px, the same in every dock; by a spacer, which Qt measures without calling Python."""
         row = self.layout()
         assert row is not None
         fixed, least, margins = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Minimum, row.contentsMargins()
@@ -107,13 +107,13 @@ class TitleBar(QWidget):
         row.invalidate()
 
     def show_used(self, used: bool) -> None:
-        """Whether keys without a pointer (F11, export) mean this dock: a stroke at the beginning of the line says so."""
+        """Mark the dock that keyboard commands (F11, export) act on, by a stroke at the left edge."""
         if used != self._used:
             self._used = used
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The stroke of the dock that was last used."""
+        """Draw the stroke of the dock that was last used."""
         super().paintEvent(event)
         if self._used:
             QPainter(self).fillRect(QRect(0, 3, STROKE, self.height() - 6), self._accent)

@@ -113,7 +113,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     _training("next", "Next checkpoint", lambda bar: bar.step_on(), "]"),
     _training("last", "Final weights", lambda bar: bar.to_last()),
     _training("play", "Play the training, or stop", lambda bar: bar.play_or_stop(), "Ctrl+T"),
-    _training("loop", "Begin again at the end, or not", lambda bar: bar.loop.toggle()),
+    _training("loop", "Loop the training, or not", lambda bar: bar.loop.toggle()),
     _training("pin", "Pin this checkpoint and show differences", lambda bar: bar.pin_this()),
     *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
     Command("raw", "Raw or folded weights", "View", lambda w: w.state_commands.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
