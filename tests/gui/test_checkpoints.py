@@ -127,8 +127,8 @@ def test_the_prompt_keeps_its_colours_from_one_checkpoint_to_the_next(
     said = logits(weights, tokens[None])[0].double().log_softmax(-1)
     np.testing.assert_allclose(drawn[-1][1:], -said[:-1].gather(1, tokens[1:, None])[:, 0].numpy(), atol=1e-4)
     losses = trained.prompt.losses
-    assert losses._asked is not None
-    losses._asked = replace(losses._asked, subject=replace(losses._asked.subject, tokens=(1, 2)))
+    assert losses._request is not None
+    losses._request = replace(losses._request, subject=replace(losses._request.subject, tokens=(1, 2)))
     assert losses.waiting
     losses.slot.failed.emit(Cancelled(), None)
     assert np.isnan(drawn[-1]).all(), "what could not be computed is not shown as what was"

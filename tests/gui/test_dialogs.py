@@ -36,7 +36,7 @@ from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.opening import asked_of
 from circuitlab.gui.shell.palette import Palette
-from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
@@ -56,7 +56,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
     "error": lambda w: ErrorDialog(BadModel("It is not there.", remedy="Look elsewhere."), w),
     "paper": lambda w: PaperDialog(Paper(), w),
-    "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, Known(w.context, w.opening)),
+    "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, SearchEntries(w.context, w.opening)),
     "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
 }
 BOXES: dict[str, Callable[[Window], QDialog]] = {

@@ -39,7 +39,7 @@ def test_looked_up_downloaded_opened(window: Window, qtbot: QtBot, hub: Hub) -> 
     assert not dialog.get.isEnabled()
     dialog.name.setText(NAME.repo)
     dialog.look.click()
-    qtbot.waitUntil(lambda: "3 files" in dialog.said.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "3 files" in dialog.status.text(), timeout=20000)
     assert [dialog.revision.itemText(i) for i in range(dialog.revision.count())] == ["main", "step64"]
     dialog.revision.setCurrentText("step64")
     with qtbot.waitSignal(window.opening.opened, timeout=20000):
@@ -56,9 +56,9 @@ def test_stopped_and_taken_up_again(window: Window, qtbot: QtBot, hub: Hub) -> N
     dialog.name.setText(NAME.repo)
     dialog.get.click()
     assert not dialog.name.isEnabled()
-    qtbot.waitUntil(lambda: "MiB" in dialog.said.text() and dialog.bar.value() > 0, timeout=20000)
+    qtbot.waitUntil(lambda: "MiB" in dialog.status.text() and dialog.bar.value() > 0, timeout=20000)
     dialog.stop.click()
-    qtbot.waitUntil(lambda: "goes on from there" in dialog.said.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "Stopped." in dialog.status.text(), timeout=20000)
     assert window.context.document.state.model == before
     assert snapshot(NAME) is None
     hub.wait.set()
@@ -71,7 +71,7 @@ def test_a_model_that_is_not_there_is_said_in_the_dialog(window: Window, qtbot: 
     dialog = _dialog(window)
     dialog.name.setText("nobody/nothing")
     dialog.get.click()
-    qtbot.waitUntil(lambda: "not on the hub, or is private" in dialog.said.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "not on the hub, or is private" in dialog.status.text(), timeout=20000)
     assert dialog.get.isEnabled()
 
 

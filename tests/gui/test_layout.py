@@ -207,7 +207,7 @@ def test_the_prompt_is_as_high_as_its_text(qtbot: Any, window: Window) -> None:
 def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, window: Window) -> None:
     panel: Any = window.docks["attention"]
     row = panel.controls.layout()
-    hidden = [holder.control for holder in row.behind]
+    hidden = [holder.control for holder in row.hidden_holders]
     assert row.more.isVisible() and hidden
     assert panel.bar.height() <= 32, "one line, whatever there is to choose"
     assert all(not one.isVisible() for one in hidden)
@@ -220,9 +220,9 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     assert window.context.document.state.view("attention", panel.panel.view).leave_out_bos
     row.drawer.close()
     qtbot.waitUntil(lambda: box.window() is window)
-    qtbot.waitUntil(lambda: [holder.control for holder in row.behind] == hidden)
+    qtbot.waitUntil(lambda: [holder.control for holder in row.hidden_holders] == hidden)
     window.toggle_maximised(panel)
-    qtbot.waitUntil(lambda: not row.behind)
+    qtbot.waitUntil(lambda: not row.hidden_holders)
     assert not row.more.isVisible() and all(one.isVisible() for one in hidden)
     panel.controls.show_view(replace(panel.controls._view, lock_range=True))
     QApplication.processEvents()

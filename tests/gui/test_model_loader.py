@@ -190,7 +190,7 @@ def test_a_pinned_model_that_has_been_closed_is_not_opened_to_be_drawn(
 
 def test_losses_that_failed_are_not_waited_for(qtbot: Any, window: Window) -> None:
     losses = window.prompt.losses
-    losses._asked_before = losses._asked
+    losses._reference_request = losses._request
     losses._before = None
     assert losses.waiting
     losses.reference_slot.failed.emit(Cancelled(), None)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.palette import Palette, rank
-from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, Target
 from tests.gui.driving import dock, settle
@@ -19,7 +19,7 @@ from tests.gui.driving import dock, settle
 
 def opened(qtbot: Any, window: Window, typed: str = "") -> Palette:
     window.menus.refresh()
-    palette = Palette([*window.menus.actions, *window.menus.lessons], window, Known(window.context, window.opening))
+    palette = Palette([*window.menus.actions, *window.menus.lessons], window, SearchEntries(window.context, window.opening))
     window.menus.enable()
     qtbot.addWidget(palette)
     qtbot.keyClicks(palette.line, typed)

@@ -132,7 +132,7 @@ class PromptDock(QDockWidget):
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
         self.losses.view.context_requested.connect(self._context)
-        self.losses.drawn.connect(self._measure)
+        self.losses.figure_changed.connect(self._measure)
         self.losses.view.fold.toggled.connect(self._measure)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
         self.room.installEventFilter(self)

@@ -1,4 +1,4 @@
-"""The prompt as a strip of tokens, coloured by their losses, or by how these differ from the pin's."""
+"""The prompt as a strip of tokens, coloured by their losses, or by their difference from the reference."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ Picture = tuple[np.ndarray, tuple[float, float], ColourMap, tuple[str, ...]]  # 
 
 
 class LossStrip(QObject):
-    """Asks for the losses of the document's prompt and draws them in `view`.
+    """Requests the losses of the document's prompt and draws them in `view`.
 
-    `failed(words)`: why there are none; `drawn()`: the picture is another.
+    `failed(words)`: the losses could not be computed, and why; `figure_changed()`: the figure has been redrawn.
     """
 
     failed = Signal(str)
-    drawn = Signal()
+    figure_changed = Signal()
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
         self.context = context
         self.view = FigureView(parent=parent)
-        self.view.setWindowTitle("the prompt’s tokens")  # what it is called: its figure has no title of its own
+        self.view.setWindowTitle("the prompt’s tokens")  # its name: the figure has no title of its own
         self._answer: Answer[TokenLossResult] | None = None
-        self._asked: Request[TokenLossResult] | None = None
-        self._before: Answer[TokenLossResult] | None = None
-        self._asked_before: Request[TokenLossResult] | None = None
-        self._lost: tuple[Request | None, Request | None] = None, None  # the last that failed: now, reference
-        self._coloured: tuple[str, ...] = ()  # texts of the tokens that `_answer` is about
+        self._request: Request[TokenLossResult] | None = None
+        self._reference_answer: Answer[TokenLossResult] | None = None
+        self._reference_request: Request[TokenLossResult] | None = None
+        self._failed_requests: tuple[Request | None, Request | None] = None, None  # the last ones, now and reference
+        self._answer_texts: tuple[str, ...] = ()  # texts of the tokens of `_answer`
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
         self.slot = WorkSlot(self, answered=self._answered, failed=self._failed)
         self.reference_slot = WorkSlot(self, answered=self._reference_answered, failed=self._reference_failed)
-        self._pictured: object = None  # what besides the model `_picture` is of
+        self._picture_key: object = None  # the texts and settings that `_picture` shows, without the model
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ()
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
@@ -59,61 +59,61 @@ class LossStrip(QObject):
         self.view.hovered.connect(self._hovered)
 
     def refresh(self) -> None:
-        """Ask for what the document says now, draw what is there."""
+        """Request the losses of the present State and draw those that are available."""
         state = self.context.document.state
         request = Request(token_loss, TokenLossParams(), state.subject)
         if not state.tokens:
-            self._asked = self._answer = None
-        elif request != self._asked:
-            self._asked = request
+            self._request = self._answer = None
+        elif request != self._request:
+            self._request = request
             answer = self.context.runner.ask(self.slot, request)
             self._answer = answer or self._answer
-        self._ask_before(state)
+        self._ask_reference(state)
         self.draw()
 
-    def _ask_before(self, state: State) -> None:
-        """The losses of the reference, where they are compared."""
+    def _ask_reference(self, state: State) -> None:
+        """Request the losses of the reference, where it is compared."""
         pin = state.reference
         compared = pin is not None and state.compare != "now" and state.tokens and pin.subject.tokens
         request = Request(token_loss, TokenLossParams(), pin.subject) if compared and pin is not None else None
-        if request != self._asked_before:
-            self._asked_before = request
-            self._before = None if request is None else self.context.runner.ask(self.reference_slot, request)
+        if request != self._reference_request:
+            self._reference_request = request
+            self._reference_answer = None if request is None else self.context.runner.ask(self.reference_slot, request)
 
     @Slot(object)
     def _answered(self, answer: Answer[TokenLossResult]) -> None:
-        if answer.request == self._asked:
+        if answer.request == self._request:
             self._answer = answer
             self.draw()
 
     @Slot(object)
     def _reference_answered(self, answer: Answer[TokenLossResult]) -> None:
-        if answer.request == self._asked_before:
-            self._before = answer
+        if answer.request == self._reference_request:
+            self._reference_answer = answer
             self.draw()
 
     @Slot(object)
     def _failed(self, error: BaseException) -> None:
-        self._lost = self._asked, self._lost[1]
+        self._failed_requests = self._request, self._failed_requests[1]
         if isinstance(error, CircuitLabError) and not isinstance(error, Cancelled):
             self.failed.emit(f"{error.what} {error.remedy}")
         self.draw()
 
     @Slot()
     def _reference_failed(self) -> None:
-        self._lost = self._lost[0], self._asked_before
+        self._failed_requests = self._failed_requests[0], self._reference_request
         self.draw()
 
     @property
     def waiting(self) -> bool:
-        """Whether the losses of what is shown are still to come; those that failed will not."""
-        answered = None if self._answer is None else self._answer.request
-        answered_before = None if self._before is None else self._before.request
-        awaited = self._asked not in (None, answered, self._lost[0])
-        return awaited or self._asked_before not in (None, answered_before, self._lost[1])
+        """Whether losses are outstanding; those that failed are not."""
+        now = None if self._answer is None else self._answer.request
+        reference = None if self._reference_answer is None else self._reference_answer.request
+        awaited = self._request not in (None, now, self._failed_requests[0])
+        return awaited or self._reference_request not in (None, reference, self._failed_requests[1])
 
     def draw(self) -> None:
-        """Coloured where the losses of exactly these tokens are known; while others of them come, those of before stay."""
+        """Draw the tokens, coloured if the losses of exactly these tokens are available; older losses of them stay meanwhile."""
         state = self.context.document.state
         self.view.set_busy(self.waiting)
         if not state.tokens:
@@ -121,34 +121,34 @@ class LossStrip(QObject):
             return
         texts, tips = self._labels(state)
         of = texts, state.compare, state.pins, state.edits
-        if not (self.waiting and state.compare != "now" and self._pictured == of):  # never of two points of a training
+        if not (self.waiting and state.compare != "now" and self._picture_key == of):  # never mix two training steps
             result = self._shown(texts)
-            self._pictured, self._picture = of, self._compared(state, result) or self._alone(len(texts), result)
+            self._picture_key, self._picture = of, self._compared(state, result) or self._alone(len(texts), result)
         values, levels, colours, caption = self._picture
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         earlier = ("the prompt before what is typed now",) if state.draft else ()
-        self.view.show_figure(self._held(Figure(((mark,),), "", (*earlier, *caption)), of))
-        self.drawn.emit()
+        self.view.show_figure(self._on_held_scales(Figure(((mark,),), "", (*earlier, *caption)), of))
+        self.figure_changed.emit()
 
-    def _held(self, figure: Figure, of: object) -> Figure:
-        """On a scale that only grows, while a training is played or dragged through."""
+    def _on_held_scales(self, figure: Figure, of: object) -> Figure:
+        """The figure on a scale that only grows, while the training steps are played or dragged through."""
         return self._scales.held(figure, of) if self.context.holds_scales else figure
 
     @Slot(bool)
     def _scales_held(self, on: bool) -> None:
-        """What is seen is the first frame; at the end it stands on its own scale again."""
+        """Begin with the present figure's scale; at the end return to the figure's own scale."""
         self._scales.forget()
         self.draw()
 
     def _shown(self, texts: tuple[str, ...]) -> TokenLossResult | None:
-        """The result that is asked for, or until it comes the one before, if that is of the same texts."""
+        """The requested result; until it arrives the previous one, if that is of the same texts."""
         if self._answer is None:
             return None
-        asked = self._answer.request == self._asked
-        if asked:
-            self._coloured = texts
-        return self._answer.result if asked or (self.waiting and self._coloured == texts) else None
+        current = self._answer.request == self._request
+        if current:
+            self._answer_texts = texts
+        return self._answer.result if current or (self.waiting and self._answer_texts == texts) else None
 
     def _alone(self, n: int, result: TokenLossResult | None) -> Picture:
         top = float(np.log(self.context.facts().config.d_vocab_out))
@@ -160,8 +160,8 @@ class LossStrip(QObject):
         return values, (0.0, top), "loss", caption
 
     def _compared(self, state: State, now: TokenLossResult | None) -> Picture | None:
-        """Losses of the reference, or how they changed: values, levels, map, caption; None while nothing is compared."""
-        before, pin = None if self._before is None else self._before.result, state.reference
+        """The losses of the reference, or the change of loss, as a picture; None while nothing is compared."""
+        before, pin = None if self._reference_answer is None else self._reference_answer.result, state.reference
         if state.compare == "now" or pin is None or now is None or before is None:
             return None
         aligned = aligned_with_reference(state, self.context.facts(state.model))
@@ -177,12 +177,12 @@ class LossStrip(QObject):
         return change, (-top, top), "signed", (colour, mean, *same)
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Display texts and tooltips, the same objects while the tokens and the training are the same."""
-        known = state.tokens, replace(state.model, checkpoint=None)  # other models may mean other words by the same ids
-        if self._texts[0] != known:
+        """(display texts, tooltips) of the tokens: the same objects while tokens and series are the same."""
+        key = state.tokens, replace(state.model, checkpoint=None)  # the same ids may be other words in another model
+        if self._texts[0] != key:
             texts = self.context.facts().tokens(state.tokens)
             tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
-            self._texts = (known, texts, tips)
+            self._texts = (key, texts, tips)
         return self._texts[1], self._texts[2]
 
     @Slot(object)
@@ -199,5 +199,5 @@ class LossStrip(QObject):
 
 
 def _signed(value: float) -> str:
-    """A change: with its sign, and not as zero where it is not."""
+    """A change in nats with its sign; with more digits where it would round to zero."""
     return (f"{value:+.3f}" if abs(value) >= 0.0005 or not value else f"{value:+.2g}").replace("-", "−")

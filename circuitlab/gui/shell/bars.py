@@ -1,4 +1,4 @@
-"""The quiet bars: model, conventions, pin and compare on top; readout, progress and memory below."""
+"""The two bars: model, conventions, interventions, pin and compare at the top; readout, progress and memory at the bottom."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ from circuitlab.session.cuts import CUT, short_words, words
 from circuitlab.session.reference_names import differences
 from circuitlab.session.state import State
 
-MESSAGE = 8000  # ms: what has happened is no news any more
-
-SHORT_NAME = 20  # characters to which names are cut where there is little room
+MESSAGE = 8000  # ms that a message stays
+SHORT_NAME = 20  # characters to which names are shortened where there is little room
 
 
 def _style(signs: bool) -> Qt.ToolButtonStyle:
-    """Of a button: its icon alone, or words beside it."""
+    """The style of a button: its icon alone, or with words beside it."""
     return Qt.ToolButtonStyle.ToolButtonIconOnly if signs else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
 
 
 class TopBar(QToolBar):
-    """What is looked at: model, heads, conventions, interventions; pins and what is compared.
+    """The subject: model, heads, target, conventions and interventions; the reference, and what the panels compare.
 
-    `asks_folder()`: a model is to be opened from a folder; `asks_palette()`: the commands are to be shown; `device_changed()`: it
-    is computed elsewhere from now on.
+    `asks_folder()`: open a model from a folder; `asks_palette()`: show the command palette; `device_changed()`: computations run
+    on another device from now on.
     """
 
     asks_folder = Signal()
@@ -74,7 +73,7 @@ class TopBar(QToolBar):
         self.refresh()
 
     def _make_subject(self) -> None:
-        self.model = flat(self, "subject.model", "", "The open model: open another, recent and shipped ones")
+        self.model = flat(self, "subject.model", "", "The open model: choose another, recent or shipped")
         self.model.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.model.setProperty("role", "model")
         menu = QMenu(self.model)
@@ -97,11 +96,11 @@ class TopBar(QToolBar):
             self._choices[name] = action
         self._make_devices(menu)
         self.conventions.setMenu(menu)
-        self.edits = flat(self, "subject.edits", "", "Interventions in force; click to remove them all")
+        self.edits = flat(self, "subject.edits", "", "Ablations and patches in force; click to remove them all")
         self.edits.clicked.connect(self.state_commands.clear_edits)
 
     def _make_devices(self, menu: QMenu) -> None:
-        """Where it is computed: this computer's devices, in the menu of conventions, because results differ in rounding."""
+        """Add this computer's devices to the menu of conventions, since results differ between them in rounding."""
         menu.addSection("Compute on")
         self._devices: dict[str, QAction] = {}
         group = QActionGroup(menu)
@@ -114,11 +113,12 @@ class TopBar(QToolBar):
             group.addAction(action)
             self._devices[device.name] = action
         self.context.settings.changed.connect(self._setting)
-        self.context.engine.use_device(self._wanted())
+        self.context.engine.use_device(self._device_setting())
 
-    def _wanted(self) -> str:
-        wanted = self.context.settings["device"]
-        return wanted if wanted in self._devices else "cpu"
+    def _device_setting(self) -> str:
+        """The device of the settings; the CPU if this computer lacks it."""
+        device = self.context.settings["device"]
+        return device if device in self._devices else "cpu"
 
     @Slot()
     def _device(self) -> None:
@@ -128,8 +128,8 @@ class TopBar(QToolBar):
 
     @Slot(str)
     def _setting(self, name: str) -> None:
-        """Compute on the device of the settings from now on; on the CPU where that one is not there."""
-        device = self._wanted()
+        """Compute on the device of the settings from now on."""
+        device = self._device_setting()
         if name != "device" or device == self.context.engine.device:
             return
         self.context.engine.use_device(device)
@@ -139,11 +139,11 @@ class TopBar(QToolBar):
 
     def _make_comparison(self) -> None:
         self.pinned = ShortLabel(self, "caption", 360, least=72, elides=Qt.TextElideMode.ElideMiddle)
-        self.unpin = flat(self, "subject.unpin", "", "Unpin: take the reference away (Ctrl+Shift+U)")
+        self.unpin = flat(self, "subject.unpin", "", "Unpin: remove the reference (Ctrl+Shift+U)")
         self.unpin.setAccessibleName("Unpin")
         self.unpin.setToolButtonStyle(_style(True))
         self.unpin.clicked.connect(self.state_commands.unpin)
-        self.pin = flat(self, "subject.pin", "Pin", "Keep this subject as the reference of differences (Ctrl+P)")
+        self.pin = flat(self, "subject.pin", "Pin", "Pin this subject as the reference for differences (Ctrl+P)")
         self.pin.clicked.connect(self.state_commands.pin)
         self._group = QButtonGroup(self)
         self.compare = tuple(flat(self, f"compare.{c}", c, "What the panels show (Ctrl+D)") for c in COMPARE)
@@ -151,7 +151,9 @@ class TopBar(QToolBar):
             one.setCheckable(True)
             self._group.addButton(one, i)
         self._group.idClicked.connect(self._compare)
-        self.compared = flat(self, "compare", "", "What the panels show (Ctrl+D)")  # where there is no room for all three
+        self.compared = flat(
+            self, "compare", "", "What the panels show (Ctrl+D)"
+        )  # in place of the three buttons where they have no room
         self.compared.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self.compared)
         for i, one in enumerate(COMPARE):
@@ -168,14 +170,14 @@ class TopBar(QToolBar):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Icons in the theme's grey."""
+        """Draw the icons in the theme's grey."""
         tint(self.pin, "pin", theme)
         tint(self.unpin, "close", theme)
         self.conventions.setIconSize(self.pin.iconSize())
         tint(self.palette_button, "search", theme)
 
     def take_middle(self, bar: QWidget, compact: Callable[[int], None]) -> None:
-        """A bar that stands in the same line while there is room."""
+        """Take a bar into the middle of the line; it moves to a second line where there is no room."""
         bar.setParent(self.strip)
         self.strip.middle = bar
         self.strip.owners.append(compact)
@@ -184,7 +186,7 @@ class TopBar(QToolBar):
     def refresh(self) -> None:
         """Show the state."""
         state = self.context.document.state
-        self._called = self._name(state)
+        self._model_name = self._name(state)
         heads = self._heads(state)
         hint = self._published(state)
         self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
@@ -218,7 +220,7 @@ class TopBar(QToolBar):
         self.compact(self._stage)
 
     def compact(self, stage: int) -> None:
-        """Say less, the higher the stage: what a tool tip, a menu or every caption says as well goes first."""
+        """Show less, the higher the stage: first goes what a tooltip, a menu or every caption also says."""
         self._stage = stage
         beside = self.context.document.state.reference is not None
         self.palette_button.setToolButtonStyle(_style(stage >= 1))
@@ -227,9 +229,9 @@ class TopBar(QToolBar):
         self.conventions.setIcon(icon("controls", self.context.theme) if stage >= SIGNS else QIcon())
         name = SHORT_NAME // 2 if stage >= SIGNS else SHORT_NAME if stage >= 4 else 3 * SHORT_NAME
         most = self.fontMetrics().averageCharWidth() * name
-        called = self.model.fontMetrics().elidedText(self._called, Qt.TextElideMode.ElideMiddle, most)
-        self.model.setText(f"{called} ▾".replace("&", "&&"))
-        self.model.setToolTip(tip_of(f"{self._called}: open another, recent and shipped ones"))
+        short_name = self.model.fontMetrics().elidedText(self._model_name, Qt.TextElideMode.ElideMiddle, most)
+        self.model.setText(f"{short_name} ▾".replace("&", "&&"))
+        self.model.setToolTip(tip_of(f"{self._model_name}: choose another model, recent or shipped"))
         self.conventions.setText(self._conventions if stage < 2 else "Conventions ▾")
         for button in self.compare:
             button.setVisible(beside and stage < 3)
@@ -240,38 +242,38 @@ class TopBar(QToolBar):
             text.limit(self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME))
 
     def _name(self, state: State) -> str:
-        """Of the model; the step of a checkpoint stands beside the slider."""
+        """The model's name; without the checkpoint's step where the slider shows it."""
         model = self.context.engine.store.peek(state.model)
         series = model is not None and self.strip.middle is not None and not self.strip.middle.isHidden()
         return state.model.named(1) if series else self.context.name_of(state.model)
 
     def _heads(self, state: State) -> str:
-        """The chosen heads; where the open model has no heads at all, that."""
+        """The selected heads, or that the open model has none."""
         if self.context.engine.store.peek(state.model) is not None and not self.context.facts().config.n_layers:
             return "no heads"
         return " ".join(map(str, state.selection.heads[:6])) + (" …" if len(state.selection.heads) > 6 else "")
 
     def _reference(self, state: State) -> str:
-        """What the reference has otherwise than what is on the screen."""
+        """How the reference differs from the subject on the screen."""
         pin = state.reference
         return "" if pin is None else f"vs {', '.join(differences(state, pin, self.context.name_of)) or 'the same, pinned'}"
 
     @staticmethod
     def _about_reference(state: State) -> str:
-        """What the reference is, and whether it stays what it is."""
+        """What the reference is, and whether it is pinned."""
         if state.reference is None:
             return ""
         if state.pinned is None:
-            return "The reference: the same model and text, nothing ablated (uncut). Pin (Ctrl+P) keeps another one."
-        return f"The reference: {state.pinned.label}, as it was pinned"
+            return "The reference: the same model and text with nothing ablated (uncut). Pin (Ctrl+P) sets another one."
+        return f"The reference: {state.pinned.label}, as it was when pinned"
 
     def _published(self, state: State) -> tuple[str, ...]:
-        """What papers have called the chosen heads: the leading one's roles, then a line for each head that has any."""
-        known = self.context.facts().known_heads() if self.context.engine.store.peek(state.model) is not None else None
-        if known is None:
+        """Published roles of the selected heads: the first head's in short, then a line for each head that has any."""
+        published = self.context.facts().known_heads() if self.context.engine.store.peek(state.model) is not None else None
+        if published is None:
             return ("",)
-        roles = [f"{head} {words}" for head in state.selection.heads if (words := known.words(head))]
-        return (known.short(state.selection.head), *roles, *([f"Hints: {known.how}."] if roles else []))
+        roles = [f"{head} {words}" for head in state.selection.heads if (words := published.words(head))]
+        return (published.short(state.selection.head), *roles, *([f"Hints: {published.how}."] if roles else []))
 
     @Slot()
     def _fill_models(self) -> None:
@@ -299,7 +301,7 @@ class TopBar(QToolBar):
 
 
 class Status(QStatusBar):
-    """Readout on the left; what runs, Cancel, device and memory on the right."""
+    """The readout on the left; running jobs, Cancel, device and memory on the right."""
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
@@ -310,7 +312,7 @@ class Status(QStatusBar):
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(120)
         self.progress.setTextVisible(False)
-        self.cancel = flat(self, "status.cancel", "Cancel", "Cancel everything that runs (Ctrl+.)")
+        self.cancel = flat(self, "status.cancel", "Cancel", "Cancel all running computations (Ctrl+.)")
         self.cancel.setProperty("role", "primary")
         self.cancel.clicked.connect(context.runner.cancel_all)
         self.memory = label(self, "caption")
@@ -331,7 +333,7 @@ class Status(QStatusBar):
         self.refresh()
 
     def _lay_out(self) -> None:
-        """All of them in a room: with jobs they come and go at every keystroke, and the window is not to be laid out for it."""
+        """Lay out all widgets in a `Room`, so that the window is not laid out again when jobs come and go with each keystroke."""
         line = QWidget(self)
         row = QHBoxLayout(line)
         row.setContentsMargins(0, 0, 0, 0)
@@ -345,7 +347,7 @@ class Status(QStatusBar):
 
     @Slot(str)
     def say(self, message: str) -> None:
-        """What has just happened: until the next message, or for some seconds; a value that is pointed at covers it."""
+        """Show a message for some seconds, or until the next one; a readout covers it while the pointer is on a value."""
         self._message = message
         self.readout.setText(message)
         self.ends.start()
@@ -367,7 +369,7 @@ class Status(QStatusBar):
 
     @Slot()
     def refresh(self, *_: object) -> None:
-        """What runs now; in a line as high as all of it asks for, also while nothing runs."""
+        """Show the running jobs. The bar keeps the height of all its widgets, also while nothing runs."""
         inside = (self.readout, self.running, self.progress, self.cancel, self.memory)
         self.room.setMinimumHeight(max(widget.sizeHint().height() for widget in inside))
         jobs = self.context.runner.jobs

@@ -17,7 +17,7 @@ from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import WEIGHT_FILES, Opening
 from circuitlab.gui.shell.palette import Palette
-from circuitlab.gui.shell.palette_entries import Known
+from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training.dialog import TrainingDialog
@@ -130,7 +130,7 @@ class Dialogs(QObject):
     def show_palette(self) -> None:
         """All commands, panels and lessons; heads, tokens and models."""
         self._menus.refresh()
-        known = Known(self.context, self.opening)
+        known = SearchEntries(self.context, self.opening)
         palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
         self._menus.enable()
         _run(palette)

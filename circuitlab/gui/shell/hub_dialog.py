@@ -1,6 +1,6 @@
-"""“Open from the hub…”: a name, a revision, what a download would fetch; then how far it is, stopped and taken up again.
+"""“Open from the hub…”: a name, a revision and the plan of a download; then its progress, with stop and resume.
 
-Everything that asks the network runs on a lane of its own. A model that is in the cache opens without it.
+Everything that uses the network runs on a lane of its own. A model in the cache opens without the network.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
 
 
 class HubDialog(Dialog):
-    """See the module. `opening` opens what has come."""
+    """The dialog. `opening` opens the downloaded model."""
 
     usual = (520, 0)
 
@@ -49,7 +49,7 @@ class HubDialog(Dialog):
         self.runner.jobs_changed.connect(self._moved)
         self._refresh()
 
-    # -- what it is made of -------------------------------------------------------------------------------------------
+    # -- widgets and layout -------------------------------------------------------------------------------------------
 
     def _make_fields(self) -> None:
         self.name = QLineEdit(self)
@@ -61,12 +61,12 @@ class HubDialog(Dialog):
         self.revision.setAccessibleName("Revision")
         if (line := self.revision.lineEdit()) is not None:
             line.setAccessibleName("Revision")
-        self.revision.setToolTip("A branch, a tag or a commit: training checkpoints are often branches such as step1000")
+        self.revision.setToolTip("A branch, tag or commit. Training checkpoints are often branches, such as step1000")
         self.revision.addItem("main")
         self.revision.currentTextChanged.connect(self._renamed)
-        self.said = words(self)
-        self.said.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
-        self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.status = words(self)
+        self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
+        self.status.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.bar = QProgressBar(self)
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
@@ -98,28 +98,28 @@ class HubDialog(Dialog):
         box.setSpacing(12)
         box.addLayout(form)
         box.addWidget(self.bar)
-        box.addWidget(self.said)
+        box.addWidget(self.status)
         box.addLayout(buttons)
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- looking up and downloading-------------------------------------------------------------------------------------------
 
-    def wanted(self) -> HubName | None:
-        """What the fields name, None while that is no name."""
+    def chosen_name(self) -> HubName | None:
+        """The model that the fields name; None while they hold no valid name."""
         try:
             return HubName.parse(f"{self.name.text().strip()}@{self.revision.currentText().strip() or 'main'}")
         except CircuitLabError:
             return None
 
     def start(self, name: HubName) -> None:
-        """Fill the fields in and begin."""
+        """Fill in the fields, then open or download the model."""
         self.name.setText(name.repo)
         self.revision.setCurrentText(name.revision)
         self.go()
 
     @Slot()
     def look_up(self) -> None:
-        """Ask the hub which revisions there are and what this one holds."""
-        name = self.wanted()
+        """Ask the hub for the revisions of the model and the files of the chosen one."""
+        name = self.chosen_name()
         if name is None:
             return
 
@@ -128,14 +128,14 @@ class HubDialog(Dialog):
 
             return revisions(name.repo), plan(name)
 
-        self.said.setText(f"Asking the hub about {name}…")
+        self.status.setText(f"Asking the hub about {name}…")
         self.runner.do(self._looking, f"look up {name}", work, "net")
         self._refresh()
 
     @Slot()
     def go(self) -> None:
-        """Open it where it is in the cache, else download it first."""
-        name = self.wanted()
+        """Open the model, after a download unless it is in the cache."""
+        name = self.chosen_name()
         if name is None:
             return
         if snapshot(name) is not None:
@@ -145,19 +145,19 @@ class HubDialog(Dialog):
         def work(job: Job) -> Path:
             from circuitlab.model.sources.hub_download import Progress, fetch, plan
 
-            def say(progress: Progress) -> None:
+            def report(progress: Progress) -> None:
                 share = 1000 * progress.done // max(1, progress.total)
                 self.runner.say(job, share, 1000, str(progress))
 
-            return fetch(plan(name), say, job.cancelled.is_set)
+            return fetch(plan(name), report, job.cancelled.is_set)
 
-        self.said.setText(f"Downloading {name} into {cache_folder()}")
+        self.status.setText(f"Downloading {name} into {cache_folder()}")
         self.runner.do(self._fetching, f"download {name}", work, "net")
         self._refresh()
 
     @Slot()
     def cancel(self) -> None:
-        """Stop the download; what has come stays."""
+        """Stop the download; the files and parts fetched so far are kept."""
         self.runner.cancel_slot(self._fetching)
         self.runner.cancel_slot(self._looking)
         self._refresh()
@@ -166,16 +166,16 @@ class HubDialog(Dialog):
         self.opening.open(f"hub:{name}")
         self.accept()
 
-    # -- what comes back ----------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     @Slot(object)
-    def _looked(self, found: tuple[tuple[str, ...], object]) -> None:
-        self._show_plan(*found)
+    def _looked(self, revisions_and_plan: tuple[tuple[str, ...], object]) -> None:
+        self._show_plan(*revisions_and_plan)
         self._refresh()
 
     @Slot()
     def _fetched(self) -> None:
-        if (name := self.wanted()) is not None:
+        if (name := self.chosen_name()) is not None:
             self._open(name)
         self._refresh()
 
@@ -189,14 +189,14 @@ class HubDialog(Dialog):
         self.revision.addItems(list(dict.fromkeys((*revisions, now))))
         self.revision.setCurrentText(now)
         self.revision.blockSignals(False)
-        here = "in the local cache" if snapshot(plan.name) else f"to be kept in {cache_folder()}"
+        place = "in the local cache" if snapshot(plan.name) else f"downloads to {cache_folder()}"
         more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
-        self.said.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {here}{more}.")
+        self.status.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {place}{more}.")
 
     @Slot(object)
     def _failed(self, error: object) -> None:
-        stopped = "Stopped. What has come stays: “Download and open” goes on from there."
-        self.said.setText(stopped if isinstance(error, Cancelled) else str(error))
+        stopped = "Stopped. The data so far is kept; “Download and open” resumes the download."
+        self.status.setText(stopped if isinstance(error, Cancelled) else str(error))
         self._refresh()
 
     @Slot()
@@ -204,19 +204,19 @@ class HubDialog(Dialog):
         job = next((j for j in self.runner.jobs if j.slot is self._fetching), None)
         if job is not None and job.total and self.isVisible():
             self.bar.setValue(job.done)
-            self.said.setText("Stopping…" if job.cancelled.is_set() else job.text)
+            self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
 
     @Slot()
     def _renamed(self) -> None:
-        name = self.wanted()
-        here = name is not None and snapshot(name) is not None
-        self.said.setText("In the local cache: opens without the network." if here else "")
+        name = self.chosen_name()
+        cached = name is not None and snapshot(name) is not None
+        self.status.setText("In the local cache: opens without the network." if cached else "")
         self._refresh()
 
     def _refresh(self) -> None:
-        name, fetching = self.wanted(), self.runner.is_busy(self._fetching)
-        here = name is not None and snapshot(name) is not None
-        self.get.setText("Open" if here else "Download and open")
+        name, fetching = self.chosen_name(), self.runner.is_busy(self._fetching)
+        cached = name is not None and snapshot(name) is not None
+        self.get.setText("Open" if cached else "Download and open")
         self.get.setEnabled(name is not None and not fetching)
         self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(self._looking))
         self.stop.setEnabled(fetching or self.runner.is_busy(self._looking))
@@ -225,5 +225,5 @@ class HubDialog(Dialog):
         self.bar.setVisible(fetching)
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """A download goes on without its dialog: the Jobs panel lists it, and opening again shows it."""
+        """Close the dialog only: a download continues, is listed in the Jobs panel, and reopening the dialog shows it."""
         super().closeEvent(event)

@@ -1,4 +1,4 @@
-"""Opening the window, or painting it into a file where there is no display."""
+"""Open the window, or render it into a file where there is no display."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from circuitlab.draw.export.pictures import png_bytes
 from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, OpenModel, reference
-from circuitlab.errors import BadMachine, CircuitLabError
+from circuitlab.errors import BadMachine, CircuitLabError, reason
 from circuitlab.files import write_whole
 from circuitlab.gui.docks.prompt import samples
 from circuitlab.gui.shell.commands import COMMANDS
@@ -38,7 +38,7 @@ log = logging.getLogger("circuitlab.main")
 
 
 def first_state(ref: ModelRef, text: str | None) -> State:
-    """The state a window starts with."""
+    """The State a window starts with."""
     return State(ref, text=samples()[0][1] if text is None else text)
 
 
@@ -67,14 +67,14 @@ def make_window(
 
 
 def looking_at_induction(model: OpenModel, state: State) -> State:
-    """At the first start look at a head worth looking at: the one whose stored metrics say prefix matching, at a repeat."""
+    """The first State with an induction head selected: the head of the highest stored prefix-matching score, at a repeat."""
     file = model.path / "metrics.json"
     if not file.is_file():
         return state
     try:
         head = _best_head(read_object(file), model.opened.weights.config)
     except (CircuitLabError, LookupError, TypeError, ValueError) as error:
-        log.warning("%s is not used: %s", file, str(error).partition("\n")[0] or type(error).__name__)
+        log.warning("%s is not used: %s", file, reason(error))
         return state
     if head is None:  # without layers there are no heads
         return state
@@ -92,7 +92,7 @@ def _best_head(metrics: dict[str, Any], config: ModelConfig) -> Head | None:
 
 
 def show_fitting(window: Window) -> None:
-    """On the screen with its frame: of the usual size, larger where there is more room, the whole screen where there is less."""
+    """Show the window at the usual size, larger on a larger screen, and maximised on a smaller one."""
     room = room_for(window)
     window.resize(room.boundedTo((room * PART).expandedTo(USUAL)).boundedTo(LARGEST))
     if room.width() < USUAL.width() or room.height() < USUAL.height():
@@ -102,7 +102,7 @@ def show_fitting(window: Window) -> None:
 
 
 def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
-    """Open the window and run until it is closed. A model that cannot be opened is said, and the default one opened."""
+    """Open the window and run until it is closed. If a model cannot be opened, its error is shown with the default model."""
     app = application()
     hook = ErrorHook()
     hook.install()
@@ -126,7 +126,7 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
 
 
 def settle(window: Window, seconds: float = 60.0) -> bool:
-    """Run events until every visible dock shows its answer and nothing runs; False when the time is up."""
+    """Process events until every visible dock shows its answer and no job runs; False if `seconds` pass first."""
     deadline = QDeadlineTimer(round(seconds * 1000))
     while not deadline.hasExpired():
         QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
@@ -139,7 +139,7 @@ def settle(window: Window, seconds: float = 60.0) -> bool:
 
 
 def picture(window: Window, size: QSize, ratio: float) -> QImage:
-    """The window's pixels at `ratio` times its size."""
+    """An image of the window, rendered at `ratio` device pixels per px."""
     image = QImage(size * ratio, QImage.Format.Format_RGB32)
     image.setDevicePixelRatio(ratio)
     painter = QPainter(image)
@@ -156,7 +156,7 @@ def render_window(
     theme: str = "light",
     ratio: float = 1.0,
 ) -> None:
-    """Paint the window, all answers in, into a PNG. Raises `BadMachine` where it cannot be written or never settles."""
+    """Render the window with all its answers into a PNG. Raises `BadMachine` if it cannot be written or never settles."""
     application(offscreen=True)
     window = make_window(source, text, remember=False)
     try:

@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QVBoxLayo
 
 from circuitlab.gui.widgets.dialog import Dialog
 
-MOST = 200  # lines: what is further down is found by typing on
+MOST = 200  # lines that are listed; typing more narrows the list
 
 
 def fuzzy(needle: str, text: str) -> int:
-    """How well the letters of `needle` are found in order in `text`: 0 not at all, more for runs and word starts."""
+    """A score for finding the letters of `needle` in order in `text`: 0 if they are not, more for runs and word starts."""
     score, at, run = 1, 0, 0
     text, needle = text.lower(), needle.lower().replace(" ", "")
     for letter in needle:
@@ -33,27 +33,27 @@ def _plain(text: str) -> str:
 
 
 def rank(needle: str, text: str) -> tuple[int, int]:
-    """How well a line answers what was typed, larger is better, (0, 0) not at all.
+    """(kind of match, score) of a line for the typed text; larger is better, (0, 0) is no match.
 
-    The words themselves come first: the whole line, its beginning, a part of it, all of them as words, as beginnings of words,
-    within words; only then letters that are scattered over it.
+    Kinds from best to worst: the whole line, its beginning, consecutive words of it, words of it in any order, beginnings of its
+    words, a part of it, and last the typed letters scattered over it.
     """
     score = fuzzy(needle, text)
-    wanted, line = _plain(needle), _plain(text)
-    if not wanted:
+    typed, line = _plain(needle), _plain(text)
+    if not typed:
         return (1, 1) if not needle.strip() or score else (0, 0)
-    words, parts = line.split(), wanted.split()
-    if line == wanted:
+    words, parts = line.split(), typed.split()
+    if line == typed:
         kind = 7
-    elif f"{line} ".startswith(f"{wanted} "):
+    elif f"{line} ".startswith(f"{typed} "):
         kind = 6
-    elif f" {wanted} " in f" {line} ":
+    elif f" {typed} " in f" {line} ":
         kind = 5
     elif all(p in words for p in parts):
         kind = 4
     elif all(any(w.startswith(p) for w in words) for p in parts):
         kind = 3
-    elif wanted in line:
+    elif typed in line:
         kind = 2
     else:
         kind = 1 if score else 0
@@ -62,27 +62,27 @@ def rank(needle: str, text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the palette."""
+    """One entry of the palette."""
 
     title: str
     run: Callable[[], object]
     keys: str = ""
-    name: str = ""  # of what it goes to or opens: found by it as by its title
+    name: str = ""  # of the panel it goes to or the model it opens; searched like the title
 
     def rank(self, typed: str) -> tuple[int, int]:
-        """As `rank`, of the better of title and name."""
+        """The better `rank` of title and name."""
         return max(rank(typed, self.title), rank(typed, self.name))
 
 
 def entry_of(action: QAction) -> Entry:
-    """A command or a way to a panel."""
+    """The entry of an action: a command, or "Go to" a panel."""
     title = action.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
     name = title.removeprefix("Go to ") if action.objectName().startswith("goto.") else ""
     return Entry(title, action.trigger, action.shortcut().toString(QKeySequence.SequenceFormat.NativeText), name)
 
 
 class Palette(Dialog):
-    """All actions of the window, and what `more(typed)` knows: heads, models, tokens. Best match first."""
+    """All actions of the window, and the entries of `more(typed)`: heads, models, tokens. Best match first."""
 
     usual = (480, 380)
 
@@ -94,7 +94,7 @@ class Palette(Dialog):
         self.setModal(True)
         self._fixed = [entry_of(a) for a in actions if a.text() and a.isEnabled()]
         self._more = more
-        self.entries: list[Entry] = []  # as they are listed
+        self.entries: list[Entry] = []  # in the order listed
         self.line = QLineEdit(self)
         self.line.setPlaceholderText("Type a command, a panel, a head, a token or a model")
         self.line.setAccessibleName("Command")
@@ -114,9 +114,9 @@ class Palette(Dialog):
 
     @Slot(str)
     def fill(self, text: str) -> None:
-        """List what matches."""
-        known = [*self._fixed, *self._more(text)]
-        ranked = sorted(((e.rank(text), -i, e) for i, e in enumerate(known)), key=lambda r: r[:2], reverse=True)
+        """List the entries that match."""
+        entries = [*self._fixed, *self._more(text)]
+        ranked = sorted(((e.rank(text), -i, e) for i, e in enumerate(entries)), key=lambda r: r[:2], reverse=True)
         self.entries = [e for (kind, _), _, e in ranked if kind][:MOST]
         self.list.clear()
         for entry in self.entries:
@@ -132,7 +132,7 @@ class Palette(Dialog):
             self.entries[row].run()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Up and down move in the list while typing."""
+        """Let the up and down keys move in the list while the line has the keyboard."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
             step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}.get(Qt.Key(event.key()))
             if step is not None:

@@ -1,4 +1,4 @@
-"""What the palette knows besides commands and panels: heads, tokens of the prompt and of the vocabulary, models."""
+"""The palette's entries besides commands and panels: heads, tokens of the prompt and of the vocabulary, models."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _HEAD = re.compile(r"\s*(?:head\s*)?l(\d{1,3})\s*(?:h(\d{0,4}))?\s*$", re.IGNORE
 TOKENS = 6  # of each kind
 
 
-class Known:
-    """Entries for what has been typed; each is one recorded step, or an opening."""
+class SearchEntries:
+    """The entries for a typed text. Each changes the State in one recorded step, or opens a model."""
 
     def __init__(self, context: AppContext, opening: Opening) -> None:
         self.context, self.opening = context, opening
 
     def __call__(self, typed: str) -> list[Entry]:
-        """Heads, tokens and models that it may mean; models also while nothing is typed."""
+        """The heads, tokens and models that match; models also while nothing is typed."""
         models = [
             Entry(f"Open {title}", partial(self.opening.open, source), name=title) for source, title in self.opening.sources()
         ]
@@ -33,21 +33,21 @@ class Known:
         match, c = _HEAD.match(typed), self.context.facts().config
         if match is None or int(match[1]) >= c.n_layers:
             return []
-        layer, wanted = int(match[1]), match[2]
-        heads = [int(wanted)] if wanted else range(c.n_heads)
+        layer, number = int(match[1]), match[2]
+        heads = [int(number)] if number else range(c.n_heads)
         return [Entry(str(h := Head(layer, i)), partial(self._select, h)) for i in heads if i < c.n_heads]
 
     def _select(self, head: Head) -> None:
         self.context.apply(self.context.document.recorded.select(heads=(head,)), f"head {head}")
 
     def _tokens(self, typed: str) -> list[Entry]:
-        facts, state, wanted = self.context.facts(), self.context.document.recorded, typed.strip().lower()
+        facts, state, word = self.context.facts(), self.context.document.recorded, typed.strip().lower()
         texts = facts.tokens(state.tokens)
-        named = [i for i, text in enumerate(texts) if text.strip("·").lower() == wanted]
-        begins = [i for i, text in enumerate(texts) if text.strip("·").lower().startswith(wanted) and i not in named]
-        here = [Entry(f"{texts[i]}, position {i}", partial(self._read_at, i)) for i in (*named, *begins)[:TOKENS]]
+        equal = [i for i, text in enumerate(texts) if text.strip("·").lower() == word]
+        begins = [i for i, text in enumerate(texts) if text.strip("·").lower().startswith(word) and i not in equal]
+        prompt = [Entry(f"{texts[i]}, position {i}", partial(self._read_at, i)) for i in (*equal, *begins)[:TOKENS]]
         tokens = [t for t in facts.find_tokens(typed, TOKENS) if t < facts.config.d_vocab_out]
-        return [*here, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in tokens)]
+        return [*prompt, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in tokens)]
 
     def _read_at(self, position: int) -> None:
         state = self.context.document.recorded

@@ -1,4 +1,4 @@
-"""Controls in one row: those for which there is no room stand behind a button at its end."""
+"""Controls in one row. Those without room are moved behind a button at the end of the row."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from circuitlab.gui.widgets.buttons import tint
 
 
 class Holder(QWidget):
-    """Holds one control, so that the row may hide it for want of room while its owner hides it for want of meaning."""
+    """Holds one control, so that the row can hide it for lack of room while its owner hides it where it does not apply."""
 
     changed = Signal()
 
     def __init__(self, control: QWidget, parent: QWidget) -> None:
         super().__init__(parent)
-        self.control, self._was = control, True
+        self.control, self._was_relevant = control, True
         box = QHBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.addWidget(control)
         control.installEventFilter(self)
 
     @property
-    def wanted(self) -> bool:
-        """Whether its control has something to say."""
+    def relevant(self) -> bool:
+        """Whether its owner shows the control."""
         return not self.control.isHidden()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The owner shows or hides it."""
-        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent) and self.wanted != self._was:
-            self._was = self.wanted
+        """Report when the owner shows or hides the control."""
+        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent) and self.relevant != self._was_relevant:
+            self._was_relevant = self.relevant
             self.changed.emit()
         return False
 
 
 class Drawer(QFrame):
-    """A small window under the button that shows the controls without room, one below the other. `closed()`."""
+    """A popup under the button with the controls that have no room, one below the other. `closed()`: it was hidden."""
 
     closed = Signal()
 
@@ -51,18 +51,18 @@ class Drawer(QFrame):
         self.box.setSizeConstraint(QLayout.SizeConstraint.SetFixedSize)
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Whoever lent the controls wants them back."""
+        """Report the end, so that the controls go back to the row."""
         super().hideEvent(event)
         self.closed.emit()
 
 
 class OneRow(QLayout):
-    """Widgets from left to right, never wrapped. Give it to a widget of its own; `more` is the button for what does not fit."""
+    """Widgets from left to right, never wrapped. It needs a widget of its own. `more`: the button for what does not fit."""
 
     def __init__(self, parent: QWidget, spacing: int = GRID) -> None:
         super().__init__(parent)
         self._items: list[QLayoutItem] = []  # Qt's view of it
-        self._order: list[Holder] = []  # ours, which knows those in the drawer too
+        self._order: list[Holder] = []  # all holders in order, with those in the drawer
         self._lent: list[Holder] = []  # in the drawer, while it is open
         self.setSpacing(spacing)
         self.setContentsMargins(0, 0, 0, 0)
@@ -78,13 +78,13 @@ class OneRow(QLayout):
         parent.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_theme(self, theme: Theme) -> None:
-        """The icon in the theme's grey."""
+        """Draw the icon in the theme's grey."""
         tint(self.more, "controls", theme)
 
     # -- a layout ---------------------------------------------------------------------------------------------------------
 
     def addWidget(self, widget: QWidget) -> None:
-        """At the end of the row."""
+        """Add a control at the end of the row."""
         parent = self.parentWidget()
         assert parent is not None
         holder = Holder(widget, parent)
@@ -109,35 +109,35 @@ class OneRow(QLayout):
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
     def expandingDirections(self) -> Qt.Orientation:
-        """It takes the width there is."""
+        """The row takes all the width available."""
         return Qt.Orientation.Horizontal
 
     def holders(self) -> list[Holder]:
-        """Of the controls that have something to say, in their order."""
-        return [holder for holder in self._order if holder.wanted]
+        """The holders of the controls that apply, in order."""
+        return [holder for holder in self._order if holder.relevant]
 
     @property
-    def behind(self) -> list[Holder]:
-        """Those for which there is no room."""
+    def hidden_holders(self) -> list[Holder]:
+        """The holders without room in the row."""
         return [holder for holder in self.holders() if holder.isHidden() or holder in self._lent]
 
     @Slot()
     def invalidate_row(self) -> None:
-        """Another control is to be seen, or no longer."""
+        """Lay out again: a control has been shown or hidden."""
         self.update()
 
     def sizeHint(self) -> QSize:
-        """All in a row."""
+        """The size of all controls in a row."""
         sizes = [holder.sizeHint() for holder in self.holders()]
         width = sum(size.width() for size in sizes) + self.spacing() * max(0, len(sizes) - 1)
         return QSize(width, max((size.height() for size in sizes), default=0))
 
     def minimumSize(self) -> QSize:
-        """The button for all of them."""
+        """The size of the button alone."""
         return QSize(self.more.sizeHint().width() if self.holders() else 0, self.sizeHint().height())
 
     def setGeometry(self, rect: QRect) -> None:
-        """Place what fits, from the first on; hide the rest."""
+        """Place the controls that fit, from the first on; hide the others."""
         super().setGeometry(rect)
         holders = self.holders()
         shown = self._fitting(holders, rect.width())
@@ -156,10 +156,10 @@ class OneRow(QLayout):
         if not all_in:
             size = self.more.sizeHint()
             self.more.setGeometry(QRect(QPoint(x, rect.y() + (rect.height() - size.height()) // 2), size))
-            self.more.setToolTip(tip_of("More controls: " + ", ".join(_words(holder.control) for holder in self.behind)))
+            self.more.setToolTip(tip_of("More controls: " + ", ".join(_words(holder.control) for holder in self.hidden_holders)))
 
     def _fitting(self, holders: list[Holder], room: int) -> list[int]:
-        """Widths of the first ones, as many as there is room for."""
+        """The widths of as many holders as fit into `room` px, from the first on."""
         widths = [holder.sizeHint().width() for holder in holders]
         if sum(widths) + self.spacing() * max(0, len(widths) - 1) <= room:
             return widths
@@ -178,7 +178,7 @@ class OneRow(QLayout):
     @Slot()
     def open(self) -> None:
         """Show the controls that do not fit, under the button."""
-        self._lent = self.behind
+        self._lent = self.hidden_holders
         for holder in self._lent:
             holder.setParent(self.drawer)
             self.drawer.box.addWidget(holder)
@@ -198,7 +198,7 @@ class OneRow(QLayout):
 
     @Slot()
     def take_back(self) -> None:
-        """The row has its controls again."""
+        """Take the controls in the drawer back into the row."""
         lent, self._lent = self._lent, []
         for holder in lent:
             self.drawer.box.removeWidget(holder)
@@ -209,6 +209,6 @@ class OneRow(QLayout):
 
 
 def _words(control: QWidget) -> str:
-    """What a control is called."""
+    """The name of a control."""
     named = [w.accessibleName() for w in (control, *control.findChildren(QWidget)) if w.accessibleName()]
     return named[0] if named else control.objectName()

@@ -1,4 +1,4 @@
-"""One line of widgets over the whole width of a window: they say less where there is less room, and take a second line last."""
+"""A line of widgets across the window. They show less where there is less room; the middle one takes a second line last."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from circuitlab.draw.look.theme import GRID
 from circuitlab.gui.widgets.labels import ShortLabel
 
-FULL, SHORTEST, SIGNS = 0, 5, 6  # stages of saying less; the last with signs in place of words
+FULL, SHORTEST, SIGNS = 0, 5, 6  # stages of showing less; the last with icons in place of words
 
 
 class Strip(QWidget):
-    """`left` and `right` stand at the ends, `middle` gets what is left between them, or a line of its own.
+    """`left` and `right` are at the ends; `middle` gets the width left between them, or a line of its own.
 
-    `compact(stage)` of whoever owns the widgets has them say less, from `FULL` to `SIGNS`. `lines_changed()`: it is of another
-    height.
+    `owners`: functions `compact(stage)` that make the widgets show less, from `FULL` to `SIGNS`. `lines_changed()`: the height
+    of the strip has changed.
     """
 
     lines_changed = Signal()
@@ -29,7 +29,7 @@ class Strip(QWidget):
         self.right: Sequence[QWidget] = ()
         self.middle: QWidget | None = None
         self.owners: list[Callable[[int], None]] = []
-        self._laid: object = None  # what the present places follow from
+        self._laid_out: object = None  # the `_state` that the present layout was made for
         self._held = False
         self._line = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -38,36 +38,36 @@ class Strip(QWidget):
         self._later.timeout.connect(self.lay_out)
 
     def event(self, event: QEvent) -> bool:
-        """A widget says something else: the others may have to say less."""
-        if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid:
+        """Lay out again when a widget has changed, since the others may have to show less."""
+        if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid_out:
             self._later.start(0)
         return super().event(event)
 
     @Slot()
     def hold(self) -> None:
-        """Something on it is being dragged: until `release`, nothing moves under the pointer."""
+        """Freeze the layout until `release`: something is being dragged, and nothing may move under the pointer."""
         self._held = True
         self._later.stop()
 
     @Slot()
     def release(self) -> None:
-        """Let go: what has changed meanwhile takes its room."""
+        """End `hold`: lay out again if anything has changed meanwhile."""
         self._held = False
-        if self._state() != self._laid:
+        if self._state() != self._laid_out:
             self._later.start(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Another width."""
+        """Lay out again at another width."""
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self.lay_out()
 
     def sizeHint(self) -> QSize:
-        """As wide as there is room."""
+        """A modest width; the strip expands."""
         return QSize(320, self.minimumHeight())
 
     def minimumSizeHint(self) -> QSize:
-        """It says less rather than make the window wider."""
+        """A small width: the strip shows less rather than make the window wider."""
         return QSize(160, self.minimumHeight())
 
     def _shown(self, widgets: Sequence[QWidget]) -> list[QWidget]:
@@ -78,7 +78,7 @@ class Strip(QWidget):
         return self.width(), tuple((w.isHidden(), w.sizeHint().toTuple()) for w in every)
 
     def _width(self, widgets: Sequence[QWidget], least: bool = False) -> int:
-        """px of them all; `least`: labels that can be cut are, and the middle does with little."""
+        """The width of widgets side by side in px; `least`: with labels elided and the middle at its minimum."""
         shown = self._shown(widgets)
         of = lambda w: w.minimumSizeHint() if least and (isinstance(w, ShortLabel) or w is self.middle) else w.sizeHint()
         return sum(of(w).width() for w in shown) + GRID // 2 * len(shown)
@@ -89,7 +89,7 @@ class Strip(QWidget):
 
     @Slot()
     def lay_out(self) -> None:
-        """Say as much as fits into a line; the middle in a second one where even the least does not."""
+        """Show as much as fits in one line; the middle moves to a second line if even the shortest stage does not fit."""
         middle = [self.middle] if self.middle is not None and not self.middle.isHidden() else []
         ends = [*self.left, *self.right]
         alone = not self._fits([*ends, *middle])
@@ -103,10 +103,10 @@ class Strip(QWidget):
             self.updateGeometry()
             self.lines_changed.emit()
         self._place(middle, alone)
-        self._laid = self._state()
+        self._laid_out = self._state()
 
     def _fits(self, widgets: Sequence[QWidget]) -> bool:
-        """Find the first stage at which they do; the last where none does unless labels are cut."""
+        """Set the first stage at which the widgets fit, eliding labels only from the shortest on; False if none fits."""
         for stage in range(FULL, SHORTEST + 1):
             self._compact(stage)
             if self._width(widgets) <= self.width():
@@ -122,7 +122,7 @@ class Strip(QWidget):
         least = sum(w.minimumSizeHint().width() + GRID // 2 for w in ([] if alone else middle))
         over = self._width([*left, *right]) + least - self.width()
         widths = {}
-        for widget in (*right, *left):  # what is compared with is cut before what is looked at
+        for widget in (*right, *left):  # the reference's labels are elided before the subject's
             widths[widget] = widget.sizeHint().width()
             if over > 0 and isinstance(widget, ShortLabel):
                 less = min(over, max(0, widths[widget] - widget.minimumSizeHint().width()))
