@@ -96,7 +96,7 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
     shapes |= {f"blocks.0.attn.W_{n}": (10, 12) for n in "QKV"} | {"blocks.0.attn.W_O": (12, 10)}  # heads side by side
     torch.save({n: torch.randn(s, generator=rng) for n, s in shapes.items()}, tmp_path / "flat.pt")
     before = window.context.document.state.model
-    with qtbot.waitSignal(window.opening.asked, timeout=20000):
+    with qtbot.waitSignal(window.opening.assumptions_needed, timeout=20000):
         window.open_model(str(tmp_path / "flat.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)
@@ -121,7 +121,7 @@ def test_a_file_of_two_sets_of_weights_asks_which(window: Window, qtbot: QtBot, 
     model = {n: x.clone() for n, x in torch.load(FOLDER / "shortformer.pt", weights_only=True)["model"].items()}
     twice = {n: 2 * x for n, x in model.items()}
     torch.save({"net": model, "ema": twice, "seen": {1}}, tmp_path / "two.pt")
-    with qtbot.waitSignal(window.opening.asked, timeout=20000):
+    with qtbot.waitSignal(window.opening.assumptions_needed, timeout=20000):
         window.open_model(str(tmp_path / "two.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)

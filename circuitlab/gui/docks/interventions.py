@@ -81,7 +81,7 @@ class InterventionsDock(QDockWidget):
         self.context, self.state_commands = context, state_commands
         self.rows: list[EditRow] = []
         self.answers: dict[str, Answer[TokenLossResult]] = {}
-        self.asked: dict[str, Request[TokenLossResult]] = {}
+        self.requests: dict[str, Request[TokenLossResult]] = {}
         self._make_body()
         head = QWidget(self)
         row = OneRow(head)
@@ -147,13 +147,13 @@ class InterventionsDock(QDockWidget):
         self._say()
 
     def _ask(self, state: State) -> None:
-        wanted: dict[str, Request[TokenLossResult]] = {}
+        requests: dict[str, Request[TokenLossResult]] = {}
         if state.subject.edits and len(state.tokens) > 1 and on_screen(self):
             subjects = {"ablated": state.subject, "clean": replace(state.subject, edits=())}
-            wanted = {side: Request(token_loss, TokenLossParams(), subject) for side, subject in subjects.items()}
-        new = {side: request for side, request in wanted.items() if self.asked.get(side) != request}
-        self.asked = wanted
-        self.answers = {side: a for side, a in self.answers.items() if side in wanted and a.request == wanted[side]}
+            requests = {side: Request(token_loss, TokenLossParams(), subject) for side, subject in subjects.items()}
+        new = {side: request for side, request in requests.items() if self.requests.get(side) != request}
+        self.requests = requests
+        self.answers = {side: a for side, a in self.answers.items() if side in requests and a.request == requests[side]}
         for side, request in new.items():
             answer = self.context.runner.ask(self._slots[side], request)
             if answer is not None:
@@ -162,11 +162,11 @@ class InterventionsDock(QDockWidget):
     @property
     def waiting(self) -> bool:
         """Whether a loss is outstanding."""
-        return any(side not in self.answers for side in self.asked)
+        return any(side not in self.answers for side in self.requests)
 
     @Slot(object, object)
     def _answered(self, answer: Answer[TokenLossResult], side: str) -> None:
-        if self.asked.get(side) == answer.request:
+        if self.requests.get(side) == answer.request:
             self.answers[side] = answer
             self._say()
 

@@ -85,7 +85,7 @@ class JobsDock(QDockWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """List the jobs there are now."""
+        """List the present jobs."""
         jobs = self.context.runner.jobs
         while len(self.rows) > len(jobs):
             row = self.rows.pop()

@@ -59,7 +59,7 @@ class PromptDock(QDockWidget):
         self.context, self.state_commands = context, state_commands
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
-        self._wanted = 0  # px of height when it was last asked for
+        self._announced_height = 0  # px, as last returned by `ask_height`
         self.reading = Reading(context, self)
         self._make_widgets()
         self._lay_out()
@@ -166,13 +166,13 @@ class PromptDock(QDockWidget):
         return bar + margins.top() + min(inside, most) + warning + margins.bottom()
 
     def ask_height(self) -> int:
-        """The same; another is said from now on."""
-        self._wanted = self.natural_height()
-        return self._wanted
+        """The natural height in px; a change from it is announced from now on."""
+        self._announced_height = self.natural_height()
+        return self._announced_height
 
     @Slot()
     def _measure(self, *_: object) -> None:
-        if self.natural_height() != self._wanted:
+        if self.natural_height() != self._announced_height:
             self.height_wanted.emit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -228,15 +228,15 @@ class PromptDock(QDockWidget):
 
     def _take(self, state: State, read: Read) -> None:
         """What was read becomes the prompt, or a draft."""
-        kept = read.text if self.context.tokenizer() is not None else ""
-        self._apply(state.with_text(kept, read.tokens) if read.error is None else replace(state, draft=read.text))
+        text = read.text if self.context.tokenizer() is not None else ""
+        self._apply(state.with_text(text, read.tokens) if read.error is None else replace(state, draft=read.text))
 
     def _apply(self, state: State) -> None:
         self.context.apply(state, "typing", f"typing {self._burst}")
 
     @Slot(object)
     def _read(self, read: Read) -> None:
-        """Tokens of the draft have come, or it is known why there are none."""
+        """The tokens of the draft are available, or the reason why it has none."""
         state = self.context.document.recorded
         if (state.draft, state.bos) != (read.text, read.bos):
             return
@@ -289,8 +289,8 @@ class PromptDock(QDockWidget):
     def _cut(self, read: Read) -> None:
         state = self.context.document.recorded
         if state.draft and read.error is None:
-            kept = read.text if self.context.tokenizer() is not None else ""
-            self.context.apply(state.with_text(kept, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
+            text = read.text if self.context.tokenizer() is not None else ""
+            self.context.apply(state.with_text(text, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:

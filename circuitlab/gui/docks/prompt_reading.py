@@ -1,4 +1,4 @@
-"""What stands in the editor, as tokens: at once where that is quick, else from a thread of its own; or why there are none."""
+"""The text of the editor as tokens: at once if that is quick, otherwise from a thread of its own; or the reason for none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_ids(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Read:
-    """A text that was read: its tokens, () where there are none; `error`: why the model cannot take it."""
+    """A text with its tokens, () where there are none; `error`: why the model cannot take it."""
 
     text: str
     bos: bool
@@ -36,7 +36,7 @@ class Read:
 
 
 class Reading(QObject):
-    """`read(Read)` for the newest text that was asked about; `cut(Read)` for the beginning of one."""
+    """Reads texts. `read(Read)`: the newest text with its tokens; `cut(Read)`: the beginning of a text that was too long."""
 
     read = Signal(object)
     cut = Signal(object)
@@ -96,7 +96,7 @@ class Reading(QObject):
 
 
 def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> Read:
-    """On a worker. The tokenizer keeps the answer, so that it is there at once when it is asked again."""
+    """Tokenise on a worker. The tokenizer caches the result, so that the next call returns at once."""
     try:
         return Read(text, bos, tokenizer.encode(text, bos))
     except BadInput as error:

@@ -71,7 +71,7 @@ class WritingControls(QObject):
         """The button continues, or stops what is being written."""
         running = self.context.runner.is_busy(self.continuation.slot)
         if (running, self.context.theme) == self._says:
-            return  # told of every job: to set the same words again has the window laid out again
+            return  # this runs at every job, and setting the same words would lay the window out again
         self._says = running, self.context.theme
         self.go.setText("Stop" if running else "Continue")
         self.go.setIcon(icon("stop" if running else "play", self.context.theme, "text"))

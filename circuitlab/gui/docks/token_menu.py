@@ -1,4 +1,4 @@
-"""What can be done with a token of the prompt, under the right button: choose it, ablate or patch there, measure it, copy it."""
+"""The context menu of a token of the prompt: select it, ablate or patch there, measure it, copy it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ class TokenMenu(QMenu):
         """What it is about: the token under the pointer, else the one that is chosen."""
         state = self.context.document.recorded
         at = hit.id[0] if hit is not None and hit.id else state.selection.destination
-        known = at is not None and at < len(state.tokens)
-        self._of = (state.tokens, at) if known and at is not None else None
+        self._of = (state.tokens, at) if at is not None and at < len(state.tokens) else None
         self.cuts.aim(hit)
         for action in (self.choose, self.measure, self.copy_token, self.copy_id):
             action.setVisible(self._of is not None)

@@ -1,7 +1,7 @@
 """“What was assumed…”: what no file of the model states, why the loader chose its value, and how to correct it.
 
 A row is one assumption: a choice or a text, and the reason. “Open again with these” reads the files once more; an error is shown
-in place, and the open model stays. A model that cannot be opened without such a choice is asked about here too.
+in place, and the open model stays. A model that cannot be opened without such a choice opens this dialog too.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class AssumptionsDialog(Dialog):
     def _failed(self, error: object) -> None:
         self.again.setEnabled(True)
         if isinstance(error, CircuitLabError) and (rows := questions(self._trying, error))[len(self._trying.assume) :]:
-            self.ref = self._trying  # one thing has been settled, and the next is asked for
+            self.ref = self._trying  # one choice is settled, and the next is needed
             self.show_rows(rows)
         self.message.setText("Cancelled." if isinstance(error, Cancelled) else plain(error))
 
@@ -150,7 +150,7 @@ def plain(error: object) -> str:
 
 def questions(ref: ModelRef, error: CircuitLabError) -> tuple[Assumption, ...]:
     """The choices so far for a model that could not be opened, and what its error asks for, as rows."""
-    choices = tuple(Assumption(name, value, (), "as you said") for name, value in ref.assume)
-    known = {name for name, _ in ref.assume}
-    asked = tuple(Assumption(name, "", choices, error.expected) for name, choices in asked_of(error).items() if name not in known)
-    return (*choices, *asked)
+    chosen = tuple(Assumption(name, value, (), "as you said") for name, value in ref.assume)
+    names = {name for name, _ in ref.assume}
+    needed = ((name, choices) for name, choices in asked_of(error).items() if name not in names)
+    return (*chosen, *(Assumption(name, "", choices, error.expected) for name, choices in needed))

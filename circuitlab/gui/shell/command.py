@@ -54,7 +54,7 @@ class CommandAction(QAction):
             self.setChecked(self.command.checked(self._window))
 
     def go(self) -> None:
-        """Run it; a shortcut may come where a menu would have said no."""
+        """Run the command if it is enabled: a shortcut can arrive where a menu entry would be disabled."""
         if self.command.enabled(self._window):
             self.command.run(self._window)
         self.setEnabled(True)

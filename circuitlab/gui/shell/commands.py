@@ -100,7 +100,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
     Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
-    Command("cancel", "Cancel all running computations", "Edit", lambda w: w.context.runner.cancel_all(), "Ctrl+.", enabled=_busy),
+    Command("cancel", "Cancel all computations", "Edit", lambda w: w.context.runner.cancel_all(), "Ctrl+.", enabled=_busy),
     Command("head-left", "Previous head", "Go", _walk(0, -1), "Alt+Left"),
     Command("head-right", "Next head", "Go", _walk(0, 1), "Alt+Right"),
     Command("head-up", "Same head, layer before", "Go", _walk(-1, 0), "Alt+Up"),

@@ -1,4 +1,4 @@
-"""The dialogs of a window: what each is opened for, which outlive being closed, and what is asked before the window closes."""
+"""The dialogs of a window: when each is opened, which are kept after being closed, and the question before the window closes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Dialogs(QObject):
         self._training: TrainingDialog | None = None
         self._error: ErrorDialog | None = None  # the one that is open
         context.failed.connect(self.show_error)
-        opening.wanted.connect(self.ask_hub)
-        opening.asked.connect(self.ask_assumptions)
+        opening.hub_download_needed.connect(self.ask_hub)
+        opening.assumptions_needed.connect(self.ask_assumptions)
 
     # -- a model ------------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Dialogs(QObject):
 
     @Slot(object, object)
     def ask_assumptions(self, ref: ModelRef, error: CircuitLabError) -> None:
-        """What must be said before a model can be opened; the open one stays meanwhile."""
+        """Ask for the choices that a model needs before it can be opened; the open model stays meanwhile."""
         dialog = AssumptionsDialog(self.opening, ref, questions(ref, error), self._window)
         dialog.message.setText(plain(error))
         dialog.show()
@@ -130,8 +130,8 @@ class Dialogs(QObject):
     def show_palette(self) -> None:
         """All commands, panels and lessons; heads, tokens and models."""
         self._menus.refresh()
-        known = SearchEntries(self.context, self.opening)
-        palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, known)
+        entries = SearchEntries(self.context, self.opening)
+        palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, entries)
         self._menus.enable()
         _run(palette)
 

@@ -18,7 +18,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import LONGEST, CircuitLabError, UnknownFamily, bounded, reason
 
-LINES = 16  # of a list that is seen at once
+LINES = 16  # lines of a list that are visible at once
 log = logging.getLogger("circuitlab.errors")
 
 
@@ -34,9 +34,9 @@ class ErrorDialog(PlainBox):
     def __init__(self, error: BaseException, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.copy_command: QPushButton | None = None
-        known = isinstance(error, CircuitLabError)
-        self.setIcon(QMessageBox.Icon.Warning if known else QMessageBox.Icon.Critical)
-        self.setWindowTitle(error.title if known else "Something went wrong")
+        anticipated = isinstance(error, CircuitLabError)
+        self.setIcon(QMessageBox.Icon.Warning if anticipated else QMessageBox.Icon.Critical)
+        self.setWindowTitle(error.title if anticipated else "Something went wrong")
         self.setTextFormat(self.textFormat().PlainText)
         if isinstance(error, CircuitLabError):
             self.setText(bounded(error.what, 2 * LONGEST))

@@ -1,4 +1,4 @@
-"""What is likely to be asked next, one step away from what is shown, is computed while nothing else is."""
+"""While no other work is under way, compute what the user is likely to request next: the States one step from the present one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def heads_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State
 
 
 def checkpoints_beside(state: State, facts: Facts, model: OpenModel) -> Iterable[State]:
-    """The two points of the training that come next, and the one before; of models small enough to be kept open."""
+    """The next two points of the training and the previous one, for models small enough to stay open."""
     ends = [*range(len(model.opened.steps)), None]
     if len(ends) > 1 and state.model.checkpoint in ends:
         at = ends.index(state.model.checkpoint)
@@ -85,16 +85,16 @@ class LookingAhead(QObject):
         for beside in self._beside:
             for near in beside(state, facts, model):
                 if near.model == state.model or SHARE * model.nbytes <= self.context.engine.store.room:
-                    requests |= dict.fromkeys(self._asked(near, facts, near.model != state.model))
+                    requests |= dict.fromkeys(self._requests(near, facts, near.model != state.model))
         return tuple(requests)
 
-    def _asked(self, near: State, facts: Facts, losses: bool) -> Iterable[Request]:
-        """What would be asked there: of the visible panels, and of the prompt, which shows losses of the whole text."""
+    def _requests(self, near: State, facts: Facts, losses: bool) -> Iterable[Request]:
+        """The requests in a nearby State: those of the visible panels, and the losses that the prompt shows."""
         for dock in self.docks.values():
             if isinstance(dock, PanelDock) and dock.shown:
-                wanted = dock.panel.requests(near, facts)
-                if not isinstance(wanted, Why):
-                    yield from (request for role, request in wanted.items() if _quick(request, dock.answers["now"].get(role)))
+                requests = dock.panel.requests(near, facts)
+                if not isinstance(requests, Why):
+                    yield from (request for role, request in requests.items() if _quick(request, dock.answers["now"].get(role)))
         if losses and near.tokens:
             yield Request(token_loss, TokenLossParams(), near.subject)
 

@@ -71,9 +71,9 @@ class Menus(QObject):
         """“Go to” a dock, by its panel's shortcut."""
         go = QAction(f"Go to {dock.windowTitle()}", self._window)
         go.setObjectName(f"goto.{name}")
-        known = panels().get(name)
-        if known is not None and known.shortcut:
-            go.setShortcut(known.shortcut)
+        panel = panels().get(name)
+        if panel is not None and panel.shortcut:
+            go.setShortcut(panel.shortcut)
         go.setData(name)
         go.triggered.connect(self._go_to)
         self._window.addAction(go)
@@ -92,7 +92,7 @@ class Menus(QObject):
 
     @Slot()
     def enable(self) -> None:
-        """A disabled action would swallow its shortcut: whether it can be run is asked when it is."""
+        """Enable all actions when a menu closes: a disabled action would swallow its shortcut; running it checks again."""
         for action in self.actions:
             action.setEnabled(True)
 

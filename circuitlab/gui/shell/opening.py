@@ -59,15 +59,15 @@ def _identity(source: str) -> str:
 
 
 class Opening(QObject):
-    """`opened()` after another model has become the subject, or has come back from disk.
+    """Opens models. `opened()`: another model has become the subject, or the present one has been reread from disk.
 
-    `wanted(HubName)`: a model of the hub that is not in the cache was asked for. `asked(ModelRef, error)`: a model that cannot
-    be opened before the person has said what its files do not say.
+    `hub_download_needed(HubName)`: a requested hub model is not in the cache. `assumptions_needed(ModelRef, error)`: a model
+    cannot be opened before the user supplies what its files leave open.
     """
 
     opened = Signal()
-    wanted = Signal(object)
-    asked = Signal(object, object)
+    hub_download_needed = Signal(object)
+    assumptions_needed = Signal(object, object)
 
     def __init__(self, context: AppContext, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -82,23 +82,23 @@ class Opening(QObject):
         """Open by path, `builtin:NAME` or `file:PATH`."""
         try:
             ref = reference(source)
-        except (CircuitLabError, OSError, RuntimeError) as error:  # a name that is no path, no home folder
+        except (CircuitLabError, OSError, RuntimeError) as error:  # for instance no valid path, or no home folder
             self.context.failed.emit(error)
             return
         if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
-            self.wanted.emit(name)
+            self.hub_download_needed.emit(name)
             return
         self._text, self._ref = text, ref
         self.context.runner.do(self.slot, f"open {ref.name}", self.reader(ref, text))
 
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
-        """What reads a model on the file thread, with the tokens of the text that it will be shown on (None: the present one)."""
+        """The job that reads a model on the file thread and tokenises the text it will be shown on (None: the present text)."""
         state = self.context.document.recorded
         words = (state.draft or state.text) if text is None else text
         return lambda job: self._read(ref, words, job)
 
     def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
-        """On the file thread. An open that was cancelled meanwhile changes nothing in the window."""
+        """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
         model = self.context.engine.store.open(ref)
         warm_tokenizer(model, words)
         if job.cancelled.is_set():
@@ -106,7 +106,7 @@ class Opening(QObject):
         return model
 
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What was assumed of the open model."""
+        """The assumptions under which the open model was read."""
         model = self.context.engine.store.peek(self.context.document.state.model)
         return () if model is None else model.opened.assumptions
 
@@ -117,7 +117,7 @@ class Opening(QObject):
         self.context.runner.do(self.slot, f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
 
     def drop(self, data: QMimeData) -> None:
-        """A folder, a file of one, or a weight file that stands for itself."""
+        """Open dropped data: a folder, a file in a model folder, or a weight file on its own."""
         path = Path(data.urls()[0].toLocalFile())
         alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
         self.open(str(path if path.is_dir() or alone else path.parent))
@@ -129,7 +129,7 @@ class Opening(QObject):
     @Slot(object)
     def _failed(self, error: BaseException) -> None:
         if self._ref is not None and asked_of(error):
-            self.asked.emit(self._ref, error)
+            self.assumptions_needed.emit(self._ref, error)
         else:
             self._not_read(error)
 
@@ -147,7 +147,7 @@ class Opening(QObject):
         self.opened.emit()
 
     def announce(self, model: OpenModel) -> None:
-        """Into the log and the recent list; what has not been read of it is read meanwhile, and hashed."""
+        """Note a model in the log and the recent list; start reading and hashing the rest of its weights."""
         self.remember_model(model.ref)
         store = self.context.engine.store
         for slot, title, work in ((self._read_slot, "read", store.read_whole), (self._hash_slot, "hash", store.sha256)):
@@ -157,19 +157,19 @@ class Opening(QObject):
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
-        """A state of a model that has been closed since: it is opened again."""
+        """Reopen the model of a new State if it has been closed."""
         if old.model != new.model and self.context.engine.store.peek(new.model) is None:
             self.context.loader.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 
     def recent(self) -> list[str]:
-        """Sources, the newest first."""
+        """The sources of recent models, newest first."""
         value: Any = stored().value("recent", []) if self.remember else []
         return [value] if isinstance(value, str) else [str(v) for v in value or ()]
 
     def remember_model(self, ref: ModelRef) -> None:
-        """Put it on top of the list."""
+        """Put a model at the top of the recent list."""
         if self.remember:
             rest = [s for s in self.recent() if s != ref.source]
             stored().setValue("recent", [ref.source, *rest][:RECENT])
@@ -178,15 +178,15 @@ class Opening(QObject):
         """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""
         shipped = [(f"builtin:{name}", name) for name in shipped_models()]
         constructed = [(source, _title(source)) for source in SOURCES]
-        known = {_identity(source) for source, _ in (*shipped, *constructed)}
+        listed = {_identity(source) for source, _ in (*shipped, *constructed)}
         recent: dict[str, str] = {}
         for source in sorted(self.recent(), key=lambda s: (_title(s).rpartition("/")[2].lower(), s)):
-            if _identity(source) not in known:
+            if _identity(source) not in listed:
                 recent.setdefault(_identity(source), source)
         return [*shipped, *constructed, *((source, _title(source)) for source in recent.values())]
 
     def fill(self, menu: QMenu) -> None:
-        """The models there are, by kind; the open one is marked."""
+        """Fill a menu with the models by kind, the open one checked."""
         menu.clear()
         menu.setToolTipsVisible(True)
         group, now, before = QActionGroup(menu), _identity(self.context.document.state.model.source), ""

@@ -1,4 +1,4 @@
-"""The main window: what it is made of, what it shows, the commands that concern several of its parts, its beginning and end."""
+"""The main window: its parts, the commands that concern several of them, and how it opens and closes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Window(QMainWindow):
 
     @Slot(str)
     def _settings_fail(self, why: str) -> None:
-        """What of the settings could not be read or kept: in the log and in the status line."""
+        """Report in the log and the status line which settings could not be read or saved."""
         if why:
             log.warning(why)
             self.context.message.emit(why)
@@ -156,12 +156,12 @@ class Window(QMainWindow):
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a step back, or typing that has not been taken in yet."""
+        """Whether there is a step to undo, or typed text that has not been read yet."""
         return bool(self.context.document.undo_label) or self.context.loader.waiting or self.prompt.timer.isActive()
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is a step forward."""
+        """Whether there is a step to redo."""
         return bool(self.context.document.redo_label)
 
     def undo(self) -> None:
@@ -229,21 +229,21 @@ class Window(QMainWindow):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Restore the layout once there is a window to lay out."""
+        """Restore the layout once the window is on the screen."""
         super().showEvent(event)
         if not self._restored:
             self._restored = True
             self.layout_of_docks.proportions()
             if self.remember and not self.layout_of_docks.restore():
                 self.lessons.open()  # the first start
-            self.checkpoints.refresh()  # a layout that was kept may hide it
+            self.checkpoints.refresh()  # a saved layout may hide it
 
     def childEvent(self, event: QChildEvent) -> None:
-        """Qt makes the tabs of docks, without a name for those who hear them, and cuts their words where there are many."""
+        """Name the tab bars of docks for screen readers and show their titles in full, neither of which Qt does."""
         super().childEvent(event)
         if event.type() == QEvent.Type.ChildPolished and isinstance(tabs := event.child(), QTabBar):
             tabs.setAccessibleName("Panels that share this place")
-            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # those for which there is no room are scrolled to
+            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # tabs without room are reached by scrolling
             tabs.setUsesScrollButtons(True)
 
     def changeEvent(self, event: QEvent) -> None:

@@ -27,7 +27,7 @@ class Dialog(QDialog):
 
     primary: QPushButton | None = None
     usual = (0, 0)
-    _fitted = 0.0  # the text size that its size was made for: a person may have changed it since
+    _fitted = 0.0  # the text size for which the dialog was last sized; the user may have resized it since
 
     def setVisible(self, visible: bool) -> None:
         """As large as it has to be for this text, no larger than the screen."""
@@ -41,14 +41,14 @@ class Dialog(QDialog):
         """px, with all lines of texts that wrap."""
         self.ensurePolished()
         usual = QSize(round(self.usual[0] * scale), round(self.usual[1] * scale))
-        wanted, layout = usual.expandedTo(self.sizeHint()), self.layout()
+        size, layout = usual.expandedTo(self.sizeHint()), self.layout()
         if layout is None or not layout.hasHeightForWidth():
-            return wanted
-        wide = min(max(wanted.width(), layout.totalMinimumSize().width()), room_for(self).width())
+            return size
+        wide = min(max(size.width(), layout.totalMinimumSize().width()), room_for(self).width())
         return QSize(wide, max(usual.height(), layout.totalHeightForWidth(wide)))
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Buttons may have been added since it was made."""
+        """Style all buttons when it is shown: some may have been added since it was built."""
         super().showEvent(event)
         for button in self.findChildren(QPushButton):
             button.setAutoDefault(False)

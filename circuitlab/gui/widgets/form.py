@@ -60,7 +60,7 @@ def declared_fields(view_type: type[Any]) -> Iterator[Field]:
 
 
 class TextLine(QLineEdit):
-    """A text, as wide as there is room for."""
+    """A text field that takes the width available."""
 
     def sizeHint(self) -> QSize:
         """Some words."""
@@ -145,7 +145,7 @@ class Form(QObject):
     @Slot()
     def _changed(self, *_: object) -> None:
         widget = self.sender()
-        name = next(name for name, known in self.widgets.items() if known is widget)
+        name = next(name for name, field in self.widgets.items() if field is widget)
         if not self._showing and (value := self.value(name)) != self._shown[name]:
             self._shown[name] = value
             self.changed.emit(name)

@@ -1,4 +1,4 @@
-"""Labels of plain text; one that is cut with an ellipsis where there is no room, rather than making the window wider."""
+"""Labels of plain text; `ShortLabel` is elided where there is no room, rather than making the window wider."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class ShortLabel(PlainLabel):
         self._line = text
         self.setToolTip(tip_of(text))
         self.setAccessibleName(text)
-        if self._wanted() != self._width:
-            self._width = self._wanted()
+        if self._natural_width() != self._width:
+            self._width = self._natural_width()
             self.updateGeometry()
         self.update()
 
-    def _wanted(self) -> int:
+    def _natural_width(self) -> int:
         margins = self.contentsMargins()
         # the advance is rounded, the text is cut where it does not fit exactly
         need = self.fontMetrics().horizontalAdvance(self._line) + 2 + margins.left() + margins.right()
@@ -91,11 +91,11 @@ class ShortLabel(PlainLabel):
 
     def sizeHint(self) -> QSize:
         """The whole line, up to the limit."""
-        return QSize(self._wanted(), self.fontMetrics().height() + 4)
+        return QSize(self._natural_width(), self.fontMetrics().height() + 4)
 
     def minimumSizeHint(self) -> QSize:
         """Nothing wide."""
-        return QSize(min(self._least, self._wanted()), self.sizeHint().height())
+        return QSize(min(self._least, self._natural_width()), self.sizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The text, or as much of it as fits."""

@@ -112,7 +112,7 @@ class NumberSlider(QWidget):
 
 
 class Choices(QWidget):
-    """Buttons side by side, one of them down: the pages of a panel. A drop-down where there is no room for all of them."""
+    """Buttons side by side, one of them down, for the pages of a panel. Without room for all of them, a drop-down."""
 
     changed = Signal()
 

@@ -19,7 +19,7 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.model_change import without_missing
 from circuitlab.session.state import State
 
-MOST_FACTS = 64  # models whose facts are kept: a slider may pass over thousands
+MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousands
 
 
 class AppContext(QObject):
@@ -97,19 +97,19 @@ class AppContext(QObject):
         """Step forward."""
         self.loader.redo()
 
-    # -- what is known of models --------------------------------------------------------------------------------------
+    # -- facts of models ----------------------------------------------------------------------------------------------
 
     def _fit(self, state: State, shown: State) -> State:
-        """With a selection that its model has, as far as the model is known."""
+        """A State without the selected heads that its model lacks, as far as the model's facts are available."""
         facts = self._others(state.model)
         return state if facts is None else without_missing(facts.config, state, shown.selection)
 
     @Slot(object)
-    def _dropped(self, wanted: State) -> None:
-        facts = self._others(wanted.model)
+    def _dropped(self, state: State) -> None:
+        facts = self._others(state.model)
         if facts is not None and facts.config.n_layers:
-            here = set(without_missing(facts.config, wanted, wanted.selection).selection.heads)
-            if absent := [str(head) for head in wanted.selection.heads if head not in here]:
+            present = set(without_missing(facts.config, state, state.selection).selection.heads)
+            if absent := [str(head) for head in state.selection.heads if head not in present]:
                 self.message.emit(f"{facts.name} has no {' '.join(absent[:4])}: the selection stays.")
 
     def tokenizer(self) -> Tokenizer | None:
@@ -129,8 +129,8 @@ class AppContext(QObject):
 
     def _others(self, ref: ModelRef) -> Facts | None:
         """Of a pinned model: as they were where it has been closed since, so that a drawing never opens one."""
-        known = ref in self._facts or self.engine.store.peek(ref) is not None
-        return self.facts(ref) if known else None
+        available = ref in self._facts or self.engine.store.peek(ref) is not None
+        return self.facts(ref) if available else None
 
     def name_of(self, ref: ModelRef) -> str:
         """What a title calls a model: a checkpoint by its training step where it is open."""

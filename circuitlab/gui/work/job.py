@@ -30,16 +30,16 @@ class Job:
     done: int = 0
     total: int = 0
     text: str = ""
-    told: float = 0.0  # when the window last heard how far it is
+    reported: float = 0.0  # time of the last progress report to the window
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def moved(self, done: int, total: int, text: str) -> bool:
         """Note how far it is, on its worker; whether it is time that the window hears of it."""
         self.done, self.total, self.text = done, total, text
         now = time.monotonic()
-        if now - self.told < PARTIAL_EVERY:
+        if now - self.reported < PARTIAL_EVERY:
             return False
-        self.told = now
+        self.reported = now
         return True
 
 

@@ -178,6 +178,6 @@ class ModelLoader(QObject):
         self._go_on()
 
     def _go_on(self) -> None:
-        """To what has been wanted meanwhile."""
+        """Go to the State that has been requested meanwhile."""
         if self._pending is not None and self._opening is None:
             self._show_when_open(self._pending)

@@ -1,4 +1,4 @@
-"""What somebody may want next, computed while nothing is wanted now, and stopped when something is; it only fills the cache."""
+"""Prefetch: likely next requests are computed while no other work is waiting, and stopped for it. It only fills the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what som
 
 
 class _Idle(NullContext):
-    """The `Ctx` of a prefetch: stopped as soon as anything else is wanted."""
+    """The `Ctx` of a prefetch, which stops as soon as other work is waiting."""
 
     def __init__(self, stopped: threading.Event) -> None:
         self._stopped = stopped
@@ -50,7 +50,7 @@ class Prefetch(QObject):
 
     @property
     def busy(self) -> bool:
-        """Whether anything is computed that nobody has asked for yet."""
+        """Whether a prefetch is being computed."""
         return self._stopped is not None or bool(self._later)
 
     def want(self, requests: Iterable[Request]) -> None:
@@ -59,7 +59,7 @@ class Prefetch(QObject):
         self.go_on()
 
     def step_aside(self) -> None:
-        """Something is wanted now."""
+        """Stop: other work is waiting."""
         if self._stopped is not None:
             self._stopped.set()
 
@@ -69,7 +69,7 @@ class Prefetch(QObject):
         self.step_aside()
 
     def go_on(self) -> None:
-        """Begin the next one, if nothing is wanted now."""
+        """Begin the next prefetch, unless other work is waiting."""
         if self._stopped is not None or not self._later or not self._idle():
             return
         self._stopped = stopped = threading.Event()
@@ -87,7 +87,7 @@ class Prefetch(QObject):
                     failed = ref if self._engine.store.peek(ref) is None else None  # no room: not again and again
                 elif self._engine.check(request) <= AT_MOST:
                     self._engine.answer(request, _Idle(stopped))
-            except Exception as error:  # nobody has asked yet: whoever does will be told
+            except Exception as error:  # a real request for it will report the error
                 failed = ref if request is None else None
                 log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis.name, error)
             self._ended.emit(failed)

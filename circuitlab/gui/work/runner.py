@@ -9,7 +9,7 @@ net     downloads, which may take long and must not hold up opening and writing
 hash    the sha256 of weights, read whole behind an open
 text    tokens of a prompt that a keystroke should not wait for
 
-What somebody may want next is computed while neither of the first two is wanted, and stopped when one is (`prefetch`).
+Likely next requests are computed while the first two have nothing to do, and stopped when they have (`prefetch`).
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
 
@@ -143,7 +143,7 @@ class Runner(QObject):
 
     @Slot(str, object, object)
     def _hear(self, kind: str, job: Job, value: Any) -> None:
-        """On the GUI thread: pass on what is still wanted."""
+        """On the GUI thread: pass on the results that a slot still waits for."""
         current = job.slot.serial == job.serial
         if job.lane == "live" and kind == "done" and job.serial > job.slot.shown:
             current = True  # under a drag every answer has a newer question behind it; it is shown all the same
@@ -186,7 +186,7 @@ class Runner(QObject):
             self.cancel(job)
 
     def cancel(self, job: Job) -> None:
-        """Stop one job; what it has computed is kept by the engine."""
+        """Stop one job; the engine keeps what it has computed."""
         job.cancelled.set()
         if self._waiting.get(job.slot) is job:
             del self._waiting[job.slot]
@@ -207,7 +207,7 @@ class Runner(QObject):
     def close(self) -> None:
         """Cancel everything and wait for the threads."""
         self._closed = True
-        self.blockSignals(True)  # nobody is left to be told
+        self.blockSignals(True)  # no receiver is left
         self.prefetch.blockSignals(True)
         self._waiting.clear()
         self.cancel_all()

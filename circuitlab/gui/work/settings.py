@@ -54,7 +54,7 @@ def stored() -> QSettings:
 
 
 def _problem(file: QSettings, unused: list[str]) -> str:
-    """What is said of a file that could not be read, or of values in it that no setting can have."""
+    """The message about a file that could not be read, or about values in it that no setting can have."""
     where = f"{Path(file.fileName()).name} in {config_home()}"
     if file.status() == QSettings.Status.FormatError:
         return f"Settings may be missing: {where} is damaged."
@@ -66,7 +66,7 @@ def _problem(file: QSettings, unused: list[str]) -> str:
 class Settings(QObject):
     """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
 
-    `problem`: what of the file could not be used when it was read, "" where all could. `failed(why)`: a change could not be kept;
+    `problem`: what of the file could not be used when it was read, "" where all could. `failed(why)`: a change could not be saved;
     said once.
     """
 
@@ -84,14 +84,14 @@ class Settings(QObject):
 
     def _read(self, setting: Setting, file: QSettings | None) -> Any:
         """The stored value where it is one that this setting can have."""
-        kept: Any = setting.default if file is None else file.value(setting.name, setting.default)
+        value_read: Any = setting.default if file is None else file.value(setting.name, setting.default)
         try:
-            value: str | int | float = type(setting.default)(kept)
+            value: str | int | float = type(setting.default)(value_read)
         except (TypeError, ValueError):
             value = math.nan
         usable = value in setting.choices if isinstance(value, str) else setting.low <= value <= setting.high
         if not usable:
-            self._unused.append(f"{setting.title} {bounded(str(kept), 40)!r}")
+            self._unused.append(f"{setting.title} {bounded(str(value_read), 40)!r}")
         return value if usable else setting.default
 
     def __getitem__(self, name: str) -> Any:
@@ -118,5 +118,5 @@ class Settings(QObject):
         if file.status() == QSettings.Status.NoError or self._told:
             return
         self._told = True
-        why = f"Settings cannot be kept: {Path(file.fileName()).name} in {config_home()} cannot be written."
+        why = f"Settings cannot be saved: {Path(file.fileName()).name} in {config_home()} cannot be written."
         self.failed.emit(why)

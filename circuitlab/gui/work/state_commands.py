@@ -79,7 +79,7 @@ class StateCommands(QObject):
         self.context.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
     def pin_to_compare(self, label: str) -> None:
-        """The present subject becomes the reference under a name, and panels show the difference to it from now on."""
+        """Pin the present subject as the reference under a name; panels show the difference from it from now on."""
         self._pin(label, "difference")
         self.context.message.emit(f"Panels show the difference to {label} now; Ctrl+D shows now and the reference.")
 
@@ -127,14 +127,14 @@ class StateCommands(QObject):
         state = self.context.document.recorded
         if not self.context.facts().config.n_layers:
             return self._no_heads()
-        wanted = [ablation(h) for h in state.selection.heads]
+        ablations = [ablation(h) for h in state.selection.heads]
         active = {e for e, on in state.edits if on}
-        rest = tuple((e, on) for e, on in state.edits if e not in wanted)
+        rest = tuple((e, on) for e, on in state.edits if e not in ablations)
         names = " ".join(map(str, state.selection.heads))
-        if all(w in active for w in wanted):
+        if all(edit in active for edit in ablations):
             self.context.apply(replace(state, edits=rest), f"put back {names}")
         else:
-            self.context.apply(with_edits(state, *wanted), f"ablate {names}")
+            self.context.apply(with_edits(state, *ablations), f"ablate {names}")
             self._say_reference(state)
 
     def take(self, state: State, label: str) -> None:
