@@ -48,7 +48,7 @@ class Dialog(QDialog):
         return QSize(wide, max(usual.height(), layout.totalHeightForWidth(wide)))
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Style all buttons when it is shown: some may have been added since it was built."""
+        """Set the default button and the Tab order when shown: buttons may have been added since the dialog was built."""
         super().showEvent(event)
         for button in self.findChildren(QPushButton):
             button.setAutoDefault(False)

@@ -66,8 +66,8 @@ def _problem(file: QSettings, unused: list[str]) -> str:
 class Settings(QObject):
     """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
 
-    `problem`: what of the file could not be used when it was read, "" where all could. `failed(why)`: a change could not be saved;
-    said once.
+    `problem`: what could not be used of the file when it was read, "" if all could. `failed(why)`: a change could not be saved;
+    emitted once.
     """
 
     changed = Signal(str)
