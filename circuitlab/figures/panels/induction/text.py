@@ -52,8 +52,8 @@ def text_page(
     raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
     name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
     roles = _roles(effect_answer, facts, query, source, out, row, values)
-    looks = f"{head} from {quoted(texts[query])} looks at {quoted(texts[source])} ({row[source]:.2f})"
-    title = f"{looks} and adds {values[source]:+.2f} to {name}"
+    attends = f"{head} from {quoted(texts[query])} attends to {quoted(texts[source])} ({row[source]:.2f})"
+    title = f"{attends} and adds {values[source]:+.2f} to {name}"
     note = "first text: the head's attention from the destination (boxed) · second: what each source adds to the out token"
     return Figure(
         ((where,), (raised,), (roles,)),
