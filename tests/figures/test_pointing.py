@@ -13,7 +13,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.draw.view.figure_view import FigureView
-from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Prose, RowColumn, Rows, Tokens, ids, joined
+from circuitlab.figures.marks import Dials, Figure, Heatmap, Hit, Lines, Prose, RowColumn, Rows, Tokens, ids, joined
+from tests import pointer
 from tests.figures.test_mark_gestures import MARKS, middle, receiver
 
 SHORT, LONG = ("one remark",), tuple(f"remark {i} of those that a figure makes of itself" for i in range(12))
@@ -223,3 +224,15 @@ def test_a_note_goes_when_the_figure_takes_another_place(view, qtbot):
     noted(view, CELLS)
     view.resize(view.width() - 90, view.height() - 60)
     qtbot.waitUntil(view.note.isHidden)
+
+
+def test_a_mark_that_goes_from_under_the_pointer_leaves_another_picture_whole(view: FigureView) -> None:
+    """Its leaving is heard while the widgets of the new figure are not there yet."""
+    target = noted(view, CELLS)
+    pointer.move(target, QPoint(target.width() // 2, target.height() // 2))  # as from the system, which tells what is hidden
+    gestures = list[str]()
+    view.hovered.connect(lambda hit, readout: gestures.append(hit.gesture))
+    view.show_figure(Figure(((Dials("hands", np.linspace(0, 1, 4)),), (Prose("text", (("lead", "below"),)),))))
+    settled(view)
+    assert view.widget("hands").isVisible() and view.widget("text").isVisible()
+    assert gestures == ["leave"]

@@ -94,10 +94,11 @@ class FigureView(QWidget):
         if figure is self._figure or (not figure.grid and not figure.why_empty and self._figure.grid):
             return
         relaid, focused = not self._places.same(figure), self._has_keyboard()
+        if relaid:  # while the widgets are still those of the last figure: one that goes from under the pointer says so
+            self._freeze(False)
         self._figure = figure
         if relaid:
             self._keep_widgets(figure)
-            self._freeze(False)
             self._places.lay_out(figure)
             marks = (self._widgets[type(mark), mark.name] for mark in figure.marks())
             stops = (stop for widget in marks for stop in getattr(widget, "tab_stops", lambda w=widget: [w])())
