@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.attention.pattern import attention
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.contracts.panel import Answers, Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
@@ -24,7 +26,7 @@ from circuitlab.figures.panels.heads import ranks
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Compare, Pin, State
-from tests.models import directory
+from tests.models import CONFIGS, directory
 from tests.words import asks_for_text, lacks_series
 
 NAMES = tuple(panels())
@@ -109,6 +111,22 @@ def test_a_panel_draws_only_with_answers_and_without_the_optional_ones(bench: tu
             assert panel.draws_with(asked, others) and not figure.why_empty
         else:
             assert bool(figure.grid) == panel.draws_with(asked, others) == (role in panel.optional)
+
+
+def test_a_refused_request_is_dropped_where_the_panel_draws_without_it(tmp_path: Path) -> None:
+    engine = Engine(ModelStore())
+    state = State(ModelRef(f"file:{directory(tmp_path / 'm', replace(CONFIGS['attention-only'], n_ctx=4))}"))
+    facts, panel = facts_of(engine, state.model), panels()["composition"]
+    reason = head_scores.refuse(facts.config, HeadScoresParams())
+    assert reason is not None
+    requests = panel.requests(state, facts)
+    assert isinstance(requests, Mapping)
+    assert set(requests) == {"composition"}
+    figure = figure_of(engine, panel, state)
+    assert figure.grid
+    assert Refused(reason).what in figure.caption
+    heads = panels()["heads"].requests(state, facts)  # draws nothing else: the reason is its own
+    assert heads == Why(Refused(reason).what)
 
 
 def test_an_answer_is_read_as_what_was_asked(bench: tuple[Engine, State]) -> None:

@@ -80,8 +80,11 @@ class Panel:
 
     def draws_with(self, requests: Collection[str], roles: Collection[str]) -> bool:
         """Whether it can draw with answers in these `roles` of those that it requests."""
-        optional = requests if self.optional == "all" else self.optional
-        return all(role in roles or role in optional for role in requests) and (not requests or len(roles) > 0)
+        return all(role in roles or not self.requires(role) for role in requests) and (not requests or len(roles) > 0)
+
+    def requires(self, role: str) -> bool:
+        """Whether it draws nothing without an answer in this role."""
+        return self.optional != "all" and role not in self.optional
 
     def controls(self, state: State) -> Any:
         """What the controls show."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.errors import Refused, UsageError
 from circuitlab.figures.contracts.about import drawn
@@ -25,29 +26,44 @@ __all__ = [
 _REGISTRY: dict[str, Panel] = {}
 
 
-def _allowed(panel: Panel, state: State, facts: Facts) -> Requests | Why:
-    """What the panel requests, or why an analysis refuses it for the open model: found before anything is computed."""
+def _allowed(panel: Panel, state: State, facts: Facts) -> tuple[Requests | Why, tuple[str, ...]]:
+    """What the panel requests of that which the open model allows, or why this is too little to draw; and what is refused.
+
+    A request that an analysis refuses is dropped where the panel draws without its role; nothing is computed to find out.
+    """
     if panel.of_heads and not facts.config.n_layers:
-        return Why(panel.without_layers)
+        return Why(panel.without_layers), ()
     requests = panel.requests(state, facts)
-    for request in () if isinstance(requests, Why) else requests.values():
-        if request.subject.model != state.model:
-            continue  # of another model, whose configuration is not this one
-        reason = request.analysis.refuse(facts.config, request.params)
-        if reason is not None:
-            return Why(Refused(reason).what)
-    return requests
+    if isinstance(requests, Why) or not (reasons := _refusals(requests, state, facts)):
+        return requests, ()
+    allowed = {role: request for role, request in requests.items() if role not in reasons}
+    if panel.draws_with(requests, allowed):
+        return allowed, tuple(dict.fromkeys(reasons.values()))
+    required = (reason for role, reason in reasons.items() if panel.requires(role))
+    return Why(next(required, next(iter(reasons.values())))), ()
+
+
+def _refusals(requests: Requests, state: State, facts: Facts) -> dict[str, str]:
+    """By role: why an analysis refuses a request to the open model. Those to other models have another configuration."""
+    of_model = {role: request for role, request in requests.items() if request.subject.model == state.model}
+    reasons = {role: request.analysis.refuse(facts.config, request.params) for role, request in of_model.items()}
+    return {role: Refused(reason).what for role, reason in reasons.items() if reason is not None}
+
+
+def _requests(panel: Panel, state: State, facts: Facts) -> Requests | Why:
+    return _allowed(panel, state, facts)[0]
 
 
 def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
     """What the panel draws of its answers, or why there is nothing to draw."""
-    requests = _allowed(panel, state, facts)
+    requests, refused = _allowed(panel, state, facts)
     if isinstance(requests, Why):
         return empty(requests.text, panel.title)
     answers = Answers({role: now[role] for role in requests if role in now})
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
-    return _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
+    figure = _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
+    return figure.with_caption(*(Essential(f"not computed: {reason}") for reason in refused)) if figure.grid else figure
 
 
 def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:
@@ -66,11 +82,11 @@ def register(panel: Panel) -> Panel:
     """Add a panel to the registry.
 
     The registered panel's figure is drawn beside the reference pin where there is one and names what it is of; where an analysis
-    refuses a request, the panel is empty and gives that reason.
+    refuses a request, the panel draws without it and its caption gives the reason, or is empty for that reason.
     """
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
-    allowed = replace(panel, requests=partial(_allowed, panel), figure=partial(_figure, panel))
+    allowed = replace(panel, requests=partial(_requests, panel), figure=partial(_figure, panel))
     registered = replace(allowed, figure=partial(drawn, allowed))
     _REGISTRY[panel.name] = registered
     return registered

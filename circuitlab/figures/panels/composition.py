@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.attention.head_scores import HeadScoresResult, head_scores
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
@@ -18,7 +18,6 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights, pick_edge, weights_refusal
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
-from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
@@ -73,10 +72,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if facts.config.n_layers < 2:
         return Why("This model has one layer: no head has an earlier one to read from.")
     subject = of_weights(state)
-    requests_by_role: dict[str, Request[Any]] = {"composition": Request(composition, CompositionParams(), subject)}
-    if (scores := random_scores(facts)) is not None:
-        requests_by_role["scores"] = Request(head_scores, scores, subject)
-    return requests_by_role
+    return {
+        "composition": Request(composition, CompositionParams(), subject),
+        "scores": Request(head_scores, HeadScoresParams(), subject),
+    }
 
 
 def _view(state: State) -> CompositionView:
