@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.facts import Answers, Facts
+from circuitlab.figures.marks import Figure
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
+from circuitlab.session.state import State
 from tests.gui.driving import dock, heat, settle
 from tests.words import fault_in_figure
 
@@ -78,17 +82,25 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
 
 def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another text of as many tokens: until its answer comes, the picture of the one before stays as it was."""
-    document, engine = window.context.document, window.context.engine
-    before = heat(window)
+    document, engine, attention = window.context.document, window.context.engine, dock(window, "attention")
+    before, draws = heat(window), list[bool]()
+    panel = attention.panel
+
+    def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+        draws.append(all(answer.request.subject.tokens == state.tokens for answer in now.values()))
+        return panel.figure(state, facts, now, ref)
+
+    monkeypatch.setattr(attention, "panel", replace(panel, figure=figure))
     monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
     other = tuple((id + 1) % 7 for id in document.state.tokens)
     document.apply(document.state.with_tokens(other), "another text")
-    dock(window, "attention").draw()
+    attention.draw()
     assert heat(window).x.ticks == before.x.ticks
     np.testing.assert_array_equal(heat(window).values, before.values)
-    answer = engine.answer(dock(window, "attention").requests["now"]["attention"])
-    slot = dock(window, "attention").slot("now", "attention")
+    answer = engine.answer(attention.requests["now"]["attention"])
+    slot = attention.slot("now", "attention")
     slot.answered.emit(answer, slot.role)
+    assert draws and all(draws), "a figure is drawn of a State and the answers of another"
     assert heat(window).x.ticks != before.x.ticks
     assert not np.array_equal(heat(window).values, before.values)
 
