@@ -70,29 +70,29 @@ def _partners(axis: Axis, ref_axis: Axis, length: int, ref_length: int, pin: Pin
     return np.arange(length) if length == ref_length else None
 
 
-def _taken(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+def _gathered(values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """[row, col] the values in these rows and columns, NaN for −1."""
     gathered = values[np.ix_(np.maximum(rows, 0), np.maximum(cols, 0))].astype(np.float32)
     gathered[rows < 0], gathered[:, cols < 0] = np.nan, np.nan
     return gathered
 
 
-def _heatmap(here: Heatmap, there: Heatmap, pin: Pinned) -> tuple[Mark, str] | None:
-    (n_rows, n_cols), (ref_rows, ref_cols) = here.values.shape, there.values.shape
-    if here.tiles is not None or there.tiles is not None:
-        if here.values.shape != there.values.shape or here.tiles is None or not pin.in_place:
+def _heatmap(mark: Heatmap, ref_mark: Heatmap, pin: Pinned) -> tuple[Mark, str] | None:
+    (n_rows, n_cols), (ref_rows, ref_cols) = mark.values.shape, ref_mark.values.shape
+    if mark.tiles is not None or ref_mark.tiles is not None:
+        if mark.values.shape != ref_mark.values.shape or mark.tiles is None or not pin.in_place:
             return None  # a tile has a pixel a position: tiles can be subtracted only where no position moves
         rows, cols = np.arange(n_rows), np.arange(n_cols)
     else:
-        down, across = _partners(here.y, there.y, n_rows, ref_rows, pin), _partners(here.x, there.x, n_cols, ref_cols, pin)
+        down, across = _partners(mark.y, ref_mark.y, n_rows, ref_rows, pin), _partners(mark.x, ref_mark.x, n_cols, ref_cols, pin)
         if down is None or across is None or min(down.max(initial=-1), across.max(initial=-1)) < 0:
             return None
         rows, cols = down, across
-    change = memo((here.values, there.values, pin.align), "map", lambda: here.values - _taken(there.values, rows, cols))
-    top = scale_of(change, here.levels, there.levels)
-    unit = f"Δ {here.unit}".strip()
-    without_rgb = {"rgb": None, "legend": (), "colour_bar": True} if here.rgb is not None else {}
-    change_map = replace(here, values=change, levels=(-top, top), map="signed", unit=unit, **without_rgb)
+    change = memo((mark.values, ref_mark.values, pin.align), "map", lambda: mark.values - _gathered(ref_mark.values, rows, cols))
+    top = scale_of(change, mark.levels, ref_mark.levels)
+    unit = f"Δ {mark.unit}".strip()
+    without_rgb = {"rgb": None, "legend": (), "colour_bar": True} if mark.rgb is not None else {}
+    change_map = replace(mark, values=change, levels=(-top, top), map="signed", unit=unit, **without_rgb)
     return change_map, f"map: now minus {pin.label}{floored(change, top)}"
 
 

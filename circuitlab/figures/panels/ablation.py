@@ -64,7 +64,9 @@ def base_params(state: State, facts: Facts, how: How, effect: Measured) -> Ablat
     if how == "resample" and pin is None:
         return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
     if how == "resample" and foreign(state, facts):
-        return Why("The pinned text is of another vocabulary, whose ids mean other words here: pin a text of this model.")
+        return Why(
+            "The pinned text is in another vocabulary, whose ids mean other words in this model: pin a text of this model."
+        )
     source = pin.subject.tokens if how == "resample" and pin is not None else ()
     params = AblationParams(how=how, effect=EFFECTS[effect], source=source)
     if effect != "target":
@@ -263,9 +265,9 @@ PANEL = register(
         help=(
             "Each cell: how much the measured value changes when this head's output is ablated and everything after it is "
             "computed again. Orange: the loss rises without it, so the head helps. Hatched cells and ≈ are first-order "
-            "estimates, which exact values replace from the last layer down. Hold patterns: later heads still look where they "
-            "looked, so only what is moved counts; a head that matters only by where it makes later heads look then stops "
-            "mattering. Heads stand in for one another: two that do little alone may matter together (Sets)."
+            "estimates, which exact values replace from the last layer down. Hold patterns: later heads attend as recorded, so "
+            "only what is moved counts; a head that acts only on where later heads attend then has no effect. "
+            "Heads stand in for one another: two that do little alone may matter together (Sets)."
         ),
         requests=requests,
         draw=draw,
