@@ -83,7 +83,12 @@ def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
     """Count the texts (as `circuitlab train --text` takes them) with a model's tokenizer and write its `bigrams.safetensors`."""
     tokenizer = Tokenizer.from_file(model / "tokenizer.json")
     if not (model / "config.json").is_file():
-        raise BadModel("That is not a model.", expected="a directory with config.json and tokenizer.json", got=str(model))
+        raise BadModel(
+            "That is not a model.",
+            expected="a directory with config.json and tokenizer.json",
+            got=str(model),
+            remedy="Name a model's folder.",
+        )
     from circuitlab.model.loading.checkpoint import read_json
 
     config = read_json(model / "config.json")

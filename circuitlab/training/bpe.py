@@ -24,7 +24,10 @@ def train_tokenizer(sources: tuple[Source, ...], size: int, n_bytes: int) -> Tok
     """A tokenizer of `size` tokens from about `n_bytes` of text, by the sources' shares. Raises `BadInput`."""
     if size <= 256:
         raise BadInput(
-            "The vocabulary is too small for the bytes.", expected="vocab of at least 257: the bytes and BOS", got=str(size)
+            "The vocabulary is too small for the bytes.",
+            expected="vocab of at least 257: the bytes and BOS",
+            got=str(size),
+            remedy="Set a larger vocab in the recipe.",
         )
     inner = _Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(

@@ -133,7 +133,12 @@ def fitting(tokenizer: Tokenizer, recipe: Recipe, path: Path) -> Tokenizer:
         )
     if tokenizer.bos != 0:
         got = f"id {tokenizer.bos} in {path}" if tokenizer.bos is not None else f"no BOS in {path}"
-        raise BadInput("The tokenizer's BOS is not where training puts it.", expected="BOS as id 0", got=got)
+        raise BadInput(
+            "The tokenizer's BOS is not where training puts it.",
+            expected="BOS as id 0",
+            got=got,
+            remedy="Give another --tokenizer, or none: one is trained then.",
+        )
     return tokenizer
 
 

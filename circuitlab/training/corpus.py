@@ -23,12 +23,9 @@ from circuitlab.training.tables import without_tables
 
 _SUFFIXES = (".txt", ".md", ".py")
 _SKIPPED = ("test", "tests", "testing", "site-packages", "idlelib", "lib2to3", "__pycache__", "encodings", "pydoc_data")
-_VENDORED = ("_vendor", "_vendored", "vendor", "locale")  # of a package: somebody else's code, and data
-_MADE = (
-    "model",
-    "so-far",
-)  # in the folder of a run: its card is no text of the person's, and the same command must find the same
-_MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors put in front of UTF-8
+_VENDORED = ("_vendor", "_vendored", "vendor", "locale")  # in packages: third-party code, and data
+_MADE = ("model", "so-far")  # folders written by a run: not text, and the same command must find the same files when it resumes
+_MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors write before UTF-8
 _LIBRARY = "Python standard library"
 _PACKAGES = "packages="
 HELD_OUT = 0.01
@@ -41,7 +38,7 @@ class Source:
     label: str
     files: tuple[Path, ...]
     share: float = 0.0
-    installed: bool = False  # code of the interpreter or of packages: not the person's to mend
+    installed: bool = False  # code of the interpreter or of packages, which the user cannot correct
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,9 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
     """Sources of `--text` arguments, shares summing to 1. Raises `BadInput` for what is missing or empty."""
     sources = [_source(a) for a in arguments]
     if not sources:
-        raise BadInput("There is no text to train on.", expected="--text FILE …", got="none")
+        raise BadInput(
+            "There is no text to train on.", expected="--text FILE …", got="none", remedy="Name files or folders with --text."
+        )
     given = sum(s.share for s in sources)
     free = [s for s in sources if not s.share]
     if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6) or (free and given > 1 - 1e-9):
@@ -66,6 +65,7 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
             "Shares do not add up.",
             expected="shares that sum to 1, or to less where a source has none",
             got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
+            remedy="Change the numbers after the colons of --text.",
         )
     rest = (1 - given) / len(free) if free else 0.0
     return tuple(replace(s, share=s.share or rest) for s in sources)
@@ -85,10 +85,15 @@ def _source(argument: str) -> Source:
             files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not written & set(p.parents)]
             if not files:
                 got = f"none in {path}"
-                raise BadInput("A folder holds no text.", expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}", got=got)
+                raise BadInput(
+                    "A folder holds no text.",
+                    expected=f"files named {' '.join('*' + s for s in _SUFFIXES)}",
+                    got=got,
+                    remedy="Name another folder or a file.",
+                )
             return Source(path.name or str(path), tuple(files), number)
         if not path.is_file():
-            raise BadInput("A text file is not there.", expected="a file or a folder", got=str(path))
+            raise BadInput("A text file is not there.", expected="a file or a folder", got=str(path), remedy="Check the path.")
     except OSError as error:
         raise unreadable(path, error) from error
     return Source(path.name, (path,), number)
@@ -110,7 +115,10 @@ def _packages(names: list[str], share: float) -> Source:
             spec, about = None, None
         if spec is None or about is None or not spec.submodule_search_locations:
             raise BadInput(
-                "A package is not installed.", expected="packages=NAME,NAME of this environment", got=name or "no name"
+                "A package is not installed.",
+                expected="packages=NAME,NAME of this environment",
+                got=name or "no name",
+                remedy="Install it, or leave it out.",
             )
         files += [p for place in spec.submodule_search_locations for p in _code(Path(place), _SKIPPED + _VENDORED)]
         labels.append(f"{name} {about['Version']} ({_licence(about)})")
@@ -130,7 +138,9 @@ def _parted(argument: str) -> tuple[str, float]:
     if not colon or not share.replace(".", "", 1).isdigit():
         return argument, 0.0
     if not 0 < float(share) <= 1:
-        raise BadInput("A share is out of range.", expected="above 0, at most 1", got=argument)
+        raise BadInput(
+            "A share is out of range.", expected="above 0, at most 1", got=argument, remedy="Write NAME:0.5, for example."
+        )
     return name, float(share)
 
 

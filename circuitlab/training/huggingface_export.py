@@ -57,7 +57,8 @@ def why_not(c: ModelConfig) -> str:
 def gpt2_config(c: ModelConfig) -> dict[str, Any]:
     """`config.json`. Raises `BadInput` for a configuration that GPT-2 does not cover."""
     if reason := why_not(c):
-        raise BadInput("The model cannot be written as a GPT-2.", expected="GPT-2's architecture", got=reason)
+        remedy = 'Leave out format = "gpt2" under [export] in the recipe, or change its [model].'
+        raise BadInput("The model cannot be written as a GPT-2.", expected="GPT-2's architecture", got=reason, remedy=remedy)
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",

@@ -55,7 +55,7 @@ def holds(folder: Path, ours: dict[str, Any]) -> bool:
     if not path.is_file():
         left = trained or sorted(p.name for p in folder.glob("*") if p.suffix in (".npz", ".json"))
         if left:
-            raise _refused(f"{', '.join(left[:4])} without {FILE}, of a run that does not say what it is")
+            raise _refused(f"{', '.join(left[:4])} without {FILE}, of an unknown run")
         return False
     try:
         theirs = json.loads(path.read_text(encoding="utf-8"))

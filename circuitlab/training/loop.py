@@ -93,7 +93,12 @@ class Trainer:
                 if pieces is None
                 else f"{number_of(pieces.first.size, 'beginning')}, {number_of(pieces.later.size, 'later piece')}"
             )
-            raise BadInput("Invented names need pieces of names.", expected="a vocabulary that has them", got=got)
+            raise BadInput(
+                "Invented names need pieces of names.",
+                expected="a vocabulary that has them",
+                got=got,
+                remedy="Set names = 0 under [data].",
+            )
         self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
         made_folder(out / "checkpoints")
@@ -171,7 +176,7 @@ class Trainer:
     def stopped(self) -> Cancelled:
         """Save the state; the error that says the run was stopped."""
         self.save()
-        return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command goes on from there.")
+        return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command resumes from there.")
 
     def _tell(self, state: State, **values: float) -> None:
         self.progress.put(state, **self._so_far(), **values)

@@ -51,7 +51,12 @@ def folder_of(name: str) -> Path:
         return path.resolve()
     if name in shipped_models():
         return model_dir(name)
-    raise BadModel("There is no such model folder.", expected=f"a folder, or one of {' '.join(shipped_models())}", got=name)
+    raise BadModel(
+        "There is no such model folder.",
+        expected=f"a folder, or one of {' '.join(shipped_models())}",
+        got=name,
+        remedy="Check the path.",
+    )
 
 
 def say(line: str) -> None:

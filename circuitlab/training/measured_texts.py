@@ -56,7 +56,12 @@ def texts_for(
     """
     context = min(context, config.n_ctx)
     if context < 4:
-        raise BadInput("The context is too short to be measured.", expected="at least 4 tokens", got=str(context))
+        raise BadInput(
+            "The context is too short to be measured.",
+            expected="at least 4 tokens",
+            got=str(context),
+            remedy="Set a longer --context.",
+        )
     if many is None:
         many = min(TOKENS, *(max(1, int((_room(s, context) - 1) / s.share)) for s in streams))
     held_out = _windows(streams, bos, context, [_evenly(s, context, windows) for s in streams])

@@ -22,7 +22,12 @@ def part_way(out: Path, recipe: Recipe) -> Path:
     """
     checkpoints, tokenizer_file = series_of(out), out / "state" / "tokenizer.json"
     if not checkpoints or not tokenizer_file.is_file():
-        raise BadModel("The run has not kept a checkpoint yet.", expected=f"{FOLDER}/step-N.safetensors", got=str(out))
+        raise BadModel(
+            "The run has not kept a checkpoint yet.",
+            expected=f"{FOLDER}/step-N.safetensors",
+            got=str(out),
+            remedy="Wait for the first checkpoint.",
+        )
     folder = out / NAME
     made_folder(folder / FOLDER)
     for _, file in checkpoints:

@@ -23,6 +23,7 @@ from circuitlab.training.series_measuring import Say, hash_of
 from circuitlab.training.series_point import own_tokens
 
 NEAR = 1e-4  # nats: what is measured again differs by no more
+_REMEDY = "Measure again without --add."
 
 
 def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say = lambda line: None) -> SeriesMeasures:
@@ -40,12 +41,20 @@ def add_to_series(folder: Path, streams: tuple[Stream, ...], bos: int, say: Say 
             continue
         weights = open_model(folder, checkpoint=checkpoint).weights
         if not isinstance(hashes, list) or hashes[i : i + 1] != [hash_of(folder, checkpoint)]:
-            raise BadInput("The weights are not those that were measured.", expected=f"step {m.steps[i]}", got="other weights")
+            raise BadInput(
+                "The weights are not those that were measured.",
+                expected=f"step {m.steps[i]}",
+                got="other weights",
+                remedy=_REMEDY,
+            )
         random = repeated_random(weights.config.d_vocab, min(int(m.protocol["context"]), weights.config.n_ctx))
         again = losses(weights, torch.where(random == bos, 0, random)).mean(0).numpy()
         if (apart := float(np.abs(again - m["repeated_loss_by_index"][i]).max())) > NEAR:
             raise BadInput(
-                "The weights do not reproduce the measured losses.", expected=f"within {NEAR:g} nats", got=f"{apart:.1e}"
+                "The weights do not reproduce the measured losses.",
+                expected=f"within {NEAR:g} nats",
+                got=f"{apart:.1e}",
+                remedy=_REMEDY,
             )
         each = losses(weights, windows).numpy()
         for name, end in zip(TEXT_ARRAYS, ("early", "late"), strict=True):
@@ -74,8 +83,18 @@ def _texts(m: SeriesMeasures, streams: tuple[Stream, ...], bos: int) -> tuple[to
     if not windows or at != int(m.protocol["texts"]):
         measured_sources = ", ".join(f"{s['label']} with {s['held_out']:,}" for s in m.protocol["sources"])
         got = ", ".join(f"{s.label} with {len(s.held_out):,}" for s in streams)
-        raise BadInput("None of the measured texts is available.", expected=f"held-out tokens: {measured_sources}", got=got)
+        raise BadInput(
+            "None of the measured texts is available.",
+            expected=f"held-out tokens: {measured_sources}",
+            got=got,
+            remedy="Give the same --text as before.",
+        )
     whole = torch.cat(windows)
     if len(whole) == at and sha256(whole) != m.protocol["sha256"]["held_out"]:
-        raise BadInput("The held-out texts differ.", expected=m.protocol["sha256"]["held_out"][:12], got=sha256(whole)[:12])
+        raise BadInput(
+            "The held-out texts differ.",
+            expected=m.protocol["sha256"]["held_out"][:12],
+            got=sha256(whole)[:12],
+            remedy="Give the same --text as before.",
+        )
     return whole, np.concatenate(columns)

@@ -103,10 +103,15 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
             remedy="Give one: --tokenizer FILE.",
         )
     if tokenizer.bos is None:
-        raise BadInput("The tokenizer has no BOS.", expected="a token that begins every text", got="none")
+        raise BadInput(
+            "The tokenizer has no BOS.", expected="a token that begins every text", got="none", remedy="Give another --tokenizer."
+        )
     if tokenizer.n_tokens > d_vocab:
         raise BadInput(
-            "The tokenizer is another model's.", expected=f"at most {number_of(d_vocab, 'token')}", got=str(tokenizer.n_tokens)
+            "The tokenizer is another model's.",
+            expected=f"at most {number_of(d_vocab, 'token')}",
+            got=str(tokenizer.n_tokens),
+            remedy="Give the model's own: --tokenizer FILE.",
         )
     return tokenizer.bos
 

@@ -40,8 +40,10 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
     """Every array at one point, without the point axis: float32. Raises `BadModel` for a model that has no such losses."""
     c = w.config
     if c.d_vocab_out < c.d_vocab:
-        expected = number_of(c.d_vocab, "logit")
-        raise BadModel("This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out))
+        expected, remedy = number_of(c.d_vocab, "logit"), "Measure a model whose output vocabulary is its input vocabulary."
+        raise BadModel(
+            "This model cannot predict every token that it reads.", expected=expected, got=str(c.d_vocab_out), remedy=remedy
+        )
     held_out, random = losses(w, texts.held_out), losses(w, texts.random).mean(0)
     by_index = held_out.mean(0)
     window = lambda end: held_out[:, texts.protocol[end][0] - 1 : texts.protocol[end][1]].mean(1)

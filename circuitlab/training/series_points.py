@@ -47,7 +47,12 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
         )
     last = series[-1][0] if final is None else final
     if series[-1][0] > last:
-        raise BadModel("There are checkpoints after the final weights.", expected=f"steps up to {last}", got=str(series[-1][0]))
+        raise BadModel(
+            "There are checkpoints after the final weights.",
+            expected=f"steps up to {last}",
+            got=str(series[-1][0]),
+            remedy="Remove them: they belong to another run.",
+        )
     used = _recipe(folder, recipe)
     tokens = lambda step: _tokens(step, by_step, used)
     before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]

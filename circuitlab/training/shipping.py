@@ -33,11 +33,21 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None) -> Path:
     """
     model, checkpoints = run / "model", dict(series_of(run))
     if not (model / "config.json").is_file():
-        raise BadInput("The run has no finished model.", expected=f"{run.name}/model/config.json", got="none")
+        raise BadInput(
+            "The run has no finished model.",
+            expected=f"{run.name}/model/config.json",
+            got="none",
+            remedy="Train it to its end first.",
+        )
     chosen = set(checkpoints if steps is None else steps)
     if missing := sorted(chosen - set(checkpoints)):
         got = " ".join(map(str, missing))
-        raise BadInput("The run has no checkpoints of these steps.", expected=" ".join(map(str, checkpoints)), got=got)
+        raise BadInput(
+            "The run has no checkpoints of these steps.",
+            expected=" ".join(map(str, checkpoints)),
+            got=got,
+            remedy="Choose among these.",
+        )
     final = final_step(model)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     for file in sorted(p for p in model.iterdir() if p.is_file()):
