@@ -68,7 +68,10 @@ def _slow(ask: Asker, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             part[P] = act[P, n] * get("W_out")[n]
             part = slow.frozen(post, whole, part) if after else part
             rows.append(slow.to_logits(part)[P, TARGET])
-            direction = get("W_out")[n] * t.get(f"{post}.gain", 1.0) if after else get("W_out")[n]
+            direction = get("W_out")[n]
+            if after:
+                direction = direction - direction.mean() if c.norm == "layer" else direction
+                direction = direction * t.get(f"{post}.gain", 1.0)
             direction = direction - direction.mean() if c.norm == "layer" else direction
             direction = direction * t.get("unembed.norm.gain", 1.0)
             out = direction @ (t["embed.W_E"].T if c.tied else t["unembed.W_U"])

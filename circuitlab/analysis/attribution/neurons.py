@@ -94,15 +94,16 @@ class _Strongest:
     effect: Tensor
     writes: Tensor
 
-    def with_layer(self, layer: int, act: Tensor, effect: Tensor, weights: Layer, k: int) -> _Strongest:
+    def with_layer(self, c: ModelConfig, layer: int, act: Tensor, effect: Tensor, weights: Layer, k: int) -> _Strongest:
         """The k strongest of these and of one layer's neurons, with `act` and `effect` [neuron]."""
         assert weights.mlp is not None
         best = effect.abs().topk(min(k, len(effect))).indices
         ids = torch.cat([self.ids, torch.stack([torch.full_like(best, layer), best], dim=1)])
         merged = [torch.cat(pair) for pair in ((self.activation, act[best]), (self.effect, effect[best]))]
         order = merged[1].abs().argsort(descending=True, stable=True)[:k]
-        gain = weights.mlp_post_norm.gain
-        writes = weights.mlp.W_out[best] if gain is None else weights.mlp.W_out[best] * gain
+        writes = weights.mlp.W_out[best]
+        if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
+            writes = linear_part(writes, weights.mlp_post_norm, c.norm)
         return _Strongest(ids[order], merged[0][order], merged[1][order], torch.cat([self.writes, writes])[order])
 
 
@@ -150,7 +151,7 @@ def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
     return NO_NEURONS if config.experts is not None else refuse_norm_on_stream(config)
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
     """The MLP neurons with the largest direct effect on a target at a position."""
     run, c = inputs.run(), inputs.weights.config
@@ -188,7 +189,7 @@ def _layer(
     whole, summed = float(D.of(run.get("mlp_out", layer, (), row))), float(effect.sum())
     placed = whole - summed - float(bias) if float(share) != 1 else 0.0
     sums = np.array([summed, float(bias), placed, whole])
-    return strongest.with_layer(layer, act[0], effect, weights, k), sums, effect.cpu().numpy()
+    return strongest.with_layer(run.weights.config, layer, act[0], effect, weights, k), sums, effect.cpu().numpy()
 
 
 def _result(
