@@ -106,7 +106,7 @@ def test_a_weight_that_is_not_finite_is_named_also_in_a_mapped_file(tmp_path: Pa
     store.largest_copy = 1000
     model = engine.store.open(ref)
     assert not model.opened.weights.resident
-    assert "as they are needed" in model.opened.notes[-1]
+    assert "read from the file" in model.opened.notes[-1]
     inputs = InputsOf(engine, model, Subject(ref), RecordingContext(NullContext(), engine._in_flight), engine.cache)
     heads_of(inputs, 0)
     with pytest.raises(BadModel, match=r"layers\.1\.W_K"):
