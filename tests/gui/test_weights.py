@@ -70,7 +70,7 @@ def test_an_edge_is_clicked_and_its_pair_is_read_in_the_tables(qtbot: Any, weigh
     assert graph.values is not None
     baseline = answer(weights, "composition", CompositionParams()).baseline
     np.testing.assert_allclose(graph.values[strongest] + baseline, scores[(key[4], *destination, *source)], rtol=1e-5)
-    assert f"{destination} behind {source}" in dock(weights, "circuits").view.figure.title
+    assert f"{destination} composed with {source}" in dock(weights, "circuits").view.figure.title
     again = dock(weights, "composition").view.figure.find("composition")
     assert isinstance(again, Edges)
     assert again.chosen_edges == (strongest,)

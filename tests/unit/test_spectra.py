@@ -184,7 +184,7 @@ def test_spectra_behind_an_earlier_head_are_those_of_the_whole_products(tmp_path
     queries = ask(path, "qk_spectrum", QkSpectrumParams((head,), "full", 0, earlier, "query"))
     same_spectrum(queries.eigenvalues[0], slow.E @ move @ Q @ K.T @ slow.E_centred.T)
     assert queries.positivity[0] == pytest.approx(score(slow.E @ move @ Q @ K.T @ slow.E_centred.T), abs=1e-6)
-    assert any(f"behind {earlier}" in w for w in keys.conventions)
+    assert any(f"composed with {earlier}" in w for w in keys.conventions)
     for params in (OvSpectrumParams((earlier,), "full", head), OvSpectrumParams((), "full", earlier)):
         with pytest.raises(Refused, match="earlier layer"):
             ask(path, "ov_spectrum", params)

@@ -116,7 +116,7 @@ def test_all_tables_of_a_token_at_once_are_those_of_the_whole_circuits(
     np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:6] if "q" in c.biases else [], atol=1e-5)
     assert found.table().n_rows == 4 * 2 * found.top.shape[1]
     if behind is not None:
-        assert any(f"only the {side} is read behind {behind}" in w for w in found.conventions)
+        assert any(f"only the {side} is composed with {behind}" in w for w in found.conventions)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -124,7 +124,7 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         attends, attended = (c.score_scale * column for column in columns[:2])
         bias = c.score_scale * columns[2] if head.b_Q is not None else None
         raised = columns[-1] if is_token_map(c) else None
-        moved_words = "" if p.behind is None else f"QK: only the {p.side} is read behind {p.behind}"
+        moved_words = "" if p.behind is None else f"QK: only the {p.side} is composed with {p.behind}"
         conventions = (through.words, moved_words, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
         return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *conventions, words_of_rows))

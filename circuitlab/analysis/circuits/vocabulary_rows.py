@@ -161,7 +161,7 @@ def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None
     mover = None if earlier is None else one_head(inputs, earlier)
     first = reader if earlier is None else earlier
     weights = inputs.weights
-    words = "" if mover is None else f"behind {earlier}: the virtual head, both patterns the identity"
+    words = "" if mover is None else f"composed with {earlier}: the virtual head, both patterns the identity"
     if embed == "tokens" or first.layer == 0:
         note = f"{first} reads before the first MLP: the tokens themselves" if embed != "tokens" else ""
         return Side(weights.embed().W_E, weights.config.embed_scale, mover, "; ".join(t for t in (words, note) if t))

@@ -215,7 +215,7 @@ def _full(inputs: Inputs, embed_as: Embedding) -> _Sides:
 
 
 def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
-    behind = "" if p.through is None else f"behind {p.through}: virtual heads, both patterns the identity"
+    behind = "" if p.through is None else f"composed with {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
         return [behind, "W_OV on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), NO_BIAS]
     return [

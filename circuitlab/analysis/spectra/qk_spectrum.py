@@ -177,7 +177,7 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 def _conventions(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
     phrases = [*qk_words(inputs.weights.config, p.distance)]
     phrases += [] if p.embed == "tokens" or p.matrix == "bare" else [EFFECTIVE]
-    phrases += [] if p.behind is None else [f"{p.side} behind {p.behind}, its pattern the identity"]
+    phrases += [] if p.behind is None else [f"{p.side} composed with {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK on its own: no vocabulary to centre over, raw is the same", reading_words(inputs), *phrases]
     return ["source W_E centred over the vocabulary, raw beside", "singular values of the matrix with centred sources", *phrases]
