@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
+from pytestqt.qtbot import QtBot
 
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.runner import Runner
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 
 Heard = list[tuple[str, object, object]]
 
@@ -79,3 +80,21 @@ def test_nothing_is_said_to_an_owner_that_is_gone(qtbot: Any, runner: Runner) ->
     go_on.set()
     qtbot.waitUntil(lambda: not runner.busy)
     assert not heard
+
+
+def test_slots_that_nobody_needs_are_let_go_but_not_under_work(qtbot: QtBot) -> None:
+    owner, busy = QObject(), set[WorkSlot]()
+    slots = WorkSlots(owner, busy.__contains__)
+    first, second = slots["first"], slots["second"]
+    assert slots["first"] is first
+    busy.add(second)
+    slots.keep_only(["first"])
+    assert set(owner.findChildren(WorkSlot)) == {first, second}
+    busy.clear()
+    slots.keep_only(["first"])
+    qtbot.waitUntil(lambda: owner.findChildren(WorkSlot) == [first], timeout=5000)
+    assert slots["second"] is not second
+    cancelled = list[WorkSlot]()
+    slots.cancel(cancelled.append)
+    assert len(cancelled) == 2
+    qtbot.waitUntil(lambda: not owner.findChildren(WorkSlot), timeout=5000)

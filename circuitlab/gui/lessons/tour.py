@@ -16,7 +16,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.lessons.lesson import Lesson, Step
 from circuitlab.lessons.state import Ready, Resolver, nearest
 from circuitlab.lessons.step import Setup
@@ -104,7 +104,8 @@ class Tour(QObject):
         self._before: State | None = None
         self._again = False
         self._slot = WorkSlot(self, finished=self._set, failed=self._setup_failed)
-        self._slots: dict[str, WorkSlot] = {}  # of the step's numbers, by name
+        # of the step's numbers, by name
+        self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)
 
     # -- the present step -----------------------------------------------------------------------------------------------
 
@@ -194,10 +195,9 @@ class Tour(QObject):
         self.changed.emit()
 
     def _stop(self) -> None:
-        slots = [self._slot, *(self._slot_of(name) for name in self.value_texts)]
         self.value_texts = {}  # before the jobs are cancelled: their end no longer matters
-        for slot in slots:
-            self.context.runner.cancel_slot(slot)
+        self.context.runner.cancel_slot(self._slot)
+        self._slots.cancel(self.context.runner.cancel_slot)
 
     # -- the State and the numbers --------------------------------------------------------------------------------------
 
@@ -223,14 +223,9 @@ class Tour(QObject):
         for name, error in value.failed.items():
             self._fail(name, error)
         for name, (_, request) in value.requests.items():
-            if (answer := self.context.runner.ask(self._slot_of(name), request)) is not None:
+            if (answer := self.context.runner.ask(self._slots[name], request)) is not None:
                 self._take_answer(name, answer)
         self.changed.emit()
-
-    def _slot_of(self, name: str) -> WorkSlot:
-        if name not in self._slots:
-            self._slots[name] = WorkSlot(self, name, answered=self._answered, failed=self._failed)
-        return self._slots[name]
 
     def _has_value(self, name: str) -> bool:
         """Whether the step has a number of this name."""

@@ -27,7 +27,7 @@ from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.gui.work.work_slot import WorkSlots
 from circuitlab.session.state import State
 
 
@@ -80,7 +80,8 @@ class PanelActions(QMenu):
         self.insertMenu(self.actions()[0], self.cuts)
         self.insertSeparator(self.actions()[1])
         self.aboutToHide.connect(self.cuts.forget)
-        self._slots: dict[Path, WorkSlot] = {}  # the exports under way, by file
+        runner = dock.context.runner
+        self._slots = WorkSlots(self, runner.is_busy, finished=self._export_finished, failed=self._export_failed)  # by file
 
     @Slot()
     def open_own(self) -> None:
@@ -214,8 +215,6 @@ class PanelActions(QMenu):
         """Write every drawn answer: one as a file, several as a zip; on a worker where files must be read first."""
         context, drawn = self.dock.context, self.dock.drawn_answers()
         if not panel_data.at_hand(context.engine, drawn):
-            if path not in self._slots:
-                self._slots[path] = WorkSlot(self, finished=self._wrote, failed=self._failed)
             context.runner.do(self._slots[path], f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path))
             return
         try:
@@ -224,11 +223,16 @@ class PanelActions(QMenu):
             context.failed.emit(error)
 
     @Slot(object)
+    def _export_finished(self, path: Path | None) -> None:
+        self._slots.keep_only(())
+        self._wrote(path)
+
     def _wrote(self, path: Path | None) -> None:
         self.dock.context.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
 
     @Slot(object)
-    def _failed(self, error: BaseException) -> None:
+    def _export_failed(self, error: BaseException) -> None:
+        self._slots.keep_only(())
         if not isinstance(error, Cancelled):
             self.dock.context.failed.emit(error)
 

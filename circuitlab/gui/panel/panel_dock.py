@@ -26,7 +26,7 @@ from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.model.subject import Conventions
 from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
@@ -62,7 +62,7 @@ class PanelDock(QDockWidget):
         self._state: State | None = None  # the State that `requests` come from; the document may have moved on since
         self._state_of_request: OrderedDict[Request, State] = OrderedDict()  # the State that each recent request came from
         self._figure_state: State | None = None  # the State of the figure on the screen
-        self._slots: dict[tuple[str, str], WorkSlot] = {}
+        self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)  # by side and role
         self._scales = HeldScales()
         self._stale = True
         self.quiet = False  # set while docks are rearranged: one that flashes up sends no requests
@@ -155,6 +155,7 @@ class PanelDock(QDockWidget):
         """Send the requests that are new on one side. A failure stays until its role gets another request."""
         requests, before = self._requests_of(state), self.requests[side]
         self.requests[side] = requests
+        self._let_go_of_slots()
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
@@ -165,9 +166,11 @@ class PanelDock(QDockWidget):
 
     def slot(self, side: str, role: str) -> WorkSlot:
         """The slot in which the runner answers one role of one side."""
-        if (side, role) not in self._slots:
-            self._slots[side, role] = WorkSlot(self, (side, role), answered=self._answered, failed=self._failed)
         return self._slots[side, role]
+
+    def _let_go_of_slots(self) -> None:
+        """Of roles that nobody asks for any more, once nothing runs for them."""
+        self._slots.keep_only([(side, role) for side, roles in self.requests.items() for role in roles])
 
     def _remember(self, state: State) -> None:
         for request in self.requests["now"].values():
@@ -209,11 +212,11 @@ class PanelDock(QDockWidget):
     def _answered(self, answer: Answer, place: tuple[str, str]) -> None:
         side, role = place
         request = self.requests.get(side, {}).get(role)
-        held = self.answers[side].get(role) if request is not None else None
-        if request is None or (
-            request.asked != answer.request.asked and held is not None and held.request.asked == request.asked
-        ):  # a late answer never replaces the present one
-            return
+        if request is None:  # this role is no longer requested
+            return self._let_go_of_slots()
+        held = self.answers[side].get(role)
+        if request.asked != answer.request.asked and held is not None and held.request.asked == request.asked:
+            return  # a late answer never replaces the present one
         self.answers[side][role] = answer
         if request.asked == answer.request.asked:
             self._failures.pop((side, role), None)
@@ -230,7 +233,7 @@ class PanelDock(QDockWidget):
     def _failed(self, error: BaseException, place: tuple[str, str]) -> None:
         side, role = place
         if role not in self.requests.get(side, {}):
-            return  # this role is no longer requested
+            return self._let_go_of_slots()  # this role is no longer requested
         if isinstance(error, Cancelled):
             error = CircuitLabError("Cancelled.", remedy=RETRY)
         self._failures[side, role] = error if isinstance(error, CircuitLabError) else _panel_error(error)
