@@ -144,6 +144,7 @@ class PanelDock(QDockWidget):
         else:
             self.requests["ref"], self.answers["ref"] = {}, {}
         self._failures = {(side, role): e for (side, role), e in self._failures.items() if role in self.requests[side]}
+        self._let_go_of_slots()
         self.draw()
 
     def _pinned(self, state: State) -> State | None:
@@ -155,7 +156,6 @@ class PanelDock(QDockWidget):
         """Send the requests that are new on one side. A failure stays until its role gets another request."""
         requests, before = self._requests_of(state), self.requests[side]
         self.requests[side] = requests
-        self._let_go_of_slots()
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
         new = {role: request for role, request in requests.items() if before.get(role) != request}
         for role, request in new.items():
