@@ -12,12 +12,13 @@ from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.lessons.lesson import Lesson, Step, read
-from circuitlab.lessons.step import BEST, Other, Setup
-from circuitlab.lessons.text import LINK, PLACE, links
-from circuitlab.lessons.values import READ, WORDS, Value, live
+from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.session.state import Selection, State
+from circuitlab.story.setup import BEST, Other, Setup
+from circuitlab.story.story import Step
+from circuitlab.story.text import LINK, PLACE, links
+from circuitlab.story.values import READ, WORDS, Value, live_controls
 
 DOCKS = ("prompt", "interventions", "jobs", "log")  # docks that are no panels but can be shown
 
@@ -51,13 +52,12 @@ def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]
             yield f"no panel {name!r}; there are {' '.join((*views, *docks))}"
     for name, controls in setup.view.items():
         yield from (
-            _tried(lambda name=name, controls=controls: params_of(views[name], _live(controls)), f"view.{name}")
+            _tried(lambda name=name, controls=controls: params_of(views[name], _live(views[name], controls)), f"view.{name}")
             if name in views
             else (f"no panel {name!r} for [view.{name}]",)
         )
-    others = [v.other for v in step.values if v.other is not None]
-    if isinstance(setup.pin, Other):
-        others.append(setup.pin)
+    others = [v.other.words for v in step.values if v.other is not None]
+    others += [pin.words for pin in setup.pin or () if isinstance(pin, Other)]
     for model in (setup.model, *(o.model for o in others)):
         if model is not None:
             yield from _tried(lambda model=model: reference(model), f"model {model!r}")
@@ -71,8 +71,8 @@ def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]
     yield from _text(step)
 
 
-def _live(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: live(value, lambda score: Head(0, 0)) for name, value in fields.items()}
+def _live(kind: type[Any], controls: Mapping[str, Any]) -> dict[str, Any]:
+    return live_controls(kind, controls, lambda score: Head(0, 0))
 
 
 def _values(setup: Setup, step: Step) -> Iterable[str]:
@@ -81,7 +81,7 @@ def _values(setup: Setup, step: Step) -> Iterable[str]:
         yield from (f"values.{value.name}: {fault}" for fault in _value(value, setup))
         if value.minus and (value.minus not in names or value.minus == value.name):
             yield f"values.{value.name}: minus = {value.minus!r} names no other value of this step"
-        if value.pinned and setup.pin in (None, "none") and not setup.cut:
+        if value.pinned and not setup.pin and not setup.cut and not setup.edits:
             yield f"values.{value.name}: on = pin, but nothing is pinned"
         if f"{{{value.name}}}" not in step.text and not any(v.minus == value.name for v in step.values):
             yield f"values.{value.name} is not used: no {{{value.name}}} in the text"

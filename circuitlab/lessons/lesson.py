@@ -12,10 +12,10 @@
     ## Title of a step
 
     ```circuitlab
-    …TOML: what the step sets, see `lessons/step`…
+    …TOML: what the step sets, see `story/words`…
     ```
 
-    Paragraphs. `{name}` stands for a value that the block declares under [values.name] (see `lessons/values`), or for one of
+    Paragraphs. `{name}` stands for a value that the block declares under [values.name] (see `story/values`), or for one of
     {model} {step} {head} {heads} {destination} {source} {token} {n_tokens} {pin}. Links may point into the window:
     [attention](panel:attention), [L1H1](head:L1H1), [step 4000](checkpoint:4000), [the next lesson](lesson:02-one-layer).
 
@@ -28,15 +28,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadInput
-from circuitlab.lessons.step import Setup, read_setup
-from circuitlab.lessons.values import Value, read_value
 from circuitlab.paths import config_home, resource
+from circuitlab.story.story import Step, Story
+from circuitlab.story.values import read_value
+from circuitlab.story.words import read_setup
 
 LARGEST = 2**20  # bytes of a lesson's file
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}
@@ -46,34 +47,11 @@ Wrong = Callable[[int, str, str, str], BadInput]  # (line of the file, what, exp
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step: its title, its Markdown, what it sets (None: text only), its values, and its line in the file."""
+class Lesson(Story):
+    """A story in a file. `name`: the file's name without `.md`."""
 
-    title: str
-    text: str
-    setup: Setup | None
-    values: tuple[Value, ...]
-    line: int
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A lesson. `name`: its file's name without `.md`; `tiny`: the name of a configuration for tests."""
-
-    name: str
-    title: str
-    about: str
-    minutes: int
-    steps: tuple[Step, ...]
-    path: Path
-    tiny: str = ""
-
-    def setup(self, step: int) -> Setup:
-        """The complete setup at a step: its own settings over those of the steps before it."""
-        setup = Setup()
-        for one in self.steps[: step + 1]:
-            setup = setup if one.setup is None else one.setup.over(setup)
-        return setup
+    name: str = ""
+    path: Path = Path()
 
 
 def parse(text: str, path: Path) -> Lesson:
@@ -87,7 +65,8 @@ def parse(text: str, path: Path) -> Lesson:
     steps = tuple(_steps(lines, at, wrong))
     if not steps:
         raise wrong(len(lines), "The lesson has no step.", "a heading: ## Title of a step", "none")
-    return Lesson(path.stem, front["title"], front["about"], front["minutes"], steps, path, front.get("tiny", ""))
+    title, about, minutes, tiny = (front.get(name, "") for name in ("title", "about", "minutes", "tiny"))
+    return Lesson(title, steps, about, minutes, tiny, name=path.stem, path=path)
 
 
 def read(path: Path) -> Lesson:
@@ -179,7 +158,7 @@ def _steps(lines: list[str], start: int, wrong: Wrong) -> list[Step]:
     for at, end in zip(headings, [*headings[1:], len(lines)], strict=True):
         step = _step(lines, at, end, wrong)
         if opening:
-            step = Step(step.title, f"{opening}\n\n{step.text}", step.setup, step.values, step.line)
+            step = replace(step, text=f"{opening}\n\n{step.text}")
             opening = ""
         steps.append(step)
     return steps
@@ -200,7 +179,7 @@ def _step(lines: list[str], at: int, end: int, wrong: Wrong) -> Step:
     fences = [i for i in range(at + 1, end) if lines[i].strip() == "```circuitlab"]
     title = lines[at].removeprefix("## ").strip()
     if not fences:
-        return Step(title, "\n".join(lines[at + 1 : end]).strip(), None, (), at + 1)
+        return Step(title, "\n".join(lines[at + 1 : end]).strip(), line=at + 1)
     if len(fences) > 1 or "\n".join(lines[at + 1 : fences[0]]).strip():
         raise wrong(fences[-1] + 1, "A step has one block, directly after its heading.", "## heading, block, text", title)
     close = next((i for i in range(fences[0] + 1, end) if lines[i].strip() == "```"), None)
@@ -217,4 +196,4 @@ def _step(lines: list[str], at: int, end: int, wrong: Wrong) -> Step:
     if not isinstance(values, dict):
         raise refuse("values", "values cannot be read.", "[values.name] tables", values)
     parsed_values = tuple(read_value(name, table, refuse) for name, table in values.items())
-    return Step(title, "\n".join(lines[close + 1 : end]).strip(), read_setup(block_table, refuse), parsed_values, at + 1)
+    return Step(title, "\n".join(lines[close + 1 : end]).strip(), read_setup(block_table, refuse), parsed_values, line=at + 1)

@@ -1,4 +1,4 @@
-"""The user's whole session as one frozen value: undo steps, bookmarks, session files and lesson steps are all States."""
+"""What is looked at, and how, as one frozen value: steps of undo are States, and the words of a step become one."""
 
 from __future__ import annotations
 
@@ -80,24 +80,8 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A user's note, about one panel or about none."""
-
-    text: str
-    panel: str = ""
-
-
-@dataclass(frozen=True)
-class Bookmark:
-    """A named State, as its JSON text (a State cannot contain itself)."""
-
-    label: str
-    state: str
-
-
-@dataclass(frozen=True)
 class State:
-    """The whole session. Text and tokens change together, through `with_text` and `with_tokens`.
+    """What is looked at. Text and tokens change together, through `with_text` and `with_tokens`.
 
     `text` is "" if token ids were typed directly. `bos`: whether the tokens begin with the beginning-of-sequence token.
     `views`: each panel's control settings by panel name; a panel without an entry has its defaults.
@@ -116,8 +100,6 @@ class State:
     views: Mapping[str, Any] = field(default_factory=dict[str, Any])
     pins: tuple[Pin, ...] = ()
     compare: Compare = "now"
-    notes: tuple[Note, ...] = ()
-    bookmarks: tuple[Bookmark, ...] = ()
     draft: str = ""
 
     @property
@@ -203,5 +185,6 @@ class State:
         return view if isinstance(view, kind) else kind()
 
     def with_view(self, name: str, view: Any) -> State:
-        """This state with panel `name` set to `view`."""
-        return replace(self, views={**self.views, name: view})
+        """This state with panel `name` set to `view`; settings that are all the default are not listed."""
+        others = {n: v for n, v in self.views.items() if n != name}
+        return replace(self, views=others if view == type(view)() else {**self.views, name: view})

@@ -22,14 +22,14 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, titles
-from circuitlab.lessons.state import Resolver
-from circuitlab.lessons.step import Other, Setup
-from circuitlab.lessons.text import escaped, fill_text, links
-from circuitlab.lessons.values import Value, formatted, read_out
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.paths import config_home
 from circuitlab.session.state import Note, Selection, State
+from circuitlab.story.resolver import Resolver
+from circuitlab.story.setup import Other, Setup
+from circuitlab.story.text import escaped, fill_text, links
+from circuitlab.story.values import Value, formatted, read_out
 from tests.models import TINY, byte_tokenizer, directory
 
 FRONT = '+++\ntitle = "T"\nabout = "A"\nminutes = 3\n+++\n'

@@ -25,8 +25,8 @@ from circuitlab.gui.places.saved_layout import SavedLayout
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
-from circuitlab.lessons.step import Setup
 from circuitlab.model.subject import Head
+from circuitlab.story.setup import Setup
 
 log = logging.getLogger("circuitlab.lessons")
 NONE = "There are no lessons. Lessons are Markdown files in resources/lessons, or in the lessons folder beside your settings."

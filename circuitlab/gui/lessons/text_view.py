@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import LIGHT, Theme
-from circuitlab.lessons.text import PENDING
+from circuitlab.story.text import PENDING
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 LINE = 132  # % of the font's height

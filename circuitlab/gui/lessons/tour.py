@@ -17,13 +17,14 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.settings import stored
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
-from circuitlab.lessons.lesson import Lesson, Step
-from circuitlab.lessons.state import Ready, Resolver, nearest
-from circuitlab.lessons.step import Setup
-from circuitlab.lessons.text import PENDING, fill_text
-from circuitlab.lessons.values import Value, formatted, read_out
+from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
+from circuitlab.story.resolver import Ready, Resolver, nearest
+from circuitlab.story.setup import Setup
+from circuitlab.story.story import Step
+from circuitlab.story.text import PENDING, fill_text
+from circuitlab.story.values import Value, formatted, read_out
 
 log = logging.getLogger("circuitlab.lessons")
 LEFT = "lesson-left"
@@ -178,7 +179,7 @@ class Tour(QObject):
         self.go(self.number, again=True)
 
     def leave(self) -> None:
-        """Leave the lesson: the State from before it is restored, with the notes and bookmarks added meanwhile."""
+        """Leave the lesson: the State from before it is restored."""
         if self.lesson is None:
             return
         self._stop()
@@ -187,10 +188,9 @@ class Tour(QObject):
         self.value_texts, self.number = {}, 0
         if before is not None:
             now = self.context.document.recorded
-            own = replace(before, notes=now.notes, bookmarks=now.bookmarks)
             self.context.gather(before, LEFT)  # undo leads to the State before the lesson, not into it
-            if own != now:
-                self.context.show(own, f"leave “{title}”", LEFT)
+            if before != now:
+                self.context.show(before, f"leave “{title}”", LEFT)
         self.left.emit()
         self.changed.emit()
 
@@ -214,11 +214,9 @@ class Tour(QObject):
         if self.lesson is None:
             return
         self.ready = value
-        now = self.context.document.recorded
-        state = replace(value.state, notes=now.notes, bookmarks=now.bookmarks)
         setup = self.lesson.setup(self.number)
         self.setting.emit(setup)
-        self.context.show(state, f"{self.lesson.title}: {self.step.title}")
+        self.context.show(value.state, f"{self.lesson.title}: {self.step.title}")
         self.shown.emit(setup, self._again)
         for name, error in value.failed.items():
             self._fail(name, error)

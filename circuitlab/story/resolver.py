@@ -1,4 +1,4 @@
-"""From a lesson step's setup to a State, and to the requests of the numbers in its text. Blocking: for a worker thread.
+"""From the words of a step to a State, and to the requests of the numbers in its text. Blocking: for a worker thread.
 
 A Setup is complete (with the settings of all earlier steps), so that a step gives the same State however it is reached.
 """
@@ -19,14 +19,14 @@ from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel, reference
-from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.lessons.lesson import Step
-from circuitlab.lessons.step import BEST, Occurrence, Other, Random, Setup, Where
-from circuitlab.lessons.values import Value, live
-from circuitlab.model.intervention import Intervention
-from circuitlab.model.subject import Head, ModelRef, Subject, Target
+from circuitlab.errors import BadInput, CircuitLabError, UsageError
+from circuitlab.model.editor import check_edits
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.session.cuts import ablation
 from circuitlab.session.state import Pin, Selection, State
+from circuitlab.story.setup import BEST, FINAL, Direction, Edits, Encoded, Index, Occurrence, Other, Random, Setup, Token, Where
+from circuitlab.story.story import Step
+from circuitlab.story.values import Value, live, live_controls
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,24 @@ class Ready:
 
 
 class Resolver:
-    """Turns Setups into States with the engine's models. `views`: view types by panel; `base`: the State whose notes are kept."""
+    """Turns Setups into States with the engine's models.
 
-    def __init__(self, engine: Engine, views: Mapping[str, type[Any]], base: State, ctx: Ctx | None = None) -> None:
+    `views`: view types by panel. `base`: the State whose model and text are used where no step sets them. `models`: what the
+    names of a session's models stand for. `tolerant`: settings of panels that this version does not have are kept unread,
+    otherwise they are refused.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        views: Mapping[str, type[Any]],
+        base: State,
+        ctx: Ctx | None = None,
+        models: Mapping[str, ModelRef] | None = None,
+        tolerant: bool = False,
+    ) -> None:
         self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or NullContext()
+        self.models, self.tolerant = models or {}, tolerant
 
     def ready(self, setup: Setup, step: Step) -> Ready:
         """Everything a step needs. Raises `BadInput`, `BadModel` …; the error of a value is kept with the value."""
@@ -75,14 +89,19 @@ class Resolver:
         return replace(value, read=live(value.read, best)), request
 
     def state(self, setup: Setup) -> State:
-        """The State of a setup, with its pin."""
+        """The State of a setup, with its pins."""
         state = self._plain(setup)
-        pin = setup.pin
-        if isinstance(pin, (Other, Setup)):
-            other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
-            if other.subject != replace(state.subject, edits=()) or not state.subject.edits:  # else the reference needs no pin
-                state = replace(state, pins=(Pin(self._label(state, other), other.subject, other.selection, other.text),))
+        pins = () if setup.pin is None or setup.pin == "before" else setup.pin
+        state = replace(state, pins=tuple(pin for one in pins if (pin := self._pin(one, setup, state)) is not None))
         return replace(state, compare=(setup.compare or "now") if state.reference is not None else "now")
+
+    def _pin(self, pin: Other | Setup, setup: Setup, state: State) -> Pin | None:
+        """The pin, or None where it has no name and the state without its interventions is the same reference."""
+        other = self._plain(pin.of(setup) if isinstance(pin, Other) else pin, strict=False)
+        label = pin.label if isinstance(pin, Other) else ""
+        if not label and state.subject.edits and other.subject == replace(state.subject, edits=()):
+            return None
+        return Pin(label or self._label(state, other), other.subject, other.selection, other.text)
 
     def _label(self, state: State, other: State) -> str:
         if other.model != state.model:
@@ -98,59 +117,88 @@ class Resolver:
         return f"{replace(ref, checkpoint=None).name} · step {self.engine.store.open(ref).opened.steps[ref.checkpoint]}"
 
     def _plain(self, setup: Setup, strict: bool = True) -> State:
-        """The State of a setup without its pin. Not `strict`: positions that the prompt does not have are left out."""
+        """The State of a setup without its pins. Not `strict`: positions that the prompt does not have are left out."""
         model = self.engine.store.open(self._reference(setup))
-        weights = model.opened.weights
-        text, tokens = self._prompt(setup, model)
-        bos = weights.tokenizer is not None and bool(tokens) and tokens[0] == weights.tokenizer.bos
-        state = State(model.ref, text, tokens, bos, notes=self.base.notes, bookmarks=self.base.bookmarks)
-        state = replace(state, edits=tuple((e, True) for e in self._cut(setup, model)), views=self._views(setup, model))
+        text, tokens, bos = self._prompt(setup, model)
+        return State(
+            model.ref,
+            text,
+            tokens,
+            bos,
+            self._edits(setup, model, len(tokens)),
+            setup.conventions or Conventions(),
+            self._selection(setup, model, tokens, strict),
+            self._views(setup, model),
+            draft=setup.draft or "",
+        )
+
+    def _selection(self, setup: Setup, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> Selection:
         heads = self._heads(setup.heads or (), model)
-        at = {
-            n: self._position(w, model, tokens, strict) for n, w in (("destination", setup.destination), ("source", setup.source))
-        }
+        destination = self._position(setup.destination, model, tokens, strict)
+        target = setup.target or ()
         selection = Selection(
             heads or (Head(0, 0),),
-            at["destination"],
-            at["source"],
-            locked=at["destination"] is not None,
-            token=self._token(setup.token, model) if setup.token else None,
-            target=Target(tuple(self._token(t, model) for t in setup.target or ())),
+            destination,
+            self._position(setup.source, model, tokens, strict),
+            locked=destination is not None if setup.locked is None else setup.locked,
+            token=self._token(setup.token, model) if setup.token not in (None, "") else None,
+            target=self._target(target, model),
         )
         if setup.edge:
             source, reader = self._heads(setup.edge, model)
             selection = selection.with_edge(source, reader, setup.edge_kind or "K", *heads)
-        return replace(state, selection=selection)
+        return selection
+
+    def _target(self, target: tuple[Token, ...] | Direction, model: OpenModel) -> Target:
+        if not isinstance(target, Direction):
+            return Target(tuple(self._token(token, model) for token in target))
+        d_model = model.opened.weights.config.d_model
+        if len(target.values) != d_model:
+            expected = f"{number_of(d_model, 'number')}, d_model of {model.ref.name}"
+            raise BadInput("The target direction does not fit.", expected=expected, got=number_of(len(target.values), "number"))
+        return Target(direction=target.values)
 
     def _reference(self, setup: Setup) -> ModelRef:
-        ref = self.base.model if setup.model is None else reference(setup.model)
-        if setup.checkpoint is None or setup.checkpoint == "final":
+        ref = self.base.model if setup.model is None else self.models.get(setup.model) or reference(setup.model)
+        if setup.checkpoint is None or setup.checkpoint == FINAL:
             return replace(ref, checkpoint=None)
         steps = self.engine.store.open(replace(ref, checkpoint=None)).opened.steps
-        return replace(ref, checkpoint=nearest(ref, steps, setup.checkpoint))
+        if not isinstance(setup.checkpoint, Index):
+            return replace(ref, checkpoint=nearest(ref, steps, setup.checkpoint))
+        if setup.checkpoint.index >= len(steps):
+            expected, got = f"one of {number_of(len(steps), 'checkpoint')}", str(setup.checkpoint.index)
+            raise BadInput(f"{ref.name} has no such checkpoint.", expected=expected, got=got)
+        return replace(ref, checkpoint=setup.checkpoint.index)
 
-    def _prompt(self, setup: Setup, model: OpenModel) -> tuple[str, tuple[int, ...]]:
+    def _prompt(self, setup: Setup, model: OpenModel) -> tuple[str, tuple[int, ...], bool]:
+        """(text, ids, whether they begin with BOS) of a setup's prompt."""
         weights, prompt = model.opened.weights, self.base.text if setup.prompt is None else setup.prompt
         config, tokenizer = weights.config, weights.tokenizer
+        first = None if tokenizer is None else tokenizer.bos
         text = ""
         if isinstance(prompt, Random):
-            fit = fit_to_context(config, prompt.block, prompt.repeats)
-            if fit is None:
-                expected = f"room for {prompt.block} × {prompt.repeats} tokens"
-                raise BadInput(
-                    f"The prompt does not fit {model.ref.name}.", expected=expected, got=f"a context of {config.n_ctx}"
-                )
-            tokens = tuple(repeated_random(config, bos_of(weights), *fit, 1, prompt.seed)[0].tolist())
+            tokens = self._random(prompt, model)
         elif isinstance(prompt, tuple):
             tokens = prompt
+        elif isinstance(prompt, Encoded):
+            text, tokens = prompt.text, prompt.ids
         elif tokenizer is None:
-            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the lesson", got=prompt[:60])
+            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the step", got=prompt[:60])
         else:
-            text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos)
+            text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos if setup.bos is None else setup.bos)
         if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
             expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
             raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=number_of(len(tokens), "token"))
-        return text, tokens
+        bos = bool(tokens) and tokens[0] == first if setup.bos is None else setup.bos and first is not None
+        return text, tokens, bos
+
+    def _random(self, prompt: Random, model: OpenModel) -> tuple[int, ...]:
+        weights = model.opened.weights
+        fit = fit_to_context(weights.config, prompt.block, prompt.repeats)
+        if fit is None:
+            expected, got = f"room for {prompt.block} × {prompt.repeats} tokens", f"a context of {weights.config.n_ctx}"
+            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=got)
+        return tuple(repeated_random(weights.config, bos_of(weights), *fit, 1, prompt.seed)[0].tolist())
 
     def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
         config = model.opened.weights.config
@@ -171,26 +219,47 @@ class Resolver:
         layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
         return Head(int(layer), int(head))
 
-    def _cut(self, setup: Setup, model: OpenModel) -> tuple[Intervention, ...]:
-        return tuple(ablation(head) for head in self._heads(setup.cut or (), model))
+    def _edits(self, setup: Setup, model: OpenModel, n_tokens: int) -> Edits:
+        if setup.edits is not None:
+            check_edits(model.opened.weights.config, tuple(edit for edit, on in setup.edits if on), n_tokens)
+            return setup.edits
+        return tuple((ablation(head), True) for head in self._heads(setup.cut or (), model))
 
     def _views(self, setup: Setup, model: OpenModel) -> dict[str, Any]:
+        """The settings of panels, where they are not the default."""
         unknown = sorted(set(setup.view) - set(self.views))
-        if unknown:
+        if unknown and not self.tolerant:
             raise BadInput("There is no such panel.", expected=" ".join(self.views), got=" ".join(unknown))
         best = lambda score: self._best(score, model)
-        settings = {name: {k: live(v, best) for k, v in fields.items()} for name, fields in setup.view.items()}
-        return {name: params_of(self.views[name], fields) for name, fields in settings.items()}
+        read = {}
+        for name, controls in setup.view.items():
+            if name not in self.views:
+                read[name] = dict(controls)
+                continue
+            kind = self.views[name]
+            try:
+                view = params_of(kind, live_controls(kind, controls, best))
+            except UsageError:  # controls of another version
+                if not self.tolerant:
+                    raise
+                view = dict(controls)
+            if view != kind():
+                read[name] = view
+        return read
 
-    def _token(self, text: str, model: OpenModel) -> int:
-        tokenizer = model.opened.weights.tokenizer
-        token = None if tokenizer is None else tokenizer.find(text)
-        if token is None:
-            raise BadInput(f"‘{text}’ is not one token of {model.ref.name}.", expected="the text of one token", got=text)
-        return token
+    def _token(self, token: Token | None, model: OpenModel) -> int:
+        tokenizer, vocabulary = model.opened.weights.tokenizer, model.opened.weights.config.d_vocab
+        if isinstance(token, int):
+            if token < vocabulary:
+                return token
+            raise BadInput(f"{model.ref.name} has no token {token}.", expected=f"an id below {vocabulary}", got=str(token))
+        found = None if tokenizer is None or token is None else tokenizer.find(token)
+        if found is None:
+            raise BadInput(f"‘{token}’ is not one token of {model.ref.name}.", expected="the text of one token", got=str(token))
+        return found
 
     def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
-        if where is None:
+        if where is None or where == ():
             return None
         if isinstance(where, Occurrence):
             occurrences = _occurrences(where.text, model, tokens)

@@ -1,4 +1,4 @@
-"""The numbers in a lesson's text. They are declared, never written out: the engine computes them when the step is shown.
+"""The numbers in a step's text. They are declared, never written out: the engine computes them when the step is shown.
 
     [values.loss]
     analysis = "token_loss"
@@ -7,7 +7,7 @@
     read = "mean"                   # see below
     format = ".2f"                  # Python's format of a number; "head", "token": a head's or a token's name
     on = "pin"                      # on the reference instead of the step's own subject
-    model = "…"                     # or on another subject: model, checkpoint, text, tokens, random, cut, as in `pin`
+    model = "…"                     # or on another subject: model, checkpoint, text, cut … as in `pin`
     minus = "other"                 # subtract the value of that name
 
 `read` is an attribute of the result, or an array with indices: "mean", "loss[-1]", "loss[26:51]", "mean[prefix_matching, head]",
@@ -24,16 +24,18 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from circuitlab.analysis.base import find_analysis
 from circuitlab.engine.codec import as_text, params_of
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.lessons.step import Other, Refuse, read_other
+from circuitlab.model.plain import fields, to_json
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
+from circuitlab.story.setup import Other
+from circuitlab.story.words import SUBJECT_KEYS, Refuse, read_other, table_of
 
 READ = re.compile(r"^\s*(?:(mean|sum|max|min|best|exp|abs)\()?\s*([A-Za-z_]\w*)\s*((?:\.[A-Za-z_]\w*|\[[^\[\]]+\])*)\s*(\))?\s*$")
 _TOGETHER: dict[str, Callable[[np.ndarray], Any]] = {
@@ -44,7 +46,7 @@ _TOGETHER: dict[str, Callable[[np.ndarray], Any]] = {
 }
 _SLICE = re.compile(r"^(-?\d*):(-?\d*)$")
 BEST_HEAD = re.compile(r"\bbest (\w+)")
-_KEYS = ("analysis", "set", "read", "format", "on", "minus", "model", "checkpoint", "text", "tokens", "random", "cut")
+_KEYS = ("analysis", "set", "read", "format", "on", "minus", *SUBJECT_KEYS)
 _NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 WORDS = (
     "model",
@@ -86,6 +88,17 @@ def live(value: Any, best: Callable[[str], Head]) -> Any:
     return BEST_HEAD.sub(lambda match: str(best(match[1])), value) if isinstance(value, str) else value
 
 
+def live_controls(kind: type[Any], controls: Mapping[str, Any], best: Callable[[str], Head]) -> dict[str, Any]:
+    """A panel's controls of type `kind`, with each "best …" replaced where a control names heads; free text stays as it is."""
+    declared = fields(kind)
+    names_heads = lambda name: name in declared and _holds_heads(declared[name][0])
+    return {name: live(value, best) if names_heads(name) else value for name, value in controls.items()}
+
+
+def _holds_heads(kind: Any) -> bool:
+    return kind is Head or any(map(_holds_heads, get_args(kind)))
+
+
 def read_value(name: str, table: Any, refuse: Refuse) -> Value:
     """The value of a `[values.NAME]` table. Raises the error that `refuse` returns."""
     if not _NAME.match(name):
@@ -116,6 +129,16 @@ def read_value(name: str, table: Any, refuse: Refuse) -> Value:
         None if other == Other() else other,
         texts["minus"],
     )
+
+
+def value_table(value: Value) -> dict[str, Any]:
+    """The `[values.NAME]` table that is read as this value."""
+    table: dict[str, Any] = {"analysis": value.analysis}
+    table |= {"set": to_json(value.params)} if value.params else {}
+    table |= {"read": value.read, "format": value.format}
+    table |= {"on": "pin"} if value.pinned else {}
+    table |= table_of(value.other.words) if value.other is not None else {}
+    return table | ({"minus": value.minus} if value.minus else {})
 
 
 def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> None:

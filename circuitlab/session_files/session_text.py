@@ -1,0 +1,262 @@
+"""The text of a session file: JSON in a fixed order, one step an object, lists of plain values on one line.
+
+    {"circuitlab": "session", "version": 1, "by": "0.9.0",
+     "models": {"mine": {"path": "../runs/mine/model", "was": ["…"], "sha256": "77ab…", "assume": {"positions": "shortformer"}},
+                "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…"}},
+     "files": {"names": {"path": "names.tsv", "sha256": "03fe…"}},
+     "now": {the words of a step, see `story/words`}, "docks": "…",
+     "notes": [{"model": "mine", "head": "L1H1", "text": "…"}],
+     "story": {"title": "…", "about": "…", "minutes": 5,
+               "steps": [{"title": "…", "text": "…", "aside": "…", "set": {words over those of the step before}, "values": {…}}]}}
+
+Paths are relative to the file's folder. Keys that this version does not know are kept where they stand and written back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from circuitlab import __version__
+from circuitlab.errors import BadInput
+from circuitlab.files import read_at_most
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session_files.migrations import VERSION, migrated
+from circuitlab.session_files.session import FileEntry, ModelEntry, Note, Session
+from circuitlab.story.setup import Setup
+from circuitlab.story.story import Step, Story
+from circuitlab.story.values import read_value, value_table
+from circuitlab.story.words import read_setup, table_of
+
+LARGEST = 2**24  # bytes of a session's text
+DEEPEST = 64  # lists and objects inside one another
+_ENTRY = ("source", "path", "was", "sha256", "assume")
+_NOTE = ("model", "head", "edge", "token", "panel", "text")
+_STEP = ("title", "text", "aside", "set", "values")
+_STORY = ("title", "about", "minutes", "steps")
+_TOP = ("circuitlab", "version", "by", "models", "files", "now", "docks", "notes", "story")
+_REMEDY = "Open a .circuitlab file that CircuitLab has saved; its earlier generations lie in the recovery folder."
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------------
+
+
+def read_session(path: Path) -> Session:
+    """The session in a file. Raises `BadInput` where it cannot be read."""
+    try:
+        data = read_at_most(path, LARGEST)
+    except OSError as error:
+        got = error.strerror or str(error)
+        raise BadInput(f"{path.name} cannot be read.", expected="a session file", got=got, remedy=_REMEDY) from error
+    if data is None:
+        raise BadInput(f"{path.name} is too large for a session.", expected=f"at most {LARGEST} bytes", got="more")
+    return parse_session(data, path.absolute().parent)
+
+
+def parse_session(data: bytes, folder: Path) -> Session:
+    """The session of a file's bytes; relative paths are those of `folder`. Raises `BadInput` with the place in the file."""
+    table = migrated(_object(_json(data), "the file"))
+    return Session(
+        {name: _model(entry, f"models.{name}", folder) for name, entry in _object(table.get("models", {}), "models").items()},
+        _setup(table.get("now", {}), "now"),
+        _story(table.get("story", {})),
+        tuple(_note(one, f"notes[{i}]") for i, one in enumerate(_list(table.get("notes", []), "notes"))),
+        {name: _file(entry, f"files.{name}", folder) for name, entry in _object(table.get("files", {}), "files").items()},
+        _text(table, "docks", ""),
+        _rest(table, _TOP),
+    )
+
+
+def _json(data: bytes) -> Any:
+    try:
+        text = data.decode("utf-8-sig")
+        table = json.loads(text, parse_constant=lambda name: _refuse("the file", "finite numbers", name))
+    except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
+        what = "too many lists inside one another" if isinstance(error, RecursionError) else str(error)
+        raise BadInput("The session is not JSON text.", expected="a .circuitlab file", got=what[:120], remedy=_REMEDY) from error
+    level, depth = [table], 0
+    while level:
+        depth += 1
+        level = [v for one in level if isinstance(one, (dict, list)) for v in (one.values() if isinstance(one, dict) else one)]
+        if depth > DEEPEST:
+            _refuse("the file", f"at most {DEEPEST} lists and objects inside one another", "more")
+    return table
+
+
+def _refuse(where: str, expected: str, got: object) -> Any:
+    raise BadInput(f"The session cannot be read at {where}.", expected=expected, got=str(got)[:120], remedy=_REMEDY)
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    return value if isinstance(value, dict) else _refuse(where, "an object", repr(value))
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    return value if isinstance(value, list) else _refuse(where, "a list", repr(value))
+
+
+def _text(table: Mapping[str, Any], name: str, where: str) -> str:
+    value = table.get(name, "")
+    return value if isinstance(value, str) else _refuse(f"{where}.{name}".lstrip("."), "a text", repr(value))
+
+
+def _rest(table: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in known}
+
+
+def _at(where: str) -> Callable[[str, str, str, object], BadInput]:
+    """How errors of words and values name their place."""
+    place = lambda key: f"{where}.{key}"
+    return lambda key, what, expected, got: BadInput(
+        f"The session cannot be read at {place(key)}: {what}", expected=expected, got=str(got)[:120], remedy=_REMEDY
+    )
+
+
+def _setup(value: Any, where: str) -> Setup:
+    return read_setup(_object(value, where), _at(where), tolerant=True)
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return os.path.normpath(folder / path)
+
+
+def _model(value: Any, where: str, folder: Path) -> ModelEntry:
+    table = _object(value, where)
+    source, path = _text(table, "source", where), _text(table, "path", where)
+    if bool(source) == bool(path) or "\0" in source + path or (source and ":" not in source):
+        _refuse(where, "source, such as builtin:attn-only-2l, or path", json.dumps(value))
+    assume = _object(table.get("assume", {}), f"{where}.assume")
+    earlier = _list(table.get("was", []), f"{where}.was")
+    if not all(isinstance(one, str) and "\0" not in one for one in (*assume.values(), *earlier)):
+        _refuse(where, "texts in assume and was", json.dumps(value))
+    ref = ModelRef(source or f"file:{_absolute(path, folder)}", None, tuple(sorted(assume.items())))
+    return ModelEntry(ref, _text(table, "sha256", where), tuple(_absolute(one, folder) for one in earlier), _rest(table, _ENTRY))
+
+
+def _file(value: Any, where: str, folder: Path) -> FileEntry:
+    table = _object(value, where)
+    path = _text(table, "path", where)
+    if not path or "\0" in path:
+        _refuse(where, "a path", json.dumps(value))
+    return FileEntry(_absolute(path, folder), _text(table, "sha256", where), _rest(table, ("path", "sha256")))
+
+
+def _note(value: Any, where: str) -> Note:
+    table = _object(value, where)
+    edge, token = table.get("edge"), table.get("token")
+    heads = [head for head in (_text(table, "head", where), *(_list(edge, where) if edge is not None else ())) if head != ""]
+    if (edge is not None and len(edge) != 2) or isinstance(token, bool) or not isinstance(token, (str, int, type(None))):
+        _refuse(where, "two heads as edge, a text or an id as token", json.dumps(value))
+    if sum(thing in table for thing in ("head", "edge", "token", "panel")) > 1:
+        _refuse(where, "a note about one of head, edge, token, panel", " ".join(table))
+    for head in heads:
+        if not isinstance(head, str):
+            _refuse(where, "a head such as L1H4", head)
+        Head.parse(head)
+    about = {"model": _text(table, "model", where), "head": _text(table, "head", where), "panel": _text(table, "panel", where)}
+    pair = None if edge is None else (edge[0], edge[1])
+    return Note(_text(table, "text", where), edge=pair, token=token, **about, unknown=_rest(table, _NOTE))
+
+
+def _story(value: Any) -> Story:
+    table = _object(value, "story")
+    minutes = table.get("minutes", 0)
+    if not isinstance(minutes, int) or isinstance(minutes, bool) or minutes < 0:
+        _refuse("story.minutes", "a number of minutes", minutes)
+    steps = tuple(_step(one, f"story.steps[{i}]") for i, one in enumerate(_list(table.get("steps", []), "story.steps")))
+    title, about = _text(table, "title", "story"), _text(table, "about", "story")
+    return Story(title, steps, about, minutes, unknown=_rest(table, _STORY))
+
+
+def _step(value: Any, where: str) -> Step:
+    table = _object(value, where)
+    setup = None if table.get("set") is None else _setup(table["set"], f"{where}.set")
+    values = _object(table.get("values", {}), f"{where}.values")
+    parsed = tuple(read_value(name, one, _at(f"{where}.values")) for name, one in values.items())
+    text, aside = _text(table, "text", where), _text(table, "aside", where)
+    return Step(_text(table, "title", where), text, setup, parsed, aside, unknown=_rest(table, _STEP))
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------------
+
+
+def text_of(session: Session, folder: Path) -> str:
+    """The text of a session file that lies in `folder`."""
+    table: dict[str, Any] = {"circuitlab": "session", "version": VERSION, "by": __version__}
+    table["models"] = {name: _model_table(entry, folder) for name, entry in session.models.items()}
+    table |= {"files": {name: _file_table(entry, folder) for name, entry in session.files.items()}} if session.files else {}
+    table["now"] = table_of(session.now)
+    table |= {"docks": session.docks} if session.docks else {}
+    table |= {"notes": [_note_table(note) for note in session.notes]} if session.notes else {}
+    table |= {"story": _story_table(session.story)} if session.story != Story() else {}
+    return written(table | dict(session.unknown)) + "\n"
+
+
+def bytes_of(session: Session, folder: Path) -> bytes:
+    """`text_of` as UTF-8; a text that is no Unicode (half of a pair of surrogates) is written as its escape."""
+    return text_of(session, folder).encode("utf-8")
+
+
+def _relative(path: str, folder: Path) -> str:
+    """A path as seen from a folder, with forward slashes; absolute on another drive."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return Path(path).as_posix()
+
+
+def _model_table(entry: ModelEntry, folder: Path) -> dict[str, Any]:
+    kind, _, where = entry.ref.source.partition(":")
+    table: dict[str, Any] = {"path": _relative(where, folder)} if kind == "file" else {"source": entry.ref.source}
+    table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
+    table |= {"sha256": entry.sha256} if entry.sha256 else {}
+    table |= {"assume": dict(entry.ref.assume)} if entry.ref.assume else {}
+    return table | dict(entry.unknown)
+
+
+def _file_table(entry: FileEntry, folder: Path) -> dict[str, Any]:
+    sha256 = {"sha256": entry.sha256} if entry.sha256 else {}
+    return {"path": _relative(entry.path, folder), **sha256, **entry.unknown}
+
+
+def _note_table(note: Note) -> dict[str, Any]:
+    about = {n: getattr(note, n) for n in ("model", "head", "edge", "token", "panel") if getattr(note, n) not in ("", None)}
+    about |= {"edge": list(note.edge)} if note.edge is not None else {}
+    return about | {"text": note.text, **note.unknown}
+
+
+def _story_table(story: Story) -> dict[str, Any]:
+    front = {n: getattr(story, n) for n in ("title", "about", "minutes") if getattr(story, n)}
+    return front | {"steps": [_step_table(step) for step in story.steps]} | dict(story.unknown)
+
+
+def _step_table(step: Step) -> dict[str, Any]:
+    table: dict[str, Any] = {"title": step.title}
+    table |= {n: getattr(step, n) for n in ("text", "aside") if getattr(step, n)}
+    table |= {} if step.setup is None else {"set": table_of(step.setup)}
+    table |= {"values": {value.name: value_table(value) for value in step.values}} if step.values else {}
+    return table | dict(step.unknown)
+
+
+def written(value: Any, indent: int = 0) -> str:
+    """JSON text with one entry a line; lists of plain values, and objects inside a step's words, stand on one line."""
+    plain = lambda v: not isinstance(v, (dict, list, tuple))
+    if isinstance(value, dict) and value and not all(map(plain, value.values())):
+        lines = (f"{' ' * (indent + 1)}{_flat(str(k))}: {written(v, indent + 1)}" for k, v in value.items())
+        return "{\n" + ",\n".join(lines) + f"\n{' ' * indent}}}"
+    if isinstance(value, (list, tuple)) and value and not all(map(plain, value)):
+        lines = (" " * (indent + 1) + written(v, indent + 1) for v in value)
+        return "[\n" + ",\n".join(lines) + f"\n{' ' * indent}]"
+    return _flat(value)
+
+
+def _flat(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False)
+    return text

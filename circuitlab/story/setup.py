@@ -1,0 +1,159 @@
+"""The words of a step: what it sets, None where it leaves a thing as the step before had it. Their text form is in `words`.
+
+`Setup.over` puts a step's words over those before it. A State needs the open model (`story/resolver`), as tokens given by text
+need its tokenizer; `story/capture` turns a State into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import Conventions
+from circuitlab.session.state import Compare, Kind
+
+BEST = "best "
+FINAL: Literal["final"] = "final"
+
+Edits = tuple[tuple[Intervention, bool], ...]
+Box = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Random:
+    """Repeated random tokens: a block drawn with `seed`, `repeats` times."""
+
+    block: int = 25
+    repeats: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text with the ids it had when it was saved, which are used whatever a tokenizer makes of the text now."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """The last token of a text's n-th occurrence in the prompt, counted from 1, or from −1 at the end."""
+
+    text: str
+    occurrence: int = -1
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A target direction [d_model] in the normalised final residual stream."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """A checkpoint by its place in the model's series, as the first session files had it."""
+
+    index: int
+
+
+Prompt = str | tuple[int, ...] | Random | Encoded
+Where = int | Occurrence | tuple[()]  # (): no position is selected
+Token = str | int  # the text of one token, or its id; "": no token
+Checkpoint = int | Index | Literal["final"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a step sets; None: nothing. Each word is explained in `story/words`.
+
+    `pin` (): nothing is pinned; several: the first is the reference. `zoom`: by figure, the visible part. `play`: the first and
+    the last training step of a film. `zoom` and `play` belong to their own step and are not carried over to the next one.
+    `unknown`: words of a session file that this version does not know.
+    """
+
+    model: str | None = None
+    checkpoint: Checkpoint | None = None
+    prompt: Prompt | None = None
+    bos: bool | None = None
+    draft: str | None = None
+    heads: tuple[str, ...] | None = None
+    cut: tuple[str, ...] | None = None
+    edits: Edits | None = None
+    conventions: Conventions | None = None
+    edge: tuple[str, str] | tuple[()] | None = None
+    edge_kind: Kind | None = None
+    destination: Where | None = None
+    source: Where | None = None
+    locked: bool | None = None
+    token: Token | None = None
+    target: tuple[Token, ...] | Direction | None = None
+    pin: tuple[Other | Setup, ...] | Literal["before"] | None = None
+    compare: Compare | None = None
+    show: tuple[str, ...] = ()
+    arrange: str = ""
+    alone: bool = False
+    zoom: Mapping[str, Box] = field(default_factory=dict[str, Box])
+    play: tuple[Checkpoint, Checkpoint] | None = None
+    view: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def over(self, before: Setup) -> Setup:
+        """These words over the words `before`."""
+        changes = {n: getattr(self, n) for n in _CARRIED if getattr(self, n) is not None}
+        if self.pin is not None and self.compare is None:
+            changes["compare"] = "difference" if self.pin else "now"
+        if self.pin == "before":
+            changes["pin"] = (replace(before, pin=None),)
+        if self.edge == () and self.heads is None and self.model is None:  # of its two heads only the destination stays
+            changes["heads"] = before.edge[1:] if before.edge else before.heads
+        if self.show or self.arrange:
+            changes |= {"show": self.show, "arrange": self.arrange, "alone": self.alone}
+        names = dict.fromkeys((*before.view, *self.view))
+        view = {name: {**before.view.get(name, {}), **self.view.get(name, {})} for name in names}
+        return replace(self._cleared(before), **changes, zoom=self.zoom, play=self.play, view=view, unknown=self.unknown)
+
+    def _cleared(self, before: Setup) -> Setup:
+        """`before` without the words that a word of this step makes void."""
+        if self.model is not None:
+            before = replace(before, checkpoint=FINAL, bos=None, heads=None, cut=None, edits=None, edge=None, edge_kind=None)
+        if self.prompt is not None:
+            before = replace(before, destination=None, source=None, locked=None, draft=None)
+        if self.destination is not None:
+            before = replace(before, locked=None)
+        if self.heads is not None or self.edge is not None:  # heads and edge are one choice
+            before = replace(before, heads=None, edge=None, edge_kind=None)
+        if self.cut is not None or self.edits is not None:  # two forms of one thing
+            before = replace(before, cut=None, edits=None)
+        return before
+
+
+_CARRIED = tuple(f.name for f in fields(Setup) if f.name not in ("show", "arrange", "alone", "zoom", "play", "view", "unknown"))
+SUBJECT = ("model", "checkpoint", "prompt", "bos", "cut", "edits", "conventions")
+SELECTION = ("heads", "edge", "edge_kind", "destination", "source", "locked", "token", "target")
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another subject than the step's own, with its own selection; both share with the step what `words` do not set.
+
+    `words`: those of `SUBJECT` and `SELECTION` alone. `label`: the name of a pin, "" to name it by what differs.
+    """
+
+    words: Setup = field(default_factory=Setup)
+    label: str = ""
+
+    def of(self, setup: Setup) -> Setup:
+        """The step's setup on this subject. On another model, heads and cut stay only if they are "best …" choices."""
+        words = replace(
+            self.words, **{n: getattr(setup, n) for n in ("destination", "source", "locked") if getattr(self.words, n) is None}
+        )
+        if words.model is not None:
+            live_only = lambda heads: tuple(h for h in heads or () if h.startswith(BEST)) or None
+            heads = live_only(setup.heads) if words.heads is None and words.edge is None else words.heads
+            cut = live_only(setup.cut) if words.cut is None and words.edits is None else words.cut
+            words = replace(words, heads=heads, cut=cut)
+        return replace(words.over(setup), pin=None)

@@ -1,0 +1,51 @@
+"""A story: steps in their order, each with what it sets and what is said of it. Lessons, talks and bookmarks are stories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from circuitlab.story.setup import Setup
+from circuitlab.story.values import Value
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its title, its Markdown, what it sets (None: text only), its values, and the speaker's own note.
+
+    `line`: of its heading in a lesson's file, 0 for a step of no file; it is not compared. `unknown`: words of a session file
+    that this version does not know, here and in `Story`.
+    """
+
+    title: str
+    text: str = ""
+    setup: Setup | None = None
+    values: tuple[Value, ...] = ()
+    aside: str = ""
+    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Story:
+    """Steps in their order. `about`: one line for a list; `minutes`: 0 for unknown; `tiny`: a configuration for tests."""
+
+    title: str = ""
+    steps: tuple[Step, ...] = ()
+    about: str = ""
+    minutes: int = 0
+    tiny: str = ""
+    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def setup(self, step: int) -> Setup:
+        """The complete setup at a step: its own words over those of the steps before it."""
+        return over_all(self.steps[: step + 1])
+
+
+def over_all(steps: Sequence[Step]) -> Setup:
+    """The words in force after these steps."""
+    setup = Setup()
+    for step in steps:
+        setup = setup if step.setup is None else step.setup.over(setup)
+    return setup
