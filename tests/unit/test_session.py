@@ -140,7 +140,7 @@ class Walk:
             if state != self.list[self.at]:
                 self.list = [*self.list[: self.at + 1], state]
                 self.at += 1
-        assert self.history.state == self.list[self.at]
+        assert self.history.value == self.list[self.at]
 
 
 @given(st.lists(st.integers(-2, 4), max_size=60))

@@ -1,4 +1,4 @@
-"""The document: the one State on the screen, its history, and previews that are not recorded.
+"""The document: the one State on the screen, the story and the notes beside it, their history, and previews not recorded.
 
 Everybody reads it; it is written through `AppContext` and the `ModelLoader` alone. Whatever a State's selection names that its
 model does not have is dropped here (`fit`).
@@ -7,27 +7,31 @@ model does not have is dropped here (`fit`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.session.history import History
 from circuitlab.session.state import State
+from circuitlab.session_files.work import Work
 
 
 class Document(QObject):
     """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else.
 
     `fit(state, shown)` is the state with a selection that its model has, the same object where it has it already.
-    `dropped(State)`: a step was to be recorded whose selection named what its model does not have.
+    `work_changed()`: the story or the notes are others, by an edit, by undo and redo, or by another session. `dropped(State)`: a
+    step was to be recorded whose selection named what its model does not have.
     """
 
     changed = Signal(object, object)
     history_changed = Signal()
+    work_changed = Signal()
     dropped = Signal(object)
 
     def __init__(self, state: State, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._history = History(state)
+        self._history: History[Work] = History(Work(state))
         self._shown = state
         self.fit: Callable[[State, State], State] = lambda state, shown: state
 
@@ -39,17 +43,22 @@ class Document(QObject):
     @property
     def recorded(self) -> State:
         """What is recorded, previews aside."""
-        return self._history.state
+        return self.work.state
+
+    @property
+    def work(self) -> Work:
+        """What is recorded: the state, the story and the notes."""
+        return self._history.value
 
     @property
     def before(self) -> State | None:
-        """Where undo would lead, None at the beginning."""
-        return self._history.before
+        """The state that undo would lead to, None at the beginning."""
+        return None if self._history.before is None else self._history.before.state
 
     @property
     def after(self) -> State | None:
-        """Where redo would lead, None at the end."""
-        return self._history.after
+        """The state that redo would lead to, None at the end."""
+        return None if self._history.after is None else self._history.after.state
 
     @property
     def undo_label(self) -> str:
@@ -65,15 +74,35 @@ class Document(QObject):
         """Show `state`. With a label it is recorded; "" makes it a preview (a hover, a slider being dragged)."""
         fitting = self.fit(state, self.recorded)
         if label:
-            self._history.push(fitting, label, merge)
-            self.history_changed.emit()
+            self._record(replace(self.work, state=fitting), label, merge)
         self._show(fitting)
         if label and fitting is not state:
             self.dropped.emit(state)
 
+    def edit(self, work: Work, label: str, merge: str = "") -> None:
+        """Record another story, other notes or other models as a step of undo of its own; the state stays as it is recorded."""
+        self._record(replace(work, state=self.recorded), label, merge)
+
+    def begin(self, work: Work) -> None:
+        """Begin anew with this work, as when a session is opened: nothing is left to undo."""
+        self._history = History(replace(work, state=self.fit(work.state, work.state)))
+        self.history_changed.emit()
+        self.work_changed.emit()
+        self._show(self.recorded)
+
+    def _record(self, work: Work, label: str, merge: str) -> None:
+        before = self.work
+        self._history.push(work, label, merge)
+        self.history_changed.emit()
+        self._tell(before)
+
+    def _tell(self, before: Work) -> None:
+        if replace(before, state=self.recorded) != self.work:
+            self.work_changed.emit()
+
     def gather(self, start: State, merge: str) -> None:
         """Make one step of undo of all that came after `start`; the next change of the burst `merge` takes its place."""
-        self._history.gather(start, merge)
+        self._history.gather(lambda work: work.state == start, merge)
         self.history_changed.emit()
 
     def _show(self, state: State) -> None:
@@ -85,21 +114,24 @@ class Document(QObject):
     @Slot()
     def end_preview(self) -> None:
         """Back to what is recorded."""
-        self._show(self._history.state)
+        self._show(self.recorded)
 
     @Slot()
     def undo(self) -> None:
         """Step back."""
-        self._walked(self._history.undo())
+        before = self.work
+        self._walked(before, self._history.undo())
 
     @Slot()
     def redo(self) -> None:
         """Step forward."""
-        self._walked(self._history.redo())
+        before = self.work
+        self._walked(before, self._history.redo())
 
-    def _walked(self, state: State | None) -> None:
+    def _walked(self, before: Work, work: Work | None) -> None:
         """To a state that fitted when it was recorded; its model may have been read again since, with other shapes."""
-        if state is not None:
-            self._history.mend(self.fit(state, state))
+        if work is not None:
+            self._history.mend(replace(work, state=self.fit(work.state, work.state)))
             self.history_changed.emit()
+            self._tell(before)
             self._show(self.recorded)

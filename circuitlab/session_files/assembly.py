@@ -1,0 +1,46 @@
+"""From the work in a window to a session, and from a session to the work. Models are opened: for a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from circuitlab.analysis.base import Ctx
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.model.subject import ModelRef
+from circuitlab.session.state import State
+from circuitlab.session_files.model_table import mentioned, names_by_ref, refs_of, with_models
+from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.work import Work
+from circuitlab.story.capture import StoreNames, setup_of
+from circuitlab.story.resolver import Resolver
+from circuitlab.story.setup import Setup
+
+Views = Mapping[str, type[Any]]
+FIRST = ModelRef("builtin:attn-only-2l")  # of a session that names no model
+
+
+def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = Setup(), docks: str = "") -> Session:
+    """The session of a person's work. `layout`: the words `arrange`, `show`, `alone` and `zoom` of the window.
+
+    Hashes are given of the models that are open and have been read; the others keep what the table says of them.
+    """
+    table = with_models(work.models, refs_of(work.state))
+    now = setup_of(work.state, Setup(), StoreNames(store, names_by_ref(table)), views, ids=True)
+    now = replace(now, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom)
+    names = mentioned(now, work.story, work.notes)
+    models = {name: _hashed(entry, store) for name, entry in table.items() if name in names}
+    return Session(models, now, work.story, work.notes, docks=docks)
+
+
+def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
+    model = store.peek(entry.ref)
+    return entry if model is None or not model.sha256 else replace(entry, sha256=model.sha256)
+
+
+def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = None) -> Work:
+    """The work that a session holds. Raises what opening its present model raises, and `BadInput` where words do not fit it."""
+    resolver = Resolver(engine, views, State(FIRST), ctx, session.refs(), tolerant=True)
+    return Work(resolver.state(session.now), session.story, session.notes, session.models)
