@@ -19,10 +19,11 @@ from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Setup
 
 Views = Mapping[str, type[Any]]
+NO_WORDS = Setup()
 FIRST = ModelRef("builtin:attn-only-2l")  # of a session that names no model
 
 
-def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = Setup(), docks: str = "") -> Session:
+def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_WORDS, docks: str = "") -> Session:
     """The session of a person's work. `layout`: the words `arrange`, `show`, `alone` and `zoom` of the window.
 
     Hashes are given of the models that are open and have been read; the others keep what the table says of them.
