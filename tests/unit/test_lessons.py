@@ -25,7 +25,7 @@ from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, title
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.paths import config_home
-from circuitlab.session.state import Note, Selection, State
+from circuitlab.session.state import Selection, State
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.text import escaped, fill_text, links
@@ -81,7 +81,7 @@ def test_a_file_is_a_title_and_steps() -> None:
         (FRONT + step('model = "m"\ncolour = "red"'), 10, "no such key"),
         (FRONT + step('model = ""'), 9, "model cannot be read"),
         (FRONT + step('checkpoint = "last"'), 9, "checkpoint cannot be read"),
-        (FRONT + step('text = "a"\ntokens = [1]'), 10, "two prompts"),
+        (FRONT + step('text = "a"\nrandom = { block = 2 }'), 10, "two prompts"),
         (FRONT + step("tokens = [-1]"), 9, "tokens cannot be read"),
         (FRONT + step("random = { block = 0 }"), 9, "random cannot be read"),
         (FRONT + step("random = { blocks = 1 }"), 9, "random cannot be read"),
@@ -91,7 +91,7 @@ def test_a_file_is_a_title_and_steps() -> None:
         (FRONT + step("destination = 1.5"), 9, "destination cannot be read"),
         (FRONT + step('source = { text = "a", occurrence = 0 }'), 9, "source cannot be read"),
         (FRONT + step('pin = "here"'), 9, "pin cannot be read"),
-        (FRONT + step('pin = { heads = ["L0H0"] }'), 9, "pin cannot be read"),
+        (FRONT + step('pin = { show = ["heads"] }'), 9, "pin cannot be read"),
         (FRONT + step('compare = "both"'), 9, "compare cannot be read"),
         (FRONT + step("show = 1"), 9, "show cannot be read"),
         (FRONT + step("[view]\nbigram = 1"), 9, "view cannot be read"),
@@ -161,13 +161,13 @@ def test_what_a_step_does_not_say_stays() -> None:
 
 def test_a_pin_follows_until_it_is_taken_away() -> None:
     pinned = setup("pin = { checkpoint = 64 }").over(setup('model = "m"'))
-    assert (pinned.pin, pinned.compare) == (Other(checkpoint=64), "difference")
+    assert (pinned.pin, pinned.compare) == ((Other(Setup(checkpoint=64)),), "difference")
     assert setup('text = "x"').over(pinned).pin == pinned.pin
     assert setup('compare = "now"').over(pinned).compare == "now"
     gone = setup('pin = "none"').over(pinned)
-    assert (gone.pin, gone.compare) == ("none", "now")
+    assert (gone.pin, gone.compare) == ((), "now")
     before = setup('pin = "before"\ncut = ["L0H1"]').over(pinned)
-    assert before.pin == replace(pinned, pin=None) and before.cut == ("L0H1",)
+    assert before.pin == (replace(pinned, pin=None),) and before.cut == ("L0H1",)
 
 
 # -- States ------------------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def resolver(path: Path) -> Resolver:
     ref = ModelRef(f"file:{path}")
     engine.store.open(ref)
     views = {name: panel.view for name, panel in panels().items()}
-    return Resolver(engine, views, State(ref, "typed", notes=(Note("mine"),)))
+    return Resolver(engine, views, State(ref, "typed"))
 
 
 def state(resolver: Resolver, block: str) -> State:
@@ -205,7 +205,7 @@ def test_a_prompt_its_places_and_its_tokens(resolver: Resolver, path: Path) -> N
     chosen = made.selection
     assert (chosen.destination, chosen.source, chosen.locked) == (6, 1, True)
     assert chosen.token == ids[4] and chosen.target == Target((ids[1], ids[2]))
-    assert made.notes == (Note("mine"),) and state(resolver, "source = -1").text == "typed"
+    assert state(resolver, "source = -1").text == "typed"
     assert state(resolver, "tokens = [0, 5, 9]").tokens == (0, 5, 9)
 
 

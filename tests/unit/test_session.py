@@ -14,7 +14,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.history import LONGEST, History
-from circuitlab.session.state import Bookmark, Note, Pin, Selection, State, Target
+from circuitlab.session.state import Pin, Selection, State, Target
 from circuitlab.session.state_json import state_from_text, state_to_text
 
 VIEWS: dict[str, type[Any]] = {name: panel.view for name, panel in panels().items()}
@@ -55,8 +55,6 @@ states = st.builds(
         st.builds(Pin, st.text(max_size=5), st.builds(State, refs, tokens=ids).map(lambda s: s.subject)), max_size=2
     ).map(tuple),
     compare=st.sampled_from(["now", "reference", "difference"]),
-    notes=st.lists(st.builds(Note, st.text(max_size=5)), max_size=2).map(tuple),
-    bookmarks=st.lists(st.builds(Bookmark, st.text(max_size=5), st.text(max_size=5)), max_size=1).map(tuple),
 )
 
 
