@@ -17,7 +17,7 @@ from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_model, resolve
-from circuitlab.model.loading.checkpoint import weight_files
+from circuitlab.model.loading.checkpoint import look, weight_files
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import Conventions, ModelRef
@@ -156,6 +156,7 @@ class ModelStore:
         self._lock = threading.Lock()
         self._doors: WeakValueDictionary[ModelRef, threading.Lock] = WeakValueDictionary()  # one per model that is being opened
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
+        self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
@@ -192,6 +193,29 @@ class ModelStore:
         if not model.sha256:
             model.sha256 = _hash(model, stopped)
         return model.sha256
+
+    def sha256_unopened(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False, most: int | None = None) -> str:
+        """The hash that `sha256` gives, without opening the model where it has files; read again only once they have changed.
+
+        `most`: "" for files of more bytes than that, unless their hash is known. Slow for large files: for a worker thread.
+        Raises `BadModel`, and `Cancelled` once `stopped()`.
+        """
+        model = self.peek(ref)
+        if model is not None and model.sha256 and not model.changed_on_disk:
+            return model.sha256
+        if ref.source.startswith(KIND):
+            return self.sha256(ref, stopped)
+        path = resolve(ref)
+        files = look(path, dict(ref.assume), ref.checkpoint).files
+        try:
+            identity = file_identity(files)
+        except OSError as error:
+            raise _unreadable(error) from error
+        if files and identity not in self._hashes:
+            if most is not None and sum(size for _, size, _ in identity) > most:
+                return ""
+            self._hashes[identity] = _digest(files, stopped)
+        return self._hashes.get(identity, "")
 
     def read_whole(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> None:
         """Read all tensors now rather than on first use, so that damage is detected. Raises `BadModel`, `Cancelled`."""
@@ -238,9 +262,7 @@ class ModelStore:
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
         except OSError as error:
-            raise BadModel(
-                "The model's files cannot be read.", expected="readable files", got=str(error), remedy=_READABLE
-            ) from error
+            raise _unreadable(error) from error
         if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
             raise BadModel(
                 "The model's files changed while they were read.",
@@ -307,18 +329,7 @@ def _constructed(ref: ModelRef) -> OpenModel:
 
 def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
     """sha256 over all files in order. Raises `BadModel` if they have changed since the model was opened."""
-    digest = hashlib.sha256()
-    try:
-        for path in model.opened.files:
-            with path.open("rb") as file:
-                while chunk := file.read(1 << 22):
-                    if stopped():
-                        raise Cancelled
-                    digest.update(chunk)
-    except OSError as error:
-        raise BadModel(
-            "The model's files cannot be read.", expected="what was opened", got=str(error), remedy=_READABLE
-        ) from error
+    digest = _digest(model.opened.files, stopped)
     if model.changed_on_disk:
         raise BadModel(
             "The model's files have changed since it was opened.",
@@ -326,4 +337,23 @@ def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
             got=str(model.path),
             remedy="Reload the model.",
         )
+    return digest
+
+
+def _digest(files: tuple[Path, ...], stopped: Callable[[], bool]) -> str:
+    """sha256 over files in their order. Raises `BadModel`, and `Cancelled` once `stopped()`."""
+    digest = hashlib.sha256()
+    try:
+        for path in files:
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 22):
+                    if stopped():
+                        raise Cancelled
+                    digest.update(chunk)
+    except OSError as error:
+        raise _unreadable(error) from error
     return digest.hexdigest()
+
+
+def _unreadable(error: OSError) -> BadModel:
+    return BadModel("The model's files cannot be read.", expected="readable files", got=str(error), remedy=_READABLE)

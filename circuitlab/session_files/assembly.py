@@ -8,7 +8,8 @@ from typing import Any
 
 from circuitlab.analysis.base import Ctx
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import ModelStore
+from circuitlab.engine.store import SMALL, ModelStore
+from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 from circuitlab.session_files.model_table import mentioned, names_by_ref, refs_of, with_models
@@ -26,7 +27,7 @@ FIRST = ModelRef("builtin:attn-only-2l")  # of a session that names no model
 def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_WORDS, docks: str = "") -> Session:
     """The session of a person's work. `layout`: the words `arrange`, `show`, `alone` and `zoom` of the window.
 
-    Hashes are given of the models that are open and have been read; the others keep what the table says of them.
+    Hashes are given of the models that are open and have been read, and of small ones; the others keep what the table says.
     """
     table = with_models(work.models, refs_of(work.state))
     now = setup_of(work.state, Setup(), StoreNames(store, names_by_ref(table)), views, ids=True)
@@ -38,7 +39,12 @@ def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_W
 
 def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
     model = store.peek(entry.ref)
-    return entry if model is None or not model.sha256 else replace(entry, sha256=model.sha256)
+    if model is not None and model.sha256:
+        return replace(entry, sha256=model.sha256)
+    try:
+        return entry if entry.sha256 else replace(entry, sha256=store.sha256_unopened(entry.ref, most=SMALL))
+    except (BadModel, UsageError):
+        return entry
 
 
 def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = None) -> Work:

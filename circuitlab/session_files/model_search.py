@@ -1,0 +1,166 @@
+"""Where the models of a session are on this machine: by the hash of their weights, then by path, never by a name alone.
+
+A session that was moved, or saved on another machine, opens without a question where each model's weights are found: at the path
+that the file says, at one that it had earlier, beside the session's file, among the recent and the shipped models, or in the
+hub's cache. What lies at a path or under a name but has other weights is reported, and never taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from circuitlab.engine.store import GIB, ModelStore
+from circuitlab.errors import BadModel, Cancelled, UsageError
+from circuitlab.model.constructed import KIND, SOURCES
+from circuitlab.model.loading.checkpoint import look
+from circuitlab.model.records.series import FOLDER
+from circuitlab.model.sources.hub import cache_folder
+from circuitlab.model.sources.references import resolve
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import shipped_models
+from circuitlab.session_files.session import ModelEntry, Session
+
+Stopped = Callable[[], bool]
+
+LARGEST_GUESS = 2 * GIB  # bytes of weights that are hashed although nothing but the hash would speak for them
+MOST_BESIDE = 2000  # entries of folders that are looked at beside a session's file
+DEEPEST = 3  # folders inside one another below that of the session's file
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+
+
+@dataclass(frozen=True)
+class Located:
+    """A session with its models found. `missing`: names of models that nothing was found for.
+
+    `changed`: by name, what lies at the model's path or bears its name, with other weights or, where the session does not say
+    the hash of its own, with unknown ones. A model is in one of the two, and its entry unchanged, or it has been found.
+    """
+
+    session: Session
+    missing: tuple[str, ...] = ()
+    changed: Mapping[str, ModelRef] = field(default_factory=dict[str, ModelRef])
+
+
+def located(
+    session: Session, folder: Path, store: ModelStore, recent: Iterable[str] = (), stopped: Stopped = lambda: False
+) -> Located:
+    """The session with each model's entry pointing at what was found; the path that it had is kept in `earlier`.
+
+    `folder`: of the session's file. `recent`: sources of models that the person has opened. Reads whole weight files where their
+    hash is not known yet: for a worker thread. Raises `Cancelled` once `stopped()`.
+    """
+    search = _Search(folder, store, tuple(recent), stopped)
+    models: dict[str, ModelEntry] = {}
+    missing: list[str] = []
+    changed: dict[str, ModelRef] = {}
+    for name, entry in session.models.items():
+        ref, other = search.find(name, entry)
+        if ref is None and other is None:
+            missing.append(name)
+        elif ref is None and other is not None:
+            changed[name] = other
+        models[name] = entry if ref is None else moved(entry, ref)
+    return Located(replace(session, models=models), tuple(missing), changed)
+
+
+def moved(entry: ModelEntry, ref: ModelRef) -> ModelEntry:
+    """The entry pointing at another place, its old path among the earlier ones; assumptions stay."""
+    kind, _, path = entry.ref.source.partition(":")
+    there = ref.source.removeprefix("file:")
+    paths = (*((path,) if kind == "file" else ()), *entry.earlier)
+    earlier = tuple(one for one in dict.fromkeys(paths) if one != there)
+    return replace(entry, ref=replace(entry.ref, source=ref.source), earlier=earlier)
+
+
+class _Search:
+    """One search for the models of a session; what lies beside its file is listed once."""
+
+    def __init__(self, folder: Path, store: ModelStore, recent: tuple[str, ...], stopped: Stopped) -> None:
+        self._folder, self._store, self._recent, self._stopped = folder, store, recent, stopped
+        self._beside: tuple[str, ...] | None = None
+
+    def find(self, name: str, entry: ModelEntry) -> tuple[ModelRef | None, ModelRef | None]:
+        """(the model of an entry, None where there is none; otherwise what lies in its place or bears its name)."""
+        other: ModelRef | None = None
+        for source, likely in self._candidates(name, entry):
+            if self._stopped():
+                raise Cancelled
+            ref = replace(entry.ref, source=source)
+            try:
+                if self._is(ref, entry, likely):
+                    return ref, None
+                if other is None and likely and self._exists(ref):
+                    other = ref
+            except (BadModel, UsageError):
+                continue
+        return None, other
+
+    def _is(self, ref: ModelRef, entry: ModelEntry, likely: bool) -> bool:
+        """Whether a candidate has the weights of the entry, or, where their hash is not known, lies where the entry says."""
+        if entry.sha256:
+            return self._store.sha256_unopened(ref, self._stopped, None if likely else LARGEST_GUESS) == entry.sha256
+        return (ref == entry.ref or ref.source.removeprefix("file:") in entry.earlier) and self._exists(ref)
+
+    def _exists(self, ref: ModelRef) -> bool:
+        if ref.source.startswith(KIND):
+            return bool(self._store.sha256_unopened(ref, self._stopped))
+        return bool(look(resolve(ref), dict(ref.assume)).files)
+
+    def _candidates(self, name: str, entry: ModelEntry) -> Iterator[tuple[str, bool]]:
+        """(source, whether its place or its name speaks for it): each once, the others only where a hash can tell."""
+        places = dict.fromkeys((entry.ref.source, *(f"file:{path}" for path in entry.earlier)))
+        yield from ((source, True) for source in places)
+        names = {name.lower(), entry.ref.name.lower()}
+        elsewhere = (*self._recent, *(f"builtin:{one}" for one in shipped_models()), *_in_cache(), *SOURCES)
+        seen = set(places)
+        for sources in (self._near(), elsewhere):
+            alike = [source for source in sources if ModelRef(source).name.lower() in names]
+            others = [source for source in sources if source not in alike and entry.sha256]
+            for source in (*alike, *others):
+                if source not in seen:
+                    seen.add(source)
+                    yield source, source in alike
+
+    def _near(self) -> tuple[str, ...]:
+        """The models in the folder of the session's file and below it."""
+        if self._beside is None:
+            self._beside = tuple(f"file:{path}" for path in _models_below(self._folder))
+        return self._beside
+
+
+def _models_below(folder: Path) -> Iterator[Path]:
+    """Folders with a configuration, and weight files that lie in none of them; those nearest to the folder first."""
+    level, left = [folder], MOST_BESIDE
+    for _ in range(DEEPEST + 1):
+        below: list[Path] = []
+        for place in level:
+            try:
+                with os.scandir(place) as found:
+                    entries = sorted(found, key=lambda entry: entry.name)[:left]
+            except OSError:
+                continue
+            left -= len(entries)
+            if any(entry.name == "config.json" for entry in entries):
+                yield place
+            else:
+                yield from (Path(entry.path) for entry in entries if Path(entry.name).suffix in _WEIGHTS and entry.is_file())
+            below += [
+                Path(entry.path) for entry in entries if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+            ]
+        level = below
+
+
+def _searched(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.name != FOLDER and entry.is_dir(follow_symlinks=False)
+
+
+def _in_cache() -> tuple[str, ...]:
+    """The sources of the models in the hub's cache, in their main revision."""
+    try:
+        names = sorted(os.listdir(cache_folder()))
+    except OSError:
+        return ()
+    return tuple(f"hub:{name.removeprefix('models--').replace('--', '/', 1)}" for name in names if name.startswith("models--"))
