@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -62,7 +63,7 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
             if path.is_file():
                 os.chmod(beside, path.stat().st_mode & 0o7777)
                 if previous is not None:
-                    os.replace(path, previous)
+                    _keep(path, previous, fresh)
             os.replace(beside, path)
             if durable:
                 _on_disk(path.parent)
@@ -71,11 +72,52 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
                 beside.unlink()  # already gone if all went well
 
 
+def linked(source: Path, path: Path, fresh: Path | None = None) -> None:
+    """Make `path` a hard link to `source`, or a copy where links are not possible. `fresh`: as in `write_whole`.
+
+    Raises `BadMachine`.
+    """
+    with writing(path):
+        if path.exists() and path.samefile(source):
+            return
+        beside = fresh or path.with_name(f".{secrets.token_hex(6)}.new")
+        try:
+            beside.unlink(missing_ok=True)
+            try:
+                os.link(source, beside)
+            except OSError:  # another disk, or one without links
+                shutil.copyfile(source, beside)
+            os.replace(beside, path)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink()  # already gone if all went well
+
+
+def moved(source: Path, path: Path) -> None:
+    """Rename a file within its disk; one that is at `path` is replaced. Raises `BadMachine`."""
+    with writing(path):
+        os.replace(source, path)
+
+
 def read_at_most(path: Path, most: int) -> bytes | None:
     """A file's content, None if longer than `most` bytes (a device has no size and may never end). Raises `OSError`."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     return data if len(data) <= most else None
+
+
+def _keep(path: Path, previous: Path, fresh: Path | None) -> None:
+    """Give a file a second name, so that `path` is there at any moment; where links are not possible, another one."""
+    if previous.exists() and previous.samefile(path):  # since a write that was killed
+        return
+    beside = previous.with_name(f"{previous.name}.new" if fresh else f".{secrets.token_hex(6)}.new")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(path, beside)
+    except OSError:
+        os.replace(path, previous)
+    else:
+        os.replace(beside, previous)
 
 
 def _new_name(path: Path) -> Path:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+from circuitlab import file_lock
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.loading import open_model
-from circuitlab.training import files, loop
+from circuitlab.training import loop
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import Lock, holder_of
 from circuitlab.training.identity import claim, holds, identity
@@ -164,7 +165,7 @@ def test_a_disk_without_locks_is_not_another_process(tmp_path: Path, monkeypatch
     def refused(file: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(files, "_take", refused)
+    monkeypatch.setattr(file_lock, "_take", refused)
     with pytest.raises(BadMachine, match="lock could not be written") as raised, Lock(tmp_path):
         pass
     assert raised.value.got == "No locks available" and holder_of(tmp_path) is None
