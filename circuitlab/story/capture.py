@@ -19,9 +19,10 @@ from circuitlab.session.state import Pin, State
 from circuitlab.story.setup import BEST, FINAL, SELECTION, SUBJECT, Checkpoint, Direction, Encoded, Other, Prompt, Setup, Token
 
 _UNREAD = object()
-_GROUPS = (  # words that go together: one is left out only with the others
+_GROUPS = (  # words that are left out together; those that make others void, as a model does, come before them
+    *((name,) for name in (*SUBJECT, "draft")),
     ("heads", "edge", "edge_kind"),
-    *((name,) for name in (*SUBJECT, "draft", *SELECTION, "pin", "compare")),
+    *((name,) for name in (*SELECTION, "pin", "compare")),
 )
 
 
@@ -232,8 +233,9 @@ def _views(state: State, before: Setup, views: Mapping[str, type[Any]]) -> dict[
     """The controls of panels that differ from those before, or from their default where the words before do not set them."""
     said = {}
     for name in dict.fromkeys((*state.views, *before.view)):
-        controls = _controls(state.views.get(name), before.view.get(name, {}), views.get(name))
-        if controls:
+        view, words = state.views.get(name), before.view.get(name, {})
+        controls = _controls(view, words, views.get(name))
+        if controls or (words and view is None and name not in views):
             said[name] = controls
     return said
 

@@ -234,7 +234,7 @@ class Resolver:
         read = {}
         for name, controls in setup.view.items():
             if name not in self.views:
-                read[name] = dict(controls)
+                read |= {name: dict(controls)} if controls else {}
                 continue
             kind = self.views[name]
             try:
@@ -259,7 +259,7 @@ class Resolver:
         return found
 
     def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
-        if where is None or where == ():
+        if where is None or isinstance(where, tuple):
             return None
         if isinstance(where, Occurrence):
             occurrences = _occurrences(where.text, model, tokens)

@@ -113,8 +113,13 @@ class Setup:
         if self.show or self.arrange:
             changes |= {"show": self.show, "arrange": self.arrange, "alone": self.alone}
         names = dict.fromkeys((*before.view, *self.view))
-        view = {name: {**before.view.get(name, {}), **self.view.get(name, {})} for name in names}
+        view = {name: self._controls(before, name) for name in names}
         return replace(self._cleared(before), **changes, zoom=self.zoom, play=self.play, view=view, unknown=self.unknown)
+
+    def _controls(self, before: Setup, name: str) -> Mapping[str, Any]:
+        """The controls of a panel; no control at all: each is the default again."""
+        earlier, words = before.view.get(name, {}), self.view.get(name)
+        return earlier if words is None else {**earlier, **words} if words else {}
 
     def _cleared(self, before: Setup) -> Setup:
         """`before` without the words that a word of this step makes void."""

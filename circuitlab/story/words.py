@@ -32,8 +32,8 @@
     alone = true                    # the panel shown last has the whole window
     zoom = { "attention/pattern" = [0, 4, 12, 18] }   # the visible part of a figure: left, bottom, right, top in its own units
     play = [0, "final"]             # the training steps between which a film plays
-    [view.attention]                # controls of a panel by name, as its View has them (`circuitlab panels`)
-    show = "scores"
+    [view.attention]                # controls of a panel by name, as its View has them (`circuitlab panels`); without any,
+    show = "scores"                 #   each is the default again
 
 `read_setup(table_of(setup))` is `setup` again.
 """
@@ -222,8 +222,8 @@ def _heads(table: Mapping[str, Any], name: str, refuse: Refuse) -> tuple[str, ..
 
 def _edge(table: Mapping[str, Any], refuse: Refuse) -> tuple[str, str] | tuple[()] | None:
     heads = _heads(table, "edge", refuse)
-    if heads is None or heads == ():
-        return heads
+    if not heads:
+        return None if heads is None else ()
     if len(heads) != 2:
         raise refuse("edge", "edge cannot be read.", "two heads, or [] for none", table["edge"])
     return heads[0], heads[1]
@@ -350,7 +350,7 @@ def _play(table: Mapping[str, Any], refuse: Refuse) -> tuple[Checkpoint, Checkpo
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or None in value:
         raise refuse("play", "play cannot be read.", 'two training steps, such as [0, "final"]', value)
-    first, last = (_checkpoint(table, "play", one, refuse) for one in value)
+    first, last = _checkpoint(table, "play", value[0], refuse), _checkpoint(table, "play", value[1], refuse)
     assert first is not None and last is not None
     return first, last
 

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from circuitlab.engine.codec import params_of, to_json
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.lessons.lesson import files, read
 from circuitlab.model.intervention import SITE_NAMES, Intervention, Site
@@ -70,13 +71,20 @@ def changed(kind: type[Any]) -> list[Any]:
         elif control is Head or Head in get_args(control):
             other = Head(1, 2) if get_origin(control) is not tuple else (Head(1, 2), Head(0, 1))
         elif control in (int, float) or int in get_args(control):
-            other = (3, 5) if get_origin(control) is tuple else 2
+            other = (3, 5) if get_origin(control) is tuple else 2 if control is int else 0.25
         else:
             continue
         with_other = replace(kind(), **{name: other})
-        if with_other != kind():
+        if with_other != kind() and _within_bounds(kind, name, other):
             views.append(with_other)
     return views
+
+
+def _within_bounds(kind: type[Any], name: str, value: Any) -> bool:
+    try:
+        return getattr(params_of(kind, {name: to_json(value)}), name) == value
+    except UsageError:
+        return False
 
 
 SETTINGS = {name: options for name, kind in VIEWS.items() if (options := changed(kind))}

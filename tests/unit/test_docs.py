@@ -23,6 +23,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.work.runner import LANES
 from circuitlab.gui.work.settings import SETTINGS
+from circuitlab.session_files.session import SUFFIX
 from tests.unit.test_registered_names import registered_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,7 +222,7 @@ def _registered() -> frozenset[str]:
 
 def resolves(span: str) -> bool:
     """Whether what stands in backticks is there."""
-    if span in OUTSIDE or span in _registered():
+    if span in OUTSIDE or span == SUFFIX or span in _registered():
         return True
     if re.match(r"(circuitlab|make|python) ", span) or span == "circuitlab":
         return _is_command(span)

@@ -75,12 +75,12 @@ def test_what_came_after_a_state_is_gathered_to_one_step_or_none() -> None:
     assert (history.value, history.before, history.after) == (_at(3), _at(1), None)
     history.push(_at(5), "left", "leaving")
     assert (history.value, history.before, history.undo_label) == (_at(5), _at(1), "left")
-    history.gather(_at(0), "leaving")
+    history.gather(lambda state: state == _at(0), "leaving")
     history.push(_at(0), "left", "leaving")
     assert (history.value, history.before, history.undo_label) == (_at(0), None, ""), "back where it began: no step"
     for i in (6, 0):
         history.push(_at(i), f"step {i}")
-    history.gather(_at(0), "leaving")
+    history.gather(lambda state: state == _at(0), "leaving")
     assert (history.value, history.before, history.undo_label) == (_at(0), None, "")
-    history.gather(_at(9), "leaving")
+    history.gather(lambda state: state == _at(9), "leaving")
     assert history.value == _at(0), "of a state that is not there nothing is known"
