@@ -15,7 +15,7 @@ from pathlib import Path
 from circuitlab.engine.store import GIB, ModelStore
 from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, SOURCES
-from circuitlab.model.loading.checkpoint import look
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES, look
 from circuitlab.model.records.series import FOLDER
 from circuitlab.model.sources.hub import cache_folder
 from circuitlab.model.sources.references import resolve
@@ -28,7 +28,6 @@ Stopped = Callable[[], bool]
 LARGEST_GUESS = 2 * GIB  # bytes of weights that are hashed although nothing but the hash would speak for them
 MOST_BESIDE = 2000  # entries of folders that are looked at beside a session's file
 DEEPEST = 3  # folders inside one another below that of the session's file
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def _models_below(folder: Path) -> Iterator[Path]:
             if any(entry.name == "config.json" for entry in entries):
                 yield place
             else:
-                yield from (Path(entry.path) for entry in entries if Path(entry.name).suffix in _WEIGHTS and entry.is_file())
+                yield from (Path(entry.path) for entry in entries if Path(entry.name).suffix in WEIGHT_FILES and entry.is_file())
             below += [
                 Path(entry.path) for entry in entries if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
             ]

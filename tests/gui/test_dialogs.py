@@ -30,6 +30,9 @@ from circuitlab.draw.look.plain_text import question
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
 from circuitlab.gui.panel.paper_dialog import PaperDialog
+from circuitlab.gui.sessions.controller import unsaved_box
+from circuitlab.gui.sessions.file_work import Searcher, Staged
+from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
@@ -43,6 +46,9 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
+from circuitlab.model.subject import ModelRef
+from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.story.setup import Setup
 from tests.gui.driving import dock, settle
 from tests.gui.room import cut
 
@@ -51,6 +57,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "assumed": lambda w: AssumptionsDialog(
         w.opening, w.context.document.state.model, (Assumption("score_scale", "1", (), "no file says it"),), w
     ),
+    "models of a session": lambda w: models_dialog(w),
     "hub": lambda w: HubDialog(w.opening, w),
     "training": lambda w: TrainingDialog(w.context, w),
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
@@ -62,8 +69,20 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
 BOXES: dict[str, Callable[[Window], QDialog]] = {
     "about": about,
     "question": lambda w: question(w, "Close CircuitLab", "It is still running. Cancel it and close?"),
+    "unsaved changes": lambda w: unsaved_box(w, "talk"),
     "training goes on": lambda w: closing_box(w)[0],
 }
+
+
+def models_dialog(window: Window) -> ModelsDialog:
+    """About a model that was not found, one that only a step needs, and one that has other weights."""
+    runs = Path("/home/somebody/experiments/runs")
+    names = ("mine", "an earlier one", "attn-only-2l")
+    models = {name: ModelEntry(ModelRef(f"file:{runs / name / 'model'}"), "77ab" * 16) for name in names}
+    session = Session(models, Setup(model="mine", pin=(Setup(model="attn-only-2l"),)))
+    other = ModelRef(f"file:{runs / 'again' / 'model'}")
+    staged = Staged(Path("talk.circuitlab"), session, None, names[:2], {names[2]: other}, {names[2]: "1290" * 16})
+    return ModelsDialog(staged, window.context.runner, Searcher(window.context.engine, {}), window)
 
 
 class Screen:

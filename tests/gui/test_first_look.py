@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.gui.shell.main import first_state, looking_at_induction
+from circuitlab.gui.sessions.first_state import first_state, looking_at_induction
 from circuitlab.model.subject import Head
 from tests.models import directory
 

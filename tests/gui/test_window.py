@@ -396,8 +396,9 @@ def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
     assert not clipboard.image().isNull()
     assert "softmax" in actions.explainer().text
     assert "n × n = 20 × 20" in actions.explainer().text
-    window.copy_session()
-    assert '"circuitlab": 1' in clipboard.text()
+    window.sessions.copy_step()
+    settle(qtbot, window)
+    assert json.loads(clipboard.text())["text"] == TEXT
 
 
 def test_the_palette_finds_and_runs_every_command(qtbot: Any, window: Window) -> None:

@@ -177,6 +177,11 @@ class LessonsDock(QDockWidget):
         self.pages.setCurrentIndex(1 if inside else 0)
 
     @property
+    def layout_before(self) -> SavedLayout | None:
+        """The layout from before the lesson; None outside of lessons."""
+        return self._before
+
+    @property
     def waiting(self) -> bool:
         """Whether a step is being set up or a number is outstanding."""
         return self.tour.waiting

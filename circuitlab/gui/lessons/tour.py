@@ -117,6 +117,11 @@ class Tour(QObject):
         return self.lesson.steps[self.number]
 
     @property
+    def before(self) -> State | None:
+        """The State from before the lesson, to which leaving it leads; None outside of lessons."""
+        return self._before
+
+    @property
     def waiting(self) -> bool:
         """Whether the step is being set up or a number is outstanding."""
         return self.context.runner.is_busy(self._slot) or PENDING in self.value_texts.values()

@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMenu, QVBoxLayout, QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import needs
 from circuitlab.engine.request import Answer, Request
@@ -249,7 +250,13 @@ class PanelDock(QDockWidget):
         self._figure_state = state
         figure = self.panel.figure(state, self.context.facts(state.model), now, ref)
         missing = dict.fromkeys(f"not computed: {bounded(reason(error), LONGEST)}" for error in self._failures.values())
-        return figure.with_caption(*missing) if figure.grid else figure
+        return figure.with_caption(*missing, *self._stand_ins(state)) if figure.grid else figure
+
+    def _stand_ins(self, state: State) -> tuple[str, ...]:
+        """For the caption: which of the models in use are not those of the session."""
+        used = {replace(pin.subject.model if pin else state.model, checkpoint=None) for pin in (None, state.reference)}
+        names = (name for ref, name in self.context.stand_ins.items() if ref in used)
+        return tuple(Essential(f"not the model of this session: {name}") for name in names)
 
     def _figure_inputs(self) -> tuple[State, dict[str, Answer], dict[str, Answer]]:
         state = self._state or self.context.document.state

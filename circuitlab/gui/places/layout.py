@@ -332,6 +332,11 @@ class Layout(QObject):
             self._settling.start(0)
         return accepted
 
+    def return_to(self, layout: SavedLayout) -> None:
+        """The layout to restore when the maximised panel is no longer."""
+        if self.maximised:
+            self._before = layout
+
     def restore(self) -> bool:
         """Restore the layout of when the window was last closed, on a screen that still exists. False without a saved layout."""
         place_on_screen(self.window)

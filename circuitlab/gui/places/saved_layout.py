@@ -1,7 +1,8 @@
-"""A saved layout: to restore in this window, or at the next start."""
+"""A saved layout: to restore in this window, at the next start, or with the session that it is saved in."""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from dataclasses import dataclass
@@ -49,6 +50,22 @@ def save_layout(window: QMainWindow, layout: SavedLayout) -> None:
     file.setValue("geometry", window.saveGeometry())
     file.setValue("layout", layout.state)
     file.setValue("rooms", _to_json(layout))
+
+
+def layout_to_text(layout: SavedLayout) -> str:
+    """A layout as text, for a session file."""
+    table = json.loads(_to_json(layout)) | {"state": base64.b64encode(layout.state.data()).decode()}
+    return base64.b64encode(json.dumps(table).encode()).decode()
+
+
+def layout_from_text(text: str) -> SavedLayout | None:
+    """The layout of such a text; None where it cannot be read."""
+    try:
+        rooms = base64.b64decode(text, validate=True).decode()
+        state = base64.b64decode(json.loads(rooms)["state"], validate=True)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return _read(QByteArray(state), rooms)
 
 
 def place_on_screen(window: QMainWindow) -> None:

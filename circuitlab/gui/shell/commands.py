@@ -81,14 +81,18 @@ def _convention(name: str, text: str, on: object, off: object) -> Command[Window
 
 
 COMMANDS: tuple[Command[Window], ...] = (
-    Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O"),
+    Command("new-session", "New session", "File", lambda w: w.sessions.new(), "Ctrl+N"),
+    Command("open-session", "Open session…", "File", lambda w: w.sessions.ask_open(), "Ctrl+Alt+O"),
+    Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O", separator=True),
     Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
     Command("assumed", "What was assumed…", "File", lambda w: w.dialogs.show_assumptions(), enabled=_has_assumptions),
     Command("train", "Train a model…", "File", lambda w: w.dialogs.ask_training()),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
-    Command("copy-session", "Copy session as JSON", "File", lambda w: w.copy_session(), separator=True),
-    Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E"),
+    Command("save-session", "Save session", "File", lambda w: w.sessions.save(), "Ctrl+S", separator=True),
+    Command("save-session-as", "Save session as…", "File", lambda w: w.sessions.save_as(), "Ctrl+Shift+S"),
+    Command("copy-session", "Copy this view as a step", "File", lambda w: w.sessions.copy_step()),
+    Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E", True),
     Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
     Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),
     Command("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", separator=True),

@@ -15,13 +15,14 @@ from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog, plain, qu
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.menus import Menus
-from circuitlab.gui.shell.opening import WEIGHT_FILES, Opening
+from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.training.dialog import TrainingDialog
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import ModelRef
 

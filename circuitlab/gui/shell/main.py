@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
@@ -15,10 +12,10 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.draw.export.pictures import png_bytes
 from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
-from circuitlab.engine.store import ModelStore, OpenModel, reference
-from circuitlab.errors import BadMachine, CircuitLabError, reason
+from circuitlab.engine.store import ModelStore, reference
+from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.files import write_whole
-from circuitlab.gui.docks.prompt import samples
+from circuitlab.gui.sessions.first_state import first_state, fresh_state
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.errors import ErrorHook
 from circuitlab.gui.shell.opening import asked_of
@@ -26,20 +23,9 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.garbage import collected_on_this_thread
 from circuitlab.gui.work.settings import Settings
-from circuitlab.model.config import ModelConfig
-from circuitlab.model.files.strict_json import read_object
-from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.model_change import state_on
-from circuitlab.session.state import State
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
 DEFAULT = "builtin:attn-only-2l"
-log = logging.getLogger("circuitlab.main")
-
-
-def first_state(ref: ModelRef, text: str | None) -> State:
-    """The State a window starts with."""
-    return State(ref, text=samples()[0][1] if text is None else text)
 
 
 def make_window(
@@ -59,36 +45,10 @@ def make_window(
     engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
     ref = replace(reference(source or DEFAULT), assume=assume)
     model = engine.store.open(ref)
-    state = looking_at_induction(model, state_on(model, first_state(ref, text), None))
-    window = Window(engine, state, COMMANDS, remember, settings)
+    window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
     settings.setParent(window)
     window.opening.announce(model)
     return window
-
-
-def looking_at_induction(model: OpenModel, state: State) -> State:
-    """The first State with an induction head selected: the head of the highest stored prefix-matching score, at a repeat."""
-    file = model.path / "metrics.json"
-    if not file.is_file():
-        return state
-    try:
-        head = _best_head(read_object(file), model.opened.weights.config)
-    except (CircuitLabError, LookupError, TypeError, ValueError) as error:
-        log.warning("%s is not used: %s", file, reason(error))
-        return state
-    if head is None:  # without layers there are no heads
-        return state
-    last = len(state.tokens) - 1
-    return state.select(heads=(head,), destination=last if last > 0 else None, locked=last > 0)
-
-
-def _best_head(metrics: dict[str, Any], config: ModelConfig) -> Head | None:
-    """The head of the largest finite prefix-matching score, None where there are none. Raises `LookupError` for absent heads."""
-    scores = metrics["heads"]["prefix_matching"]
-    if len(scores) != config.n_layers or any(len(row) != config.n_heads for row in scores):
-        raise LookupError(f"scores of heads that are not the model's {config.n_layers} × {config.n_heads}")
-    ranked = [(float(v), Head(i, h)) for i, row in enumerate(scores) for h, v in enumerate(row) if math.isfinite(v)]
-    return max(ranked)[1] if ranked else None
 
 
 def show_fitting(window: Window) -> None:

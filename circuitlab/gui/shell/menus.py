@@ -1,4 +1,4 @@
-"""The menu bar of a window: its commands, the recent models, a lesson and a panel an entry."""
+"""The menu bar of a window: its commands, the recent sessions and models, a lesson and a panel an entry."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QDockWidget, QMainWindow, QMenu
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.shell.command import MENUS, Command, CommandAction
 from circuitlab.gui.shell.opening import Opening
 
@@ -30,9 +31,11 @@ class Menus(QObject):
         lessons: LessonsDock,
         layout_of_docks: Layout,
         opening: Opening,
+        sessions: SessionController,
     ) -> None:
         super().__init__(window)
         self._window, self._docks, self._layout_of_docks, self._opening = window, docks, layout_of_docks, opening
+        self._sessions = sessions
         self._menus: dict[str, QMenu] = {name: window.menuBar().addMenu(f"&{name}") for name in MENUS}
         self.actions: list[QAction] = []
         for menu in list(self._menus.values()):
@@ -99,6 +102,7 @@ class Menus(QObject):
     @Slot()
     def _fill_recent(self) -> None:
         self._opening.fill(self._recent)
+        self._sessions.list_recent(self._recent)
 
     @Slot(bool)
     def _shown(self, on: bool) -> None:

@@ -20,6 +20,7 @@ from circuitlab.gui.work.settings import stored
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
@@ -29,7 +30,6 @@ from circuitlab.session.state import State
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
 KINDS = {"builtin": "Shipped", "construct": "Constructed"}
-WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def asked_of(error: object) -> Mapping[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import QChildEvent, QEvent, Qt, Slot
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QGuiApplication, QShowEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
 from circuitlab.engine.engine import GIB, Engine
@@ -20,6 +20,7 @@ from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.shell.bars import Status, TopBar
 from circuitlab.gui.shell.command import Command
 from circuitlab.gui.shell.dialogs import Dialogs
@@ -60,7 +61,8 @@ class Window(QMainWindow):
         self.theme_controller.apply()
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
-        self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening)
+        self.sessions = SessionController(self, self, self.opening.recent)
+        self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening, self.sessions)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()
         self.layout_of_docks.arrange()
@@ -93,6 +95,8 @@ class Window(QMainWindow):
     def _connect(self) -> None:
         self.context.document.changed.connect(self._changed)
         self.opening.opened.connect(self.refresh)
+        self.sessions.opened.connect(self._session_opened)
+        self.sessions.changed.connect(self._title)
         self.settings.changed.connect(self._setting)
         self.settings.failed.connect(self._settings_fail)
         self.top.asks_folder.connect(self.dialogs.ask_open)
@@ -135,8 +139,21 @@ class Window(QMainWindow):
         if old.model != new.model:
             self._title()
 
+    @Slot()
     def _title(self) -> None:
-        self.setWindowTitle(f"{self.context.name_of(self.context.document.state.model)} · CircuitLab")
+        model, session = self.context.name_of(self.context.document.state.model), self.sessions.name
+        self.setWindowModified(False)
+        mark = f"{session.replace('[*]', '[*][*]')}[*] · " if session else ""
+        self.setWindowTitle(f"{mark}{model} · CircuitLab")
+        self.setWindowModified(bool(session) and self.sessions.dirty)
+
+    @Slot()
+    def _session_opened(self) -> None:
+        """Show the models of another session, which are open, and read and hash the rest of their weights."""
+        model = self.context.engine.store.peek(self.context.document.state.model)
+        if model is not None:
+            self.opening.announce(model)
+        self.refresh()
 
     @Slot(str)
     def _setting(self, name: str) -> None:
@@ -166,7 +183,7 @@ class Window(QMainWindow):
 
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
-        self.prompt.commit()
+        self.commit_typing()
         self.context.undo()
 
     def redo(self) -> None:
@@ -185,12 +202,9 @@ class Window(QMainWindow):
         self.layout_of_docks.go_to("prompt")
         self.prompt.editor.setFocus()
 
-    def copy_session(self) -> None:
-        """The whole State as JSON, on the clipboard."""
-        from circuitlab.session.state_json import state_to_text
-
-        QGuiApplication.clipboard().setText(state_to_text(self.context.document.recorded))
-        self.context.message.emit("Session copied as JSON.")
+    def commit_typing(self) -> None:
+        """What is being typed becomes part of the State now."""
+        self.prompt.commit()
 
     def panel_action(self, name: str) -> None:
         """Run an action of the panel that was last used."""
@@ -218,13 +232,14 @@ class Window(QMainWindow):
             dock.view.reset_view()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """A folder, or a file of one."""
+        """A session, a folder, or a file of one."""
         if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Open it."""
-        self.opening.drop(event.mimeData())
+        if not self.sessions.drop(event.mimeData()):
+            self.opening.drop(event.mimeData())
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -253,8 +268,8 @@ class Window(QMainWindow):
             self.theme_controller.follow()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Keep the layout, stop the workers."""
-        if not self.dialogs.may_close():
+        """Ask about unsaved changes and running work; keep the layout, stop the workers."""
+        if not self.sessions.may_close() or not self.dialogs.may_close():
             event.ignore()
             return
         self.lessons.put_back()

@@ -18,6 +18,7 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.model_change import without_missing
 from circuitlab.session.state import State
+from circuitlab.session_files.work import Work
 
 MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousands
 
@@ -28,7 +29,7 @@ class AppContext(QObject):
     Everybody reads `document`; it is written by these methods alone. `apply`: a step on `document.recorded`, with the models that
     it has; a state that is pending stays so, and is shown on top of it. `show` and `go`: a step on `target_state` that may need
     models which are not open; it takes the place of what is pending. `preview`: what the pointer is over, not recorded. `undo`
-    takes back what is pending first.
+    takes back what is pending first. `begin`: other work, as of a session that is opened.
 
     `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
     `theme_changed(theme)`. `scales_held(on)`: from now on no colour scale shrinks, or each is that of its picture again.
@@ -52,6 +53,7 @@ class AppContext(QObject):
         self.loader.failed.connect(self.failed)
         self.theme: Theme = LIGHT
         self.holds_scales = False
+        self.stand_ins: dict[ModelRef, str] = {}  # models in use that are not those of the session, with their names there
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
         document.fit = self._fit
         document.dropped.connect(self._dropped)
@@ -96,6 +98,11 @@ class AppContext(QObject):
     def redo(self) -> None:
         """Step forward."""
         self.loader.redo()
+
+    def begin(self, work: Work) -> None:
+        """Begin anew with this work, whose models are open: what was pending is given up, and nothing is left to undo."""
+        self.loader.drop()
+        self.document.begin(work)
 
     # -- facts of models ----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.records.series import checkpoint_of
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+WEIGHT_FILES = (".safetensors", *_PICKLES)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
     for name in names:
         if os.path.lexists(folder / name):
             return folder / name
-    others = sorted(f for f in folder.iterdir() if f.suffix in (".safetensors", *_PICKLES) and f.is_file())
+    others = sorted(f for f in folder.iterdir() if f.suffix in WEIGHT_FILES and f.is_file())
     if len(others) > 1:
         raise BadModel(
             "The folder holds several weight files and no index.",
