@@ -7,7 +7,7 @@ the source axis. Values are never written in place: what was captured stays what
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,13 +15,31 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.intervention import HEADLESS, Intervention, Site
-from circuitlab.model.path_reading import Reading, readings_of
+from circuitlab.model.intervention import HEADLESS, Intervention, Site, SiteName
+from circuitlab.model.path_reading import READS, Reading
+from circuitlab.model.weights import Weights
 
-if TYPE_CHECKING:
-    from circuitlab.model.run import Run
 
-SourceRun = Callable[[tuple[int, ...]], "Run"]
+class Activations(Protocol):
+    """What an editor reads of a forward pass (`Run`): its weights, its length and the values of the layers computed so far."""
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the pass."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Number of positions."""
+        ...
+
+    def get(self, name: str, layer: int, heads: tuple[int, ...] = ()) -> Tensor:
+        """A named value of one layer, interventions included."""
+        ...
+
+
+SourceRun = Callable[[tuple[int, ...]], Activations]
+Cells = tuple[SiteName, Tensor, list[Intervention]]  # q, k or v; chosen bool [head, pos or 1, 1]; what acts on their input
 
 
 def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: int) -> None:
@@ -68,9 +86,52 @@ class Editor:
         """Interventions at this site that act along a path only."""
         return [e for e in self.edits if e.path_from is not None and (e.site.name, e.site.layer) == (name, layer)]
 
-    def readings(self, run: Run, layer: int) -> list[Reading]:
-        """What reads another stream in this layer, because of interventions along paths; earlier layers of `run` are done."""
-        return readings_of(self, run, layer)
+    def readings(self, run: Activations, layer: int) -> list[Reading]:
+        """The changed readings of this layer, from interventions along paths; `run` holds all earlier layers.
+
+        Each sender's output is computed once, for all its readers.
+        """
+        cells = [each for name in READS for each in self._cells(run, layer, name)]
+        senders = sorted({(e.path_from.layer, e.path_from.name) for _, _, edits in cells for e in edits if e.path_from})
+        changes = [torch.zeros_like(run.get("resid_pre", 0)) for _ in cells]
+        for at, name in senders:
+            written = run.get(name, at)
+            for i, (_, _, edits) in enumerate(cells):
+                acting = [e for e in edits if e.path_from and (e.path_from.layer, e.path_from.name) == (at, name)]
+                if acting:
+                    changes[i] += self._change(acting, written)
+        return [Reading(name, chosen, change) for (name, chosen, _), change in zip(cells, changes, strict=True)]
+
+    def _cells(self, run: Activations, layer: int, name: SiteName) -> list[Cells]:
+        """The cells of one site, grouped by the interventions along paths that act on them."""
+        edits = self.paths(layer, name)
+        if not edits:
+            return []
+        config = run.weights.config
+        n_heads = config.n_heads if name == "q" else config.n_kv_heads
+        n = run.n if any(e.site.positions for e in edits) else 1
+        like = torch.empty(n_heads, n, 1, device=run.get("resid_pre", 0).device)
+        member = torch.stack([self.where(e.site, like, 0, None).expand(n_heads, n, 1).flatten() for e in edits])
+        groups, group_of = torch.unique(member, dim=1, return_inverse=True)
+        cells = []
+        for i, group in enumerate(groups.T):
+            if bool(group.any()):
+                chosen = (group_of == i).reshape(n_heads, n, 1)
+                cells.append((name, chosen, [e for e, acts in zip(edits, group.tolist(), strict=True) if acts]))
+        return cells
+
+    def _change(self, edits: list[Intervention], written: Tensor) -> Tensor:
+        """[pos, d_model]: the output of one layer's heads, or of its MLP, after the operations less that before them."""
+        changed = written.clone()
+        for edit in edits:
+            sender: Site = edit.path_from  # type: ignore[assignment]
+            if sender.heads:
+                heads = list(sender.heads)
+                changed[heads] = self.operate(edit, sender, changed[heads], 0, sender.heads)
+            else:
+                changed = self.operate(edit, sender, changed, 0, None)
+        change = changed - written
+        return change.sum(0) if change.dim() == 3 else change
 
     def apply(self, name: str, layer: int, x: Tensor, start: int = 0, heads: tuple[int, ...] | None = None) -> Tensor:
         """x after every intervention at this site. x begins at position `start`; `heads` says which heads it holds."""

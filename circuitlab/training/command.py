@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.cli.train_arguments import add_arguments
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, BadMachine, CircuitLabError
+from circuitlab.errors import BadInput, BadMachine
 from circuitlab.files import made_folder
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
@@ -31,7 +30,8 @@ from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.files import Lock, write_whole
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.progress import Progress
-from circuitlab.training.recipe import Recipe, read_recipe
+from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe_file import read_recipe
 
 
 def run(args: argparse.Namespace) -> int:
@@ -227,16 +227,3 @@ def say(line: str) -> None:
     """Print one line of progress."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="circuitlab train")
-    add_arguments(parser)
-    try:
-        sys.exit(run(parser.parse_args()))
-    except CircuitLabError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("Cancelled.", file=sys.stderr)
-        sys.exit(130)

@@ -10,10 +10,12 @@ import torch
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
+from circuitlab.model.loading import open_model
 from circuitlab.model.records.series_measures import FILE
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.paths import model_dir, shipped_models
 from circuitlab.training.corpus import find_sources, tokenised
+from circuitlab.training.measured_texts import CONTEXT, WINDOWS
 from circuitlab.training.series_adding import add_to_series
 from circuitlab.training.series_measuring import bos_of, measure_series
 from circuitlab.training.series_points import points_of
@@ -21,31 +23,56 @@ from circuitlab.training.series_points import points_of
 
 def run(args: argparse.Namespace) -> int:
     """Tokenise the texts, measure every point, write `series.safetensors`."""
-    from circuitlab.model.loading import open_model
-
-    torch.set_num_threads(args.threads)
-    folder = folder_of(args.folder)
-    points = points_of(folder, args.recipe)
-    opened = open_model(folder).weights
-    tokenizer = Tokenizer.from_file(args.tokenizer) if args.tokenizer else opened.tokenizer
-    bos_of(tokenizer, opened.config.d_vocab)
-    assert tokenizer is not None
-    say(f"{number_of(len(points), 'point')}, steps {points[0].step:,} to {points[-1].step:,}")
-    streams = tuple(tokenised(source, tokenizer, opened.config.n_ctx) for source in find_sources(args.text))
-    for stream in streams:
-        say(f"{stream.label}: {number_of(len(stream.held_out), 'token')} held out, share {stream.share:.2f}")
-    if args.add:
-        add_to_series(folder, streams, bos_of(tokenizer, opened.config.d_vocab), say)
-        say(f"added to {folder / FILE}")
-        return 0
-    sizes = {"windows": args.windows, "context": args.context, "many": args.tokens}
-    measure_series(folder, streams, tokenizer, recipe=args.recipe, say=say, **sizes)
-    say(f"written to {folder / FILE}")
+    measure_folder(
+        folder_of(args.folder),
+        args.text,
+        args.tokenizer,
+        windows=args.windows,
+        context=args.context,
+        many=args.tokens,
+        recipe=args.recipe,
+        add=args.add,
+        threads=args.threads,
+    )
     return 0
 
 
+def measure_folder(
+    folder: Path,
+    text: list[str],
+    tokenizer_file: Path | None = None,
+    *,
+    windows: int = WINDOWS,
+    context: int = CONTEXT,
+    many: int | None = None,
+    recipe: str | None = None,
+    add: bool = False,
+    threads: int = 1,
+) -> None:
+    """Measure the series of a model folder on `text` (files, folders or stdlib; NAME:SHARE), with lines of progress.
+
+    `add`: only add what an earlier file lacks. Raises `CircuitLabError`.
+    """
+    torch.set_num_threads(threads)
+    points = points_of(folder, recipe)
+    weights = open_model(folder).weights
+    tokenizer = Tokenizer.from_file(tokenizer_file) if tokenizer_file else weights.tokenizer
+    bos = bos_of(tokenizer, weights.config.d_vocab)
+    assert tokenizer is not None
+    say(f"{number_of(len(points), 'point')}, steps {points[0].step:,} to {points[-1].step:,}")
+    streams = tuple(tokenised(source, tokenizer, weights.config.n_ctx) for source in find_sources(text))
+    for stream in streams:
+        say(f"{stream.label}: {number_of(len(stream.held_out), 'token')} held out, share {stream.share:.2f}")
+    if add:
+        add_to_series(folder, streams, bos, say)
+        say(f"added to {folder / FILE}")
+        return
+    measure_series(folder, streams, tokenizer, windows=windows, context=context, many=many, recipe=recipe, say=say)
+    say(f"written to {folder / FILE}")
+
+
 def folder_of(name: str) -> Path:
-    """A folder, or a shipped model's. Raises `BadModel`."""
+    """The folder of this path, or that of a shipped model. Raises `BadModel`."""
     path = Path(name).expanduser()
     if path.is_dir():
         return path.resolve()
@@ -60,6 +87,6 @@ def folder_of(name: str) -> Path:
 
 
 def say(line: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

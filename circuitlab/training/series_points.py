@@ -11,7 +11,8 @@ from circuitlab.model.records.series_measures import GONE, read_series
 from circuitlab.paths import resource
 from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.metrics_file import tokens_by_step
-from circuitlab.training.recipe import Recipe, read_recipe
+from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe_file import read_recipe
 
 
 @dataclass(frozen=True)

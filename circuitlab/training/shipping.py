@@ -16,13 +16,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from circuitlab.cli.measure_arguments import add_arguments
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.files import whole
 from circuitlab.model.records.series import FOLDER, final_step, series_of
 from circuitlab.model.records.series_measures import GONE, read_series, write_series
 from circuitlab.training.files import beside
-from circuitlab.training.measure_command import run as measure
+from circuitlab.training.measure_command import measure_folder
 from circuitlab.training.series_card import describe
 
 
@@ -80,12 +79,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--text", nargs="+", metavar="FILE", help="what it was trained on: files, folders or stdlib; NAME:SHARE")
     parser.add_argument("--measures-only", action="store_true", help="leave the weights of earlier steps out")
     args = parser.parse_args(argv)
-    measuring = argparse.ArgumentParser()
-    add_arguments(measuring)
     try:
         ship(args.run, args.folder, args.steps)
         if args.text:
-            measure(measuring.parse_args([str(args.folder), "--text", *args.text]))
+            measure_folder(args.folder.resolve(), args.text)
             if args.measures_only:
                 leave_weights_out(args.folder)
             describe(args.folder)

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream
 from circuitlab.training.loop import Trainer, rate_at
-from circuitlab.training.recipe import Recipe, read_recipe
+from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe_file import read_recipe
 from tests.benchmarks.common import Row, child
 
 GPT_MINI: dict[str, Any] = {

@@ -39,7 +39,7 @@ from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import Lock
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.part_way import part_way
-from circuitlab.training.recipe import read_recipe
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import tokens_after
 from tests.gui.driving import settle
 from tests.models import directory

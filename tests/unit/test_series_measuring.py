@@ -35,7 +35,8 @@ from circuitlab.model.records.series_measures import (
 )
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import MeasuredTexts, sha256, texts_for
-from circuitlab.training.recipe import Recipe, Stage, read_recipe
+from circuitlab.training.recipe import Recipe, Stage
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_adding import add_to_series
 from circuitlab.training.series_card import describe, section
 from circuitlab.training.series_card import main as describe_all

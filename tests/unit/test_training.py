@@ -20,7 +20,8 @@ from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream, find_sources, tokenised
 from circuitlab.training.loop import Trainer, initial_tensors, rate_at
 from circuitlab.training.metrics import head_scores, losses, measure, repeated_random
-from circuitlab.training.recipe import Checkpoints, Data, Recipe, Stage, read_recipe
+from circuitlab.training.recipe import Checkpoints, Data, Recipe, Stage
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.repeats import copy_segment, repeated_block
 from tests.models import CONFIGS, byte_tokenizer, weights_of
 

@@ -18,7 +18,8 @@ from circuitlab.training import loop
 from circuitlab.training.command import Interrupts
 from circuitlab.training.corpus import Stream
 from circuitlab.training.loop import Trainer
-from circuitlab.training.recipe import Checkpoints, Recipe, Stage, read_recipe
+from circuitlab.training.recipe import Checkpoints, Recipe, Stage
+from circuitlab.training.recipe_file import read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,7 +17,8 @@ from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
 from circuitlab.paths import shipped_recipes
 from circuitlab.training import files
-from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage, read_recipe
+from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage
+from circuitlab.training.recipe_file import read_recipe
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
 

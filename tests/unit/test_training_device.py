@@ -17,7 +17,8 @@ from circuitlab.training import metrics
 from circuitlab.training.command import device_of
 from circuitlab.training.corpus import Stream
 from circuitlab.training.loop import Trainer
-from circuitlab.training.recipe import Checkpoints, Recipe, read_recipe
+from circuitlab.training.recipe import Checkpoints, Recipe
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.state import read_state
 from tests.elsewhere import NAME, Elsewhere, Far
 

@@ -21,7 +21,7 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
 from circuitlab.training.files import Lock, write_whole
 from circuitlab.training.loop import Trainer
-from circuitlab.training.recipe import read_recipe
+from circuitlab.training.recipe_file import read_recipe
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
 LETTERS = "".join(chr(i) for i in range(0xC0, 0x180)) * 9

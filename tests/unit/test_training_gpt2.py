@@ -23,7 +23,8 @@ from circuitlab.training.corpus import Source, Stream
 from circuitlab.training.huggingface_export import gpt2_tensors, save_gpt2, why_not
 from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics import repeated_random
-from circuitlab.training.recipe import Export, Recipe, read_recipe
+from circuitlab.training.recipe import Export, Recipe
+from circuitlab.training.recipe_file import read_recipe
 
 TEXT = "The grey heron stood in the shallow water, naïve and still; def f(x): return x + 1\n"
 GPT2 = """

@@ -8,7 +8,7 @@ import pytest
 
 from circuitlab.errors import BadInput
 from circuitlab.paths import resource, shipped_recipes
-from circuitlab.training.recipe import read_recipe
+from circuitlab.training.recipe_file import read_recipe
 
 
 def recipe_file(tmp_path: Path, old: str, new: str) -> str:

@@ -14,7 +14,8 @@ from circuitlab.errors import BadInput
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream, find_sources, texts
 from circuitlab.training.loop import Trainer
-from circuitlab.training.recipe import Data, Stage, read_recipe
+from circuitlab.training.recipe import Data, Stage
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.repeats import NamePieces, name_pieces, put_name, say_phrases_again
 from circuitlab.training.tables import without_tables
 from tests.models import byte_tokenizer

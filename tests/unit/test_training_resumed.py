@@ -22,7 +22,7 @@ from circuitlab.training.files import Lock, holder_of
 from circuitlab.training.identity import claim, holds, identity
 from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics import losses, repeated_random
-from circuitlab.training.recipe import read_recipe
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import points_of
 from tests.training_runs import A_STEP, progress, train, written
 

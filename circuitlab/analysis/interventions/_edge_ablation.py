@@ -20,7 +20,7 @@ from torch import Tensor
 from circuitlab.analysis.interventions.ablation_sweep import Replacement, has_paths
 from circuitlab.analysis.interventions.edges import Through
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.editor import Editor, SourceRun
+from circuitlab.model.editor import Activations, Editor, SourceRun
 from circuitlab.model.forward import rerun_from
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.path_reading import READS, Reading
@@ -109,7 +109,7 @@ def _instead(replacement: Replacement, layer: int, heads: tuple[int, ...], writt
     return torch.cat([donor[:, :n], written[:, n:]], dim=1)
 
 
-def _changes(run: Run, replacement: Replacement, layer: int, chosen: Tensor) -> Tensor:
+def _changes(run: Activations, replacement: Replacement, layer: int, chosen: Tensor) -> Tensor:
     """Δ [chosen head, pos, d_model] of the heads of a layer that `chosen` bool [head] marks."""
     heads = tuple(torch.nonzero(chosen)[:, 0].tolist())
     written = run.get("result", layer, heads)
@@ -125,9 +125,9 @@ class Cutting(Editor):
         self.cut, self._replacement, self._tick, self._taken = cut, replacement, tick, 0
         self._everyone: Tensor | None = None  # Σ Δ of senders ablated for every later reader
         self._some: list[tuple[int, Tensor, Tensor]] = []  # (layer, heads, Δ) of senders ablated for some readers only
-        self.trial = run
+        self.trial: Activations = run
 
-    def readings(self, run: Run, layer: int) -> list[Reading]:
+    def readings(self, run: Activations, layer: int) -> list[Reading]:
         """The changed readings of this layer; readers with the same ablated senders together."""
         self.trial = run
         self._tick()
@@ -138,7 +138,7 @@ class Cutting(Editor):
         self._taken = layer
         return [one for kind in self.cut.kinds for one in self._of(kind, layer)]
 
-    def _take(self, run: Run, layer: int) -> None:
+    def _take(self, run: Activations, layer: int) -> None:
         some, every = self.cut.senders(layer)
         if not bool(some.any()):
             return
@@ -156,7 +156,7 @@ class Cutting(Editor):
         if not alike:
             return []
         rows = torch.stack([row for row, _ in alike]).unflatten(1, (layer, -1))
-        x = self.trial.captured[0].resid_pre
+        x = self.trial.get("resid_pre", 0)
         sums = x.new_zeros(len(rows), x.numel())
         for at, heads, change in self._some:
             sums += rows[:, at][:, heads].to(x.dtype) @ change.flatten(1)

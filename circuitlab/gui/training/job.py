@@ -22,7 +22,8 @@ from circuitlab.training.identity import FILE as RUN
 from circuitlab.training.identity import holds, identity
 from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.progress import FILE as PROGRESS
-from circuitlab.training.recipe import Recipe, read_recipe
+from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import tokens_after
 
 DEVICES = ("auto", *NAMES)

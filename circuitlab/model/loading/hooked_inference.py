@@ -6,7 +6,6 @@ Everything that the tensors leave open is an assumption with a reason (`Assumed`
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,10 +15,9 @@ from circuitlab.model.config import Activation, NormKind, Positions, Rotary
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.hooked_axes import Axes
 from circuitlab.model.loading.hooked_config import ACTIVATIONS, NORMS, Architecture
+from circuitlab.model.loading.hooked_names import Names
+from circuitlab.model.loading.hooked_sizes import Sizes
 from circuitlab.model.loading.huggingface import scale_note
-
-if TYPE_CHECKING:
-    from circuitlab.model.loading.transformer_lens import Names, Sizes
 
 _TABLE = ("learned", "shortformer")
 _N_CTX = 2048  # where nothing shows how long prompts may be
