@@ -93,7 +93,7 @@ def _source(argument: str) -> Source:
                 )
             return Source(path.name or str(path), tuple(files), number)
         if not path.is_file():
-            raise BadInput("A text file is not there.", expected="a file or a folder", got=str(path), remedy="Check the path.")
+            raise BadInput("A text file does not exist.", expected="a file or a folder", got=str(path), remedy="Check the path.")
     except OSError as error:
         raise unreadable(path, error) from error
     return Source(path.name, (path,), number)

@@ -235,7 +235,7 @@ def test_what_cannot_start_is_said_and_what_can_may_be_started(
     dialog.form.texts.add(str(tmp_path / "missing.txt"))
     assert dialog.form.checked is None
     assert not dialog.start.isEnabled()
-    qtbot.waitUntil(lambda: "A text file is not there." in dialog.form.message.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "A text file does not exist." in dialog.form.message.text(), timeout=WAIT)
     assert dialog.form.message.property("role") == "warning"
     assert not dialog.start.isEnabled()
     dialog.form.texts.table.selectRow(1)
@@ -314,7 +314,7 @@ def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: Training
         ({"recipe": "nothing"}, "There is no such recipe."),
         ({"recipe": "HERE/broken.toml"}, "is not TOML"),
         ({"text": ()}, "Add the text to train on."),
-        ({"text": (("HERE/missing.txt", ""),)}, "A text file is not there."),
+        ({"text": (("HERE/missing.txt", ""),)}, "A text file does not exist."),
         ({"text": (("HERE/fables.txt", "0,5"),)}, "A share is not a number."),
         ({"text": (("HERE/fables.txt", "0.5"),)}, "Shares do not add up."),
         ({"text": (("HERE/empty", ""),)}, "A folder holds no text."),

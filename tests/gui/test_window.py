@@ -207,7 +207,7 @@ def test_a_model_that_cannot_be_opened_changes_nothing(
     shown: list[ErrorDialog] = []
     monkeypatch.setattr(ErrorDialog, "open", lambda dialog: shown.append(dialog))
     state = window.context.document.state
-    for wrong, said in ((tmp_path / "nowhere", "nowhere is not there"), (tmp_path, "config.json is not there")):
+    for wrong, said in ((tmp_path / "nowhere", "nowhere does not exist"), (tmp_path, "config.json is missing")):
         window.open_model(str(wrong))
         qtbot.waitUntil(lambda: bool(shown), timeout=5000)
         dialog = shown.pop()

@@ -20,6 +20,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.pickled import Pickled, read_pickle
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import open_model
+from circuitlab.model.loading.assumptions import YOUR_CHOICE
 from tests.fuzz.corpus import CORPUS, gpt2_tensors
 
 FORMATS = [{}, {"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}, {"pickle_protocol": 5}]
@@ -172,7 +173,7 @@ def test_the_key_is_an_assumption_that_can_be_corrected(tmp_path: Path) -> None:
     assert listed["under"] == "net.sgd"
     torch.save({"net": gpt2_tensors(), "ema": twice}, path / "pytorch_model.bin")
     opened = open_model(path, assume={"under": "ema"})
-    assert {a.name: a.why for a in opened.assumptions}["under"].endswith("as you said")
+    assert {a.name: a.why for a in opened.assumptions}["under"].endswith(YOUR_CHOICE)
     assert torch.equal(opened.weights.embed().W_E, twice["wte.weight"])
 
 

@@ -19,7 +19,7 @@ from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import words
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.assumptions import YOUR_CHOICE, Assumption
 from circuitlab.model.subject import ModelRef
 
 
@@ -128,7 +128,7 @@ class AssumptionsDialog(Dialog):
         self.opening.adopt(value, None)
         self.show_rows(value.opened.assumptions)
         choices = ", ".join(f"{name} {text}" for name, text in value.ref.assume)
-        self.message.setText(f"Open, with {choices} as you said." if choices else "Open, without choices of yours.")
+        self.message.setText(f"Open, with your choices: {choices}." if choices else "Open, without any choice of yours.")
         self.again.setEnabled(True)
 
     @Slot(object)
@@ -150,7 +150,7 @@ def plain(error: object) -> str:
 
 def questions(ref: ModelRef, error: CircuitLabError) -> tuple[Assumption, ...]:
     """The choices so far for a model that could not be opened, and what its error asks for, as rows."""
-    chosen = tuple(Assumption(name, value, (), "as you said") for name, value in ref.assume)
+    chosen = tuple(Assumption(name, value, (), YOUR_CHOICE) for name, value in ref.assume)
     names = {name for name, _ in ref.assume}
     needed = ((name, choices) for name, choices in asked_of(error).items() if name not in names)
     return (*chosen, *(Assumption(name, "", choices, error.expected) for name, choices in needed))

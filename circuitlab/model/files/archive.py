@@ -1,7 +1,7 @@
 """Torch's archives: a zip with uncompressed entries, so that every storage can be memory-mapped.
 
-Refused: entries that are compressed (a small file could grow without end), that lie over each other or outside the file, two of
-one name, more than torch would ever write.
+Refused are entries that are compressed (a small file could grow without end), overlap or lie outside the file, two entries of one
+name, and a directory larger than torch would ever write.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
     """(start, stop) in bytes of each entry, by its name below the archive's top folder. Raises `BadModel`."""
     check_directory(file)
     try:
-        with file.again() as again, zipfile.ZipFile(again) as archive:
-            listed = archive.infolist()
-        spans = {info.filename: _span(file, info) for info in listed}
+        with file.duplicate() as handle, zipfile.ZipFile(handle) as archive:
+            infos = archive.infolist()
+        spans = {info.filename: _span(file, info) for info in infos}
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError, OverflowError) as error:
         raise damaged(file, "a zip directory", str(error)[:150] or type(error).__name__) from error
-    if len(spans) != len(listed):
+    if len(spans) != len(infos):
         raise damaged(file, "each entry once", "two entries of one name")
     in_order = sorted(spans.values())
     if any(after[0] < before[1] for before, after in pairwise(in_order)):
-        raise damaged(file, "entries side by side", "entries that lie over each other")
+        raise damaged(file, "entries side by side", "entries that overlap")
     return {name.partition("/")[2] or name: span for name, span in spans.items()}
 
 
-def structure(file: WholeFile, listed: Mapping[str, tuple[int, int]]) -> bytes:
-    """The pickle of an archive. Raises `BadModel` where there is none, or the byte order is another machine's."""
-    if "constants.pkl" in listed or any(name.startswith("code/") for name in listed):
+def structure(file: WholeFile, spans: Mapping[str, tuple[int, int]]) -> bytes:
+    """The pickle of an archive with these entries. Raises `BadModel` where there is none, or its numbers are big-endian."""
+    if "constants.pkl" in spans or any(name.startswith("code/") for name in spans):
         raise BadModel(
             f"{file.name} is a TorchScript program.",
             expected="a state dict: tensors by name, nothing that runs",
             got="an archive with code in it",
             remedy="Load it with its own code and save its state_dict.",
         )
-    if "data.pkl" not in listed:
-        raise damaged(file, "an archive of torch.save, with data.pkl", ", ".join(map(ascii, list(listed)[:4])) or "nothing")
-    if "byteorder" in listed and (order := file.read(*listed["byteorder"])[:20]) != b"little":
+    if "data.pkl" not in spans:
+        raise damaged(file, "an archive of torch.save, with data.pkl", ", ".join(map(ascii, list(spans)[:4])) or "nothing")
+    if "byteorder" in spans and (order := file.read(*spans["byteorder"])[:20]) != b"little":
         raise damaged(file, "little-endian numbers", ascii(order))
-    start, stop = listed["data.pkl"]
+    start, stop = spans["data.pkl"]
     if stop - start > LARGEST_PICKLE:
         raise BadModel(
             f"{file.name} holds too much besides tensors.",
-            expected=f"a structure of at most {LARGEST_PICKLE >> 20} MiB; numbers lie in tensors of their own",
-            got=f"{number_of(stop - start, 'byte')} of it (arrays of numpy, long lists or texts count)",
+            expected=f"a structure of at most {LARGEST_PICKLE >> 20} MiB, with the numbers in tensors",
+            got=f"{number_of(stop - start, 'byte')} of structure (NumPy arrays, long lists and texts count)",
             remedy="Save the state dict alone: torch.save(model.state_dict(), FILE).",
         )
     return file.read(start, stop)
 
 
 def _span(file: WholeFile, info: zipfile.ZipInfo) -> tuple[int, int]:
-    """Where an entry's bytes lie, by its local header. Raises `BadModel`."""
+    """(start, stop) in bytes of an entry, by its local header. Raises `BadModel`."""
     name = ascii(info.filename)[:100]
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
         raise damaged(
@@ -85,12 +85,12 @@ def _span(file: WholeFile, info: zipfile.ZipInfo) -> tuple[int, int]:
         raise damaged(file, f"{name} within the file", f"{number_of(info.file_size, 'byte')} from byte {start}")
     checked = info.filename.endswith("/data.pkl") and info.file_size <= LARGEST_PICKLE
     if checked and zlib.crc32(file.read(start, start + info.file_size)) != info.CRC:
-        raise damaged(file, "the structure that was saved", "its checksum is another")
+        raise damaged(file, "the structure that was saved", "another checksum")
     return start, start + info.file_size
 
 
 def _end(file: WholeFile) -> int | None:
-    """Where the end record of the directory begins."""
+    """The byte at which the end record of the directory begins, None without one."""
     tail = file.read(max(0, file.size - 22 - 65535), file.size)
     at = tail.rfind(_END)
     whole = at >= 0 and at + 22 <= len(tail) and at + 22 + int.from_bytes(tail[at + 20 : at + 22], "little") == len(tail)

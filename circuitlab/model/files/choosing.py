@@ -1,7 +1,7 @@
 """Choosing the dictionary of a checkpoint that holds the weights, and listing what is beside it.
 
-Trainers save the weights under a key of their own beside an optimiser, counters and arguments. The usual keys are accepted;
-otherwise the only dictionary of tensors is taken, and of several the person chooses one (`under`).
+Trainers save the weights under a key of their own, beside an optimiser, counters and arguments. The usual keys are accepted; else
+the only dictionary of tensors is taken, and among several the person chooses one (`under`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from circuitlab.model.files.described import Inert, Mark, OddKey, Other, Strided
 
 _USUAL = ("model", "state_dict", "model_state_dict", "module")
 _DEEPEST = 6
-_MOST = 2_000  # dictionaries that are looked into
+_MOST = 2_000  # dictionaries searched
 _LISTED = 12
-_MOST_BESIDE, _LARGEST = 2_000, 2**18  # values beside the weights that are looked at, and what they hold in all
-_MOST_NESTED = 10_000  # what one of them holds, where it is not flat
+_MOST_BESIDE, _LARGEST = 2_000, 2**18  # values beside the weights that are examined, and the values within all of them
+_MOST_NESTED = 10_000  # values within one of them that is nested
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The dictionary of the weights; `around` are those that it lies in, the outermost first, each with the key that leads on."""
+    """The dictionary of the weights; `around`: the dictionaries it lies in, outermost first, each with the key towards it."""
 
     weights: Mapping[Any, Any]
     under: str
@@ -77,7 +77,7 @@ def _but(keys: list[str], key: str) -> tuple[str, ...]:
 
 
 def _options(contents: Any) -> list[_Option]:
-    """Every dictionary of tensors, the outermost first; of a module that was saved whole its state dict."""
+    """Every dictionary of tensors, outermost first; for a module that was saved whole, its state dict."""
     options: list[_Option] = []
     waiting, count, modules = [_Option((), {}, ())], 0, set[int]()
     at: dict[tuple[str, ...], Any] = {(): contents}
@@ -106,7 +106,7 @@ def _options(contents: Any) -> list[_Option]:
 
 
 def _is_optimiser(parts: Mapping[Any, Any]) -> bool:
-    """Whether this is the state dict of one of torch's optimisers: its tensors are no weights."""
+    """Whether this is the state dict of a torch optimiser, whose tensors are not weights."""
     return isinstance(parts.get("param_groups"), list) and isinstance(parts.get("state"), dict)
 
 
@@ -126,7 +126,7 @@ def _no_tensors(name: str, contents: Any) -> BadModel:
 
 
 def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(plain values around and among the weights, lines that name everything else)."""
+    """(plain values around and among the weights, lines that name everything else there)."""
     rest = _Beside()
     for parts, leads_on in chosen.around:
         rest.look((k, v) for k, v in parts.items() if k != leads_on)
@@ -136,7 +136,7 @@ def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 class _Beside:
-    """Collects `metadata` and `skipped`, and looks at no more than `_MOST_BESIDE` values that hold no more than `_LARGEST`."""
+    """Collects `metadata` and `skipped` from at most `_MOST_BESIDE` values, which hold at most `_LARGEST` values."""
 
     def __init__(self) -> None:
         self.metadata, self.skipped = dict[str, Any](), list[str]()
@@ -151,7 +151,7 @@ class _Beside:
                 self.metadata[str(key)] = value
                 continue
             parts = named_parts(value) or {}
-            few = len(parts) <= self._left  # of a dictionary cut off nobody knows what it lacks
+            few = len(parts) <= self._left  # a dictionary cut short would hide what it lacks
             plain_attributes = (
                 {k: v for k, v in parts.items() if not isinstance(k, OddKey) and self._plain(v)}
                 if few and not _is_optimiser(parts)
@@ -162,7 +162,7 @@ class _Beside:
             self.skipped += self._named(key, value, parts, plain_attributes)
 
     def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], plain_attributes: Mapping[Any, Any]) -> list[str]:
-        """The parts of one entry that are skipped, in words."""
+        """Lines on the parts of one entry that are not read."""
         if _is_optimiser(parts):
             return [f"{_shown(key)} (the state of an optimiser)"]
         lost = {k: v for k, v in parts.items() if k not in plain_attributes and not (isinstance(v, Mark) and v.value is not None)}
@@ -173,7 +173,7 @@ class _Beside:
 
     def _plain(self, value: Any) -> bool:
         self._left -= 1
-        flat = isinstance(value, dict | list) and len(value) > _MOST_NESTED  # a vocabulary may be larger than anything else
+        flat = isinstance(value, dict | list) and len(value) > _MOST_NESTED  # a vocabulary may be larger than anything nested
         is_plain, count = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
         self._room -= count
         return is_plain and self._left >= 0

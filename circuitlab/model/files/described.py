@@ -1,4 +1,4 @@
-"""Descriptions of a pickle's contents: its tensors before any is created, and its objects, which never are.
+"""Descriptions of a pickle's contents: its tensors before any is created, and its objects, which are never created.
 
 People save their arguments, paths, sets, arrays and configuration objects beside the weights. Pickle stores an object as its
 class and its attributes, which can be read without either: `Inert`.
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-_DEEPEST, _MOST_MODULES, _MOST_TENSORS = 64, 20_000, 100_000  # modules within modules, all of them, and their tensors
+_DEEPEST, _MOST_MODULES, _MOST_TENSORS = 64, 20_000, 100_000  # nesting of modules, their number, and that of their tensors
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
 
@@ -28,7 +28,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Strided:
-    """A tensor: where it begins in its storage, in elements of `dtype`, its sizes and strides. Nothing of it is checked yet."""
+    """A tensor: its offset in its storage (in elements of `dtype`), sizes and strides, none of them checked yet."""
 
     storage: Storage
     dtype: torch.dtype
@@ -55,16 +55,16 @@ class OddKey:
 
 
 def key_of(key: Any) -> Any:
-    """A key as it may stand in a dictionary. Nothing nested is hashed: a tuple of tuples without end would end the process."""
+    """A key that a dictionary may hold. Nothing nested is hashed: endlessly nested tuples would end the process."""
     if isinstance(key, str | int | float | bool | bytes | None):
         return key
-    text = _told(key)
+    text = _in_words(key)
     return OddKey(text if text.isprintable() else ascii(text)[1:-1])
 
 
-def _told(key: Any, depth: int = 2) -> str:
+def _in_words(key: Any, depth: int = 2) -> str:
     if isinstance(key, tuple) and depth:
-        inner = ", ".join(_told(part, depth - 1) for part in key[:4])
+        inner = ", ".join(_in_words(part, depth - 1) for part in key[:4])
         return f"({inner}{', …' if len(key) > 4 else ',' if len(key) == 1 else ''})"
     if isinstance(key, str | int | float | bool | bytes | None):
         return repr(key)[:40] if isinstance(key, str | bytes | float | None) or abs(key) < 10**18 else "a large number"
@@ -73,9 +73,9 @@ def _told(key: Any, depth: int = 2) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a `name` in the pickle stands for here: `make` is what calling it does, `value` what it is.
+    """What a `name` in the pickle stands for here: `make` is the effect of calling it, `value` its meaning.
 
-    Without either it is an unknown name. It and its instances may occur in the pickle; it is never called.
+    Without either the name is unknown: it and its instances may occur in the pickle, but it is never called.
     """
 
     make: Callable[..., Any] | None = None
@@ -91,7 +91,7 @@ class Inert:
     entries: dict[str, Any] = field(default_factory=dict)
 
     def take(self, state: Any) -> None:
-        """What BUILD would set: a dictionary of attributes, or a pair of them (the second of slots)."""
+        """Add the attributes that BUILD would set: a dictionary, or a pair of dictionaries (the second for slots)."""
         parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
         for part in parts:
             if isinstance(part, dict):
@@ -104,13 +104,13 @@ class Inert:
 
 
 def state_dict(module: Inert) -> dict[str, Any]:
-    """The parameters and buffers of a torch module that was saved whole, by the names that its `state_dict()` would give.
+    """The parameters and buffers of a torch module that was saved whole, under the names of its `state_dict()`.
 
-    Buffers that it would leave out are among them: which ones they are is stored as a set.
+    Buffers that `state_dict()` would leave out are included: their names are stored in a set, which is not read.
     """
     tensors: dict[str, Any] = {}
     waiting, count = [("", module, 0)], 0
-    while waiting and count < _MOST_MODULES and len(tensors) < _MOST_TENSORS:  # what is shared counts each time it is named
+    while waiting and count < _MOST_MODULES and len(tensors) < _MOST_TENSORS:  # a shared one counts each time
         (at, module, depth), count = waiting.pop(), count + 1
         for part in ("_parameters", "_buffers"):
             tensors |= {f"{at}{name}": value for name, value in module.entries[part].items() if value is not None}
@@ -120,7 +120,7 @@ def state_dict(module: Inert) -> dict[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """The kind of a value that is not plain, in a word or two."""
+    """The kind of a value that is not plain, in a few words."""
     if isinstance(value, Inert):
         return value.kind
     if isinstance(value, Mark):
@@ -140,9 +140,9 @@ def named_parts(value: Any) -> dict[Any, Any] | None:
 
 
 def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
-    """Whether `value` is numbers, text and containers of them, not deep and not many; and how many values were looked at.
+    """Whether `value` is numbers, text and containers of them, within `budget` values and `depth` levels; and the values counted.
 
-    One that is shared counts each time.
+    A shared value counts each time.
     """
     level, count = [value], 0
     for _ in range(depth):

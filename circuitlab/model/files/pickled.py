@@ -1,8 +1,8 @@
 """State dicts in torch's pickle formats (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
 
-What they hold is read as descriptions (`unpickling`), checked against the bytes that are there, and mapped like safetensors:
-opening one reads no weights. Gives the same tensors as `torch.load(weights_only=True)` for files that both accept. Everything
-else in the file is either a plain value (`metadata`) or named and not read (`skipped`).
+The contents are read as descriptions (`unpickling`), checked against the bytes of the file, and mapped like safetensors: opening a
+file reads no weights. Files that `torch.load(weights_only=True)` accepts too give the same tensors. Everything else in the file
+is either a plain value (`metadata`) or named and not read (`skipped`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from circuitlab.model.files.whole_file import WholeFile
 _PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins
 _WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_SHARED = 256 * 2**20  # bytes by which tensors that lie over each other may be more than their file
+_SHARED = 256 * 2**20  # bytes by which tensors that share their numbers may exceed their file
 
 
 @dataclass(frozen=True)
 class Pickled:
     """The contents of a file: tensors by name, plain values beside them, and lines that name what was not read.
 
-    `under` is the key of the dictionary that the weights were taken from, "" where the whole file is one; `others` those keys
-    that also hold tensors. `usual`: the key is a usual one, so the choice needs no note.
+    `under`: the key of the dictionary that the weights were taken from, "" where the whole file is one; `others`: further keys
+    that hold tensors. `usual`: the key is a usual one, so that the choice needs no note.
     """
 
     tensors: MappedTensors
@@ -48,8 +48,10 @@ class Pickled:
 
 
 def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
-    """The weights of a file (`under`: those that lie below this key, dots between keys); None for a file that is no pickle at
-    all. Raises `BadModel`."""
+    """The weights of a file (`under`: those under this key, nested keys joined by dots); None for a file that is not a pickle.
+
+    Raises `BadModel`.
+    """
     file = WholeFile(path)
     zipped = is_archive(file)
     if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
@@ -71,9 +73,9 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
 
 def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     """An archive's contents, and (start, stop) of each storage."""
-    listed = entries(file)
-    contents, _ = unpickled(BytesIO(structure(file, listed)))
-    return contents, {name.removeprefix("data/"): span for name, span in listed.items() if name.startswith("data/")}
+    spans = entries(file)
+    contents, _ = unpickled(BytesIO(structure(file, spans)))
+    return contents, {name.removeprefix("data/"): span for name, span in spans.items() if name.startswith("data/")}
 
 
 def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
@@ -116,11 +118,9 @@ def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, in
             places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
-        raise damaged(
-            file, f"tensors of at most {number_of(file.size + _SHARED, 'byte')} in all", f"{total}: they lie over each other"
-        )
+        raise damaged(file, f"tensors of at most {number_of(file.size + _SHARED, 'byte')} in all", f"{total}: they overlap")
     metadata, skipped = beside(chosen)
-    skipped = (*skipped, *(f"{str(k)[:60]} (a tensor whose key is no name)" for k in list(odd)[:12]))
+    skipped = (*skipped, *(f"{str(k)[:60]} (a tensor whose key is not a name)" for k in list(odd)[:12]))
     return Pickled(MappedTensors(file, places), metadata, skipped, chosen.under, chosen.others, chosen.usual)
 
 

@@ -1,4 +1,4 @@
-"""The tensors of a file under other names than its own, and single slices of them."""
+"""The tensors of a file under other names, and single slices of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
 
 
 class RenamedTensors:
-    """A source whose tensors in `table` (our name -> the file's) go by our names; all others keep theirs."""
+    """A source with the tensors in `table` (our name -> the file's) under our names, and all others under their own."""
 
     def __init__(self, source: TensorSource, table: Mapping[str, str]) -> None:
         self._source, self._table, self.resident = source, dict(table), source.resident
@@ -68,7 +68,7 @@ class Sliced:
                 self._slices[name] = (match[1], int(match[2]))
 
     def names(self) -> frozenset[str]:
-        """All names, those of slices too."""
+        """All names, including those of slices."""
         return self._source.names() | self._slices.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Strict JSON for model files: no name twice in one object, no integer beyond 64 bits, bounded nesting.
 
-Python's parser keeps the last of two equal names and accepts integers of any length; either could go unnoticed here.
+Python's parser takes the last of two equal names and accepts integers of any length; either could go unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 
-LARGEST = 16 * 2**20  # bytes: read, they take up to 24 times as much
+LARGEST = 16 * 2**20  # bytes of the file: in memory they take up to 24 times as much
 _DEEPEST = 64
 
 
@@ -47,7 +47,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(by_name) < len(pairs):
         names: set[str] = set()
         twice = next(name for name, _ in pairs if name in names or names.add(name))
-        raise ValueError(f"{twice[:100]!r} stands there twice")
+        raise ValueError(f"{twice[:100]!r} occurs twice")
     return by_name
 
 

@@ -171,8 +171,8 @@ class ShardedTensors:
         return _entry(self._where, name).alias(name)
 
 
-class KeptTensors:
-    """A file's tensors, each copied into memory as float32 on first access, and cached; a tensor with two names once.
+class CachedTensors:
+    """A file's tensors, each copied into memory as float32 on first access and cached; a tensor with two names is copied once.
 
     Opening a large model then reads its header alone. `tensor` raises `BadModel` where the file has become shorter or numbers are
     not finite. Safe to use from several threads.
@@ -181,7 +181,7 @@ class KeptTensors:
     resident = True
 
     def __init__(self, source: TensorSource) -> None:
-        self._source, self._kept, self._lock = source, dict[Hashable, Tensor](), threading.Lock()
+        self._source, self._tensors, self._lock = source, dict[Hashable, Tensor](), threading.Lock()
 
     def names(self) -> frozenset[str]:
         """All names."""
@@ -199,11 +199,11 @@ class KeptTensors:
         """One tensor, not to be written to."""
         alias = self._source.alias(name)
         with self._lock:
-            if alias not in self._kept:
+            if alias not in self._tensors:
                 value = self._source.copy(name).to(torch.float32)
                 check_finite(name, value)
-                self._kept[alias] = value
-            return self._kept[alias]
+                self._tensors[alias] = value
+            return self._tensors[alias]
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own."""
@@ -215,7 +215,7 @@ class KeptTensors:
 
 
 def open_safetensors(path: Path) -> MappedTensors:
-    """The tensors of a safetensors file. Raises `BadModel` for anything else than a whole one."""
+    """The tensors of a safetensors file. Raises `BadModel` for a damaged file or another format."""
     file = WholeFile(path)
     return MappedTensors(file, safetensors_places(file))
 
@@ -276,21 +276,21 @@ def check_kind(source: TensorSource, name: str) -> None:
     kind = source.kind(name)
     if kind not in WEIGHT_KINDS:
         raise BadModel(
-            f"The tensor {name} is {kind}: not a weight that can be read."
+            f"The tensor {name} is {kind}, which cannot be read as a weight."
             if kind in _PLAINER
             else f"The tensor {name} has a dtype that weights do not have.",
             expected=" ".join(WEIGHT_KINDS),
             got=kind,
             remedy=_PLAINER.get(
-                kind, "Save it as float32 or bfloat16; what was quantised has to be dequantised by what made it."
+                kind, "Save it as float32 or bfloat16; dequantise a quantised one with the library that made it."
             ),
         )
 
 
-_PLAINER = {  # what is no dtype: how to save it so that it is read
-    "sparse": "Save it dense: x.to_dense() in its place.",
+_PLAINER = {  # kinds of tensor that are not dtypes: how to save one so that it can be read
+    "sparse": "Save it dense, as x.to_dense().",
     "nested": "Save its parts as tensors of their own.",
-    "quantised": "Save it dequantised: x.dequantize() in its place.",
+    "quantised": "Save it dequantised, as x.dequantize().",
     "a meta tensor, without data": "It holds no numbers: load the weights where it was made, and save them from there.",
 }
 

@@ -1,10 +1,10 @@
 """The structure of a pickled state dict, without running anything in it and without creating a tensor.
 
-Little more than a subset of what `torch.load(weights_only=True)` takes: numbers (also numpy's, which libraries leave in their
-configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the things they
-name; tensors become descriptions (`Strided`), checked before a byte of them is read; objects of all other classes become
-descriptions too (`Inert`). A call of an unknown function is refused. Against a hostile file that matters twice: torch would run
-none of its code either, but would allocate an array as large as the file claims.
+What is read is little more than a subset of what `torch.load(weights_only=True)` accepts: numbers (also NumPy's, which libraries
+leave in their configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the
+things they name; tensors become descriptions (`Strided`), checked before a byte of them is read; objects of all other classes
+become descriptions too (`Inert`). A call of an unknown function is refused. A hostile file cannot run its code in torch either,
+but there it could make torch allocate an array as large as the file claims.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _KINDS: dict[str, torch.dtype] = {
     "QUInt4x2Storage": torch.uint8,
     "QUInt2x4Storage": torch.uint8,
 }
-_NUMBERS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i", "b1": "<?"}  # numpy's kinds of number, as `struct` calls them
+_NUMBERS = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i", "b1": "<?"}  # NumPy's kinds of number -> formats of `struct`
 _OPCODES = (
     "PROTO FRAME STOP MARK GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 "
     "BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 "
     "TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINGET LONG_BINGET BINPUT LONG_BINPUT MEMOIZE EMPTY_SET "
     "ADDITEMS FROZENSET NEWOBJ NEWOBJ_EX POP POP_MARK"
 ).split()
-# what damaged bytes raise on their way through the reader
+# what the reader may raise on damaged bytes
 DAMAGE = (
     IndexError,
     KeyError,
@@ -63,7 +63,7 @@ DAMAGE = (
 
 
 class Unwanted(Exception):
-    """Raised for a pickle that needs something neither a tensor nor a plain container; `what` names it."""
+    """Raised for a pickle that needs a function to be called; `what` names it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -177,7 +177,7 @@ def _named(module: str, name: str) -> Mark:
     return replace(_NAMES.get(whole, Mark()), name=whole)
 
 
-_Python: Any = pickle._Unpickler  # the reader in Python: each opcode is a method, so that what is not wanted is not there
+_Python: Any = pickle._Unpickler  # the reader in Python: each opcode is a method, so that unwanted ones can be left out
 
 
 class _Reader(_Python):
@@ -188,7 +188,7 @@ class _Reader(_Python):
 
     def persistent_load(self, pid: Any) -> Storage | Mark:
         what = pid[0].decode("ascii") if isinstance(pid[0], bytes) else pid[0]
-        if what == "module" and isinstance(pid[1], Mark):  # the older format's way to name a class, with its source behind it
+        if what == "module" and isinstance(pid[1], Mark):  # how the older format names a class, followed by its source
             return pid[1]
         _, kind, key, _, n, *view = pid
         if what != "storage" or not isinstance(kind, Mark) or not isinstance(kind.value, torch.dtype):
@@ -204,7 +204,7 @@ class _Reader(_Python):
         self.stack[-1] = _called(self.stack[-1], args)
 
     def _made(self) -> None:
-        self.stack.pop()  # arguments of the class, which is not asked
+        self.stack.pop()  # arguments of the class, which is not called
         self.stack[-1] = Inert(_name_of(self.stack[-1]))
 
     def _made_by_keywords(self) -> None:
@@ -212,19 +212,19 @@ class _Reader(_Python):
         self._made()
 
     def _built(self) -> None:
-        state = self.stack.pop()  # attributes of containers and parameters: nobody asks for them
+        state = self.stack.pop()  # attributes; those of containers and parameters are not needed
         if isinstance(self.stack[-1], Inert):
             self.stack[-1].take(state)
 
     def _bytes(self) -> None:
         (n,) = struct.unpack("<Q", self.read(8))
-        data = self.read(n)  # the library would make room for as many as the file says
+        data = self.read(n)  # pickle's own method would allocate as many bytes as the file claims
         if len(data) != n:
             raise EOFError(number_of(n, "byte"))
         self.append(data)
 
     def _set(self) -> None:
-        self.append(Inert("builtins.set"))  # nothing is put into it: to hash what is nested without end would end the process
+        self.append(Inert("builtins.set"))  # left empty: hashing endlessly nested entries would end the process
 
     def _frozen(self) -> None:
         self.pop_mark()
@@ -244,7 +244,7 @@ class _Reader(_Python):
 
     def _extend(self, items: list[Any]) -> None:
         if isinstance(self.stack[-1], Inert):
-            return  # entries of a list that was not made
+            return  # entries of a list that was not created
         if type(self.stack[-1]) is not list:
             raise TypeError("entries of what is no list")
         self.stack[-1].extend(items)

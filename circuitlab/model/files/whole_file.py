@@ -1,4 +1,4 @@
-"""A file on disk, read as it was when it was opened; later truncation is detected.
+"""A file on disk, read as it was when it was opened; a truncation since then is detected.
 
 Only regular files are opened: a pipe or a device would hang or never end. Another process may truncate a file while it is in use,
 and reading past the end of a map then kills the process (SIGBUS). Copies are therefore read through the file handle, which
@@ -49,7 +49,7 @@ class WholeFile:
         self._map: mmap.mmap | None = None
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes start … stop. Raises `BadModel` where the file ends before."""
+        """Bytes start … stop. Raises `BadModel` where the file ends earlier."""
         data = bytearray(max(0, min(stop, self.size) - start))
         self._read_into(memoryview(data), start)
         if len(data) < stop - start:
@@ -57,7 +57,7 @@ class WholeFile:
         return bytes(data)
 
     def copy(self, start: int, stop: int) -> Tensor:
-        """Bytes start … stop as a uint8 tensor in memory of its own. Raises `BadModel` where the file ends before."""
+        """Bytes start … stop as a uint8 tensor in memory of its own. Raises `BadModel` where the file ends earlier."""
         if stop > self.size:
             raise self._short(self.size, stop)
         data = torch.empty(stop - start, dtype=torch.uint8)
@@ -87,8 +87,8 @@ class WholeFile:
                 got=str(error)[:200],
             ) from error
 
-    def again(self) -> BinaryIO:
-        """Another handle on the same file, for who closes it; both share one position."""
+    def duplicate(self) -> BinaryIO:
+        """Another handle on the same file, which the caller closes; both share one position."""
         return os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0)
 
     def _read_into(self, into: memoryview, start: int) -> None:
@@ -123,7 +123,7 @@ def _regular(name: str, mode: int) -> None:
 def _unreadable(path: Path, error: OSError | ValueError) -> BadModel:
     if isinstance(error, FileNotFoundError):
         return BadModel(
-            f"{shown(Path(path.name))} is not there.",
+            f"{shown(Path(path.name))} does not exist.",
             expected=f"a file at {shown(path)}",
             got="a link that leads nowhere" if path.is_symlink() else "no such file",
             remedy="Check the folder, or download the checkpoint again.",

@@ -1,4 +1,4 @@
-"""Assumptions about what a checkpoint does not state: listed by name, with a reason, and open to correction.
+"""Assumptions about what no file of a checkpoint states: listed by name, each with a reason, and open to correction.
 
 A loader asks `Assumed` for each value that no file states. The person's own value (`--assume NAME=VALUE`, `Checkpoint.assume`)
 takes precedence over the loader's; a value that is not among the choices is an error, never ignored.
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from circuitlab.errors import BadModel, UsageError
+
+YOUR_CHOICE = "your choice"  # the reason of a value that the person gave
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Assumed:
         return int(text[:18])
 
     def _record(self, name: str, value: str, choices: tuple[str, ...], why: str, free: bool = False) -> str:
-        self.assumptions.append(Assumption(name, value, choices, "as you said" if name in self._given else why, free))
+        self.assumptions.append(Assumption(name, value, choices, YOUR_CHOICE if name in self._given else why, free))
         return value
 
 

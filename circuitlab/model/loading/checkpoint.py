@@ -1,7 +1,7 @@
 """The files of a checkpoint, examined once before any family is asked whether it claims them.
 
 A folder is searched for `config.json` and weights (safetensors, single or sharded, before pickles); a file is read with the
-configuration beside it. Nothing but the kind of file is inferred from names.
+configuration beside it. Only the kind of a file is inferred from its name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
 from circuitlab.model.files.whole_file import shown
-from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.assumptions import YOUR_CHOICE, Assumption
 from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format, refuse_text
 from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
 from circuitlab.model.records.series import checkpoint_of
@@ -28,12 +28,12 @@ WEIGHT_FILES = (".safetensors", *_PICKLES)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint's files and what can be read of them without knowing its family.
+    """A checkpoint's files and what can be read from them without knowing its family.
 
-    `config`: the JSON object beside the weights, else one in that form saved with them, {} without one. `files`: the weights.
-    `tensors` reads them by name, None for a format without names. `metadata`: plain values that a pickle holds beside tensors;
-    `skipped` names those that were not read. `assume`: the person's values where no file states one; `assumed`: what was assumed
-    before any family was asked.
+    `config`: the JSON object beside the weights, else one of that form saved with them, else {}. `files`: the weights; `tensors`
+    reads them by name, None for a format without names. `metadata`: plain values that a pickle holds beside tensors; `skipped`
+    names other values, which were not read. `assume`: the person's values for what no file states; `assumed`: assumptions made
+    before any family is asked.
     """
 
     path: Path
@@ -62,11 +62,12 @@ class Checkpoint:
 def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | None = None) -> Checkpoint:
     """Examine a folder or a file; `checkpoint`: index into the folder's series, whose weights replace the final ones.
 
-    Raises `BadModel` where it cannot be read, holds no weights, or is of a kind not opened."""
+    Raises `BadModel` where it cannot be read, holds no weights, or is of a kind that is not supported.
+    """
     try:
         if not os.path.lexists(path):
             raise BadModel(
-                f"{shown(Path(path.name))} is not there.",
+                f"{shown(Path(path.name))} does not exist.",
                 expected="a folder with config.json and weights, or a weight file",
                 got=f"nothing at {shown(path)[:200]}",
                 remedy="Check the path, or download the checkpoint again.",
@@ -107,7 +108,7 @@ def _saved_config(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
-    """The file that says where a folder's weights are."""
+    """The weight file of a folder, or the index of its shards; None without one."""
     if checkpoint is not None:
         return checkpoint_of(folder, checkpoint)
     names = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -143,11 +144,11 @@ def _open(file: Path, under: str | None = None) -> Checkpoint:
     pickled = read_pickle(file, under)
     if pickled is None:
         return Checkpoint(file, file.parent, files=(file,))
-    why = "as you said" if under is not None else "the only dictionary of tensors in the file"
+    why = YOUR_CHOICE if under is not None else "the only dictionary of tensors in the file"
     assumed = (
         ()
         if pickled.usual
-        else (Assumption("under", pickled.under, (*pickled.others, pickled.under), f"weights below this key: {why}"),)
+        else (Assumption("under", pickled.under, (*pickled.others, pickled.under), f"weights under this key: {why}"),)
     )
     return Checkpoint(file, file.parent, {}, (file,), pickled.tensors, pickled.metadata, skipped=pickled.skipped, assumed=assumed)
 
@@ -166,7 +167,7 @@ def _shard(file: Path) -> MappedTensors:
 
 
 def tensors_at(path: Path, under: str | None = None) -> Checkpoint:
-    """A folder's or file's named tensors, regardless of its configuration. Raises `BadModel`."""
+    """The named tensors of a folder or file, whatever its configuration. Raises `BadModel`."""
     weights = _weights_in(path) if path.is_dir() else path
     opened = replace(_open(weights or path / "model.safetensors", under), path=path)
     opened.needed()
@@ -187,7 +188,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises `BadModel`."""
     if not os.path.lexists(path):
         raise BadModel(
-            f"{path.name} is not there.",
+            f"{path.name} is missing.",
             expected=f"a model directory with {path.name}",
             got=shown(path.parent) if path.parent.is_dir() else f"no directory {shown(path.parent)}",
             remedy="Open the folder that holds the model's config.json and its weights.",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from circuitlab.errors import BadModel, UnknownFamily, advising
-from circuitlab.model.files.tensors import KeptTensors
+from circuitlab.model.files.tensors import CachedTensors
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.lazy_weights import LazyWeights
-from circuitlab.model.loading.assumptions import Assumption
+from circuitlab.model.loading.assumptions import YOUR_CHOICE, Assumption
 from circuitlab.model.loading.character_vocabulary import character_tokenizer
 from circuitlab.model.loading.checkpoint import Checkpoint, look, read_json
 from circuitlab.model.loading.listed import listed
@@ -27,7 +27,7 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
 from circuitlab.paths import model_dir, shipped_models
 
-# copied into memory at once; each tensor when it is first used; never
+# tensors copied into memory: all of them at once; each when it is first used; none
 Keep = Literal["resident", "lazy", "mapped"]
 _REMEDY = "Correct the file, or fetch it again if it is damaged; otherwise open another model of this family."
 _CHARACTERS = "characters"  # the tokenizer of a vocabulary that was saved with the weights
@@ -35,7 +35,7 @@ _CHARACTERS = "characters"  # the tokenizer of a vocabulary that was saved with 
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened model. `notes` say what was assumed or left unused; the model's hash is computed over `files`.
+    """An opened model. `notes`: what was assumed or left unused; the model's hash is computed over `files`.
 
     `assumptions` are values that no file states and a person may correct. `steps`: the training steps of its checkpoint series.
     """
@@ -100,14 +100,14 @@ def open_model(
 ) -> Opened:
     """Open a model's folder or file, or a checkpoint of its series.
 
-    Raises `BadModel` with what was expected, what was found and what to do.
+    Raises `BadModel`.
     """
     candidate = look(path, assume, checkpoint)
-    if keep == "lazy":  # a family sees a mapped file; its tensors stay in memory once read
+    if keep == "lazy":  # for a family a mapped file, whose tensors stay in memory once read
         candidate, keep = (
             (candidate, "resident")
             if candidate.tensors is None
-            else (replace(candidate, tensors=KeptTensors(candidate.tensors)), "mapped")
+            else (replace(candidate, tensors=CachedTensors(candidate.tensors)), "mapped")
         )
     for family in candidates(candidate):
         if family.claims(candidate):
@@ -144,9 +144,9 @@ def _titles() -> str:
 
 
 def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
-    """Adds the tokenizer that the person chose, if any, and notes where it does not fit the model.
+    """The opened model with the tokenizer that the person chose, if any, and notes on where it does not fit the model.
 
-    Raises `BadModel` for a value given to something that is not assumed.
+    Raises `BadModel` where the person gave a value for something that is not assumed.
     """
     assumptions, weights, notes = (*checkpoint.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
     tokenizer = checkpoint.assume.get("tokenizer")
@@ -180,7 +180,7 @@ def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, given: str | N
         weights.tokenizer = tokenizer_at(chosen)
     else:
         weights.tokenizer = None
-    why = "as you said" if given is not None else origin or "none lies beside the weights"
+    why = YOUR_CHOICE if given is not None else origin or "there is none beside the weights"
     choices = (_CHARACTERS, "none") if characters is not None else ()
     assumption = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
     return assumption, (note,) if note and given is None else ()

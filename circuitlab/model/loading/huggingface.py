@@ -1,7 +1,7 @@
 """Reading Hugging Face `config.json` files: typed fields, activations, windows, and the note on the score scale.
 
-Field names and defaults are those of `transformers`; a field that the file leaves out and the architecture needs is an error,
-and a default that is used is noted.
+Field names and defaults are those of `transformers`. A missing field that the architecture needs is an error; a default that is
+used is noted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
     if value is _NEEDED or not isinstance(value, int) or isinstance(value, bool):
         got = "nothing" if value is _NEEDED else repr(value)[:80]
         raise BadModel(f"config.json: {name} is not a whole number.", expected="a size", got=got)
-    most = 10_000 if "layer" in name else 65_536 if "head" in name else 2**40  # before anything is made of so many
+    most = 10_000 if "layer" in name else 65_536 if "head" in name else 2**40  # refused before anything of that size is allocated
     if abs(value) > most:
         raise BadModel(f"config.json: {name} is beyond any model.", expected=f"at most {most}", got=str(value))
     return value
@@ -90,7 +90,7 @@ def refuse(config: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
 
 
 def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[int], bool]) -> tuple[int, ...]:
-    """Per layer how many positions a destination sees, by `layer_types` where stated, else by `slides(layer)`; () without any."""
+    """[layer] positions that a destination sees, by `layer_types` where stated, else by `slides(layer)`; () without windows."""
     if config.get("sliding_window") is None:
         return ()
     width = size(config, "sliding_window")
@@ -107,6 +107,6 @@ def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[
 
 
 def scale_note(scale: float, d_head: int, why: str) -> str:
-    """A note on the factor of `q·k` and its origin: a wrong one is the silent error of model conversions."""
+    """A note on the factor of `q·k` and its origin: a wrong one is the usual silent error of model conversions."""
     usual = abs(scale * math.sqrt(d_head) - 1) < 1e-9
     return f"score scale {scale:.4g} ({'1/√d_head, ' if usual else 'none, ' if scale == 1 else ''}{why})"

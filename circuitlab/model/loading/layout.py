@@ -1,9 +1,10 @@
-"""Where a checkpoint keeps each canonical tensor: a declaration per family, from which reading, checking and reports follow.
+"""Where a checkpoint stores each canonical tensor: one declaration per family, from which reading, checks and reports follow.
 
     Layout(ends={"embed.W_E": stored("wte.weight")}, block={"W_Q": linear("self_attn.q_proj").heads("q"), …})
 
-A `Stored` names one tensor of the file (`{i}` stands for the layer) and the views that turn it into the canonical one. Views copy
-nothing where the storage allows it. Shapes are checked on the header alone, by taking the same steps on tensors without data.
+A `Stored` names one tensor of the file (`{i}` stands for the layer) and the views that turn it into the canonical one. Views are
+not copied where the storage allows it. Shapes are checked from the header alone, by applying the same steps to tensors without
+data.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ class Misfit(ValueError):
     """A step that does not apply to a tensor of this shape: what it needs, and the shape."""
 
 
-def _axes(x: Tensor, n: int, what: str) -> None:
+def _check_axes(x: Tensor, n: int, what: str) -> None:
     if x.dim() < n:
-        raise Misfit(f"{what} needs {n} axes, and {tuple(x.shape)} has {x.dim()}")
+        raise Misfit(f"{what} would need {number_of(n, 'axis', 'axes')}, and {tuple(x.shape)} has {x.dim()}")
 
 
-def _cut(x: Tensor, axis: int, sizes: tuple[int, ...], what: str) -> Tensor:
-    """`x` with one axis cut in parts of these sizes."""
-    if x.shape[axis] != math.prod(sizes):
-        raise Misfit(f"{what} need {math.prod(sizes)} of axis {axis % x.dim()}, and {tuple(x.shape)} has {x.shape[axis]}")
+def _split_axis(x: Tensor, axis: int, sizes: tuple[int, ...], what: str) -> Tensor:
+    """`x` with one axis split into axes of these sizes."""
+    needed, shape = math.prod(sizes), tuple(x.shape)
+    if shape[axis] != needed:
+        raise Misfit(f"{what} would need {needed} along axis {axis % x.dim()}, and {shape} has {shape[axis]}")
     return x.unflatten(axis, sizes)
 
 
@@ -48,8 +50,8 @@ def _cut(x: Tensor, axis: int, sizes: tuple[int, ...], what: str) -> Tensor:
 class Stored:
     """One tensor of a checkpoint and the steps from its layout to ours. Immutable: every method returns one with a further step.
 
-    `others` are further tensors that `join` makes one canonical tensor of, each behind its own steps. Without a `name` nothing is
-    stored, and the first step makes the tensor.
+    `others` are further stored tensors, each with steps of its own, that `join` combines with this one. Without a `name` nothing
+    is stored, and the first step creates the tensor.
     """
 
     name: str
@@ -62,18 +64,18 @@ class Stored:
         return replace(self, steps=(*self.steps, step))
 
     def joined(self, others: Iterable[Stored], join: Callable[..., Tensor]) -> Stored:
-        """`join(own, *others)` of several stored tensors (a product, a stack), after the steps of each."""
+        """`join(self, *others)` of several stored tensors (a product, a stack), after the steps of each."""
         return replace(self, others=tuple(others), join=join)
 
     @property
     def T(self) -> Stored:
-        """[out, in] -> [in, out]: torch's `Linear` keeps the transpose of our row-vector form."""
+        """[out, in] -> [in, out]: torch's `Linear` stores the transpose of our row-vector form."""
 
-        def turn(c: ModelConfig, x: Tensor) -> Tensor:
-            _axes(x, 2, "to be transposed it")  # a vector, where `.T` would only warn
+        def transposed(c: ModelConfig, x: Tensor) -> Tensor:
+            _check_axes(x, 2, "a transpose")  # for a vector `.T` would only warn
             return x.transpose(0, 1)
 
-        return self.then(turn)
+        return self.then(transposed)
 
     def heads(self, which: Which) -> Stored:
         """Split by head: q, k, v [d_model, head · d_head] -> [head, d_model, d_head]; o [head · d_head, d_model] ->
@@ -82,63 +84,62 @@ class Stored:
         def split(c: ModelConfig, x: Tensor) -> Tensor:
             n = c.n_kv_heads if which in "kv" else c.n_heads
             heads = f"{number_of(n, 'head')} of {c.d_head}"
-            _axes(x, 1, heads)
+            _check_axes(x, 1, heads)
             if x.dim() == 1 or which == "o":
-                return _cut(x, 0, (n, c.d_head), heads)
-            return _cut(x, 1, (n, c.d_head), heads).movedim(1, 0)
+                return _split_axis(x, 0, (n, c.d_head), heads)
+            return _split_axis(x, 1, (n, c.d_head), heads).movedim(1, 0)
 
         return self.then(split)
 
     def beside(self, which: Which) -> Stored:
-        """The q, k or v columns of [..., q | k | v] laid side by side, each as wide as its heads."""
+        """The q, k or v columns of [..., q | k | v], stored side by side, each as wide as its heads."""
 
-        def cut(c: ModelConfig, x: Tensor) -> Tensor:
+        def columns(c: ModelConfig, x: Tensor) -> Tensor:
             q, kv = c.n_heads * c.d_head, c.n_kv_heads * c.d_head
-            if x.shape[-1] != q + 2 * kv:  # a slice would take what is there without a word
+            if x.shape[-1] != q + 2 * kv:  # a slice would silently take fewer columns
                 raise Misfit(f"{number_of(q + 2 * kv, 'column')} for q, k and v, not {x.shape[-1]}")
             start = {"q": 0, "k": q, "v": q + kv}[which]
             return x[..., start : start + (q if which == "q" else kv)]
 
-        return self.then(cut)
+        return self.then(columns)
 
     def within_heads(self, which: Which) -> Stored:
-        """The q, k or v part of [..., kv_head · (its queries | k | v) · d_head]: each key-value head keeps its own."""
+        """The q, k or v part of [..., kv_head · (its queries | k | v) · d_head], stored head by head."""
 
-        def cut(c: ModelConfig, x: Tensor) -> Tensor:
-            own = _cut(
-                x, -1, (c.n_kv_heads, c.group + 2, c.d_head), f"queries, key and value of {number_of(c.n_kv_heads, 'head')}"
-            )
-            part = own[..., :-2, :] if which == "q" else own[..., -2 if which == "k" else -1, :][..., None, :]
-            return part.flatten(-3)
+        def part(c: ModelConfig, x: Tensor) -> Tensor:
+            what = f"queries, key and value of {number_of(c.n_kv_heads, 'head')}"
+            by_head = _split_axis(x, -1, (c.n_kv_heads, c.group + 2, c.d_head), what)
+            columns = by_head[..., :-2, :] if which == "q" else by_head[..., -2 if which == "k" else -1, :][..., None, :]
+            return columns.flatten(-3)
 
-        return self.then(cut)
+        return self.then(part)
 
     def half(self, k: int) -> Stored:
         """The k-th of two equal halves of the last axis (gate and up side by side)."""
 
-        def cut(c: ModelConfig, x: Tensor) -> Tensor:
+        def chunk(c: ModelConfig, x: Tensor) -> Tensor:
             if x.shape[-1] % 2:
                 raise Misfit(f"an even last axis, not {x.shape[-1]}")
             return x.chunk(2, dim=-1)[k]
 
-        return self.then(cut)
+        return self.then(chunk)
 
     def plus_one(self) -> Stored:
-        """A gain that is stored minus one (Gemma's norms)."""
+        """A gain stored as gain − 1 (Gemma's norms)."""
         return self.then(lambda c, x: 1 + x.float())
 
     def normed(self, gain: str, bias: str, eps: float) -> Stored:
         """Each row through a LayerNorm whose gain and bias are stored under these names."""
 
-        def through(x: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+        def layer_norm(x: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
             return F.layer_norm(x.float(), x.shape[-1:], gain.float(), bias.float(), eps)
 
-        return self.joined([stored(gain), stored(bias)], through)
+        return self.joined([stored(gain), stored(bias)], layer_norm)
 
     def scaled(self, factor: float) -> Stored:
-        """Times a number that the configuration states: in float32 at least, where half precision would round the product."""
-        wide = lambda x: x.to(torch.promote_types(x.dtype, torch.float32))
-        return self if factor == 1 else self.then(lambda c, x: wide(x) * factor)
+        """Multiplied by a number of the configuration, in float32 at least: half precision would round the product."""
+        at_least_float32 = lambda x: x.to(torch.promote_types(x.dtype, torch.float32))
+        return self if factor == 1 else self.then(lambda c, x: at_least_float32(x) * factor)
 
     def names(self, layer: int = 0) -> tuple[str, ...]:
         """The stored names in one layer, its own first."""
@@ -154,22 +155,22 @@ class Stored:
 
 
 def stored(name: str) -> Stored:
-    """A tensor as it is."""
+    """A stored tensor without further steps."""
     return Stored(name)
 
 
 def identity() -> Stored:
-    """The identity over the stream, which no file stores: [d_model, d_model]."""
+    """[d_model, d_model]: the identity over the stream, which no file stores."""
     return Stored("", (lambda c, x: torch.eye(c.d_model),))
 
 
 def stacked(each: Sequence[Stored]) -> Stored:
-    """Tensors of one shape, one per head or the like, along a new first axis."""
+    """Tensors of one shape, for instance one per head, along a new first axis."""
     return each[0].joined(each[1:], lambda *parts: torch.stack(parts))
 
 
 def matrix(source: TensorSource, name: str) -> tuple[int, int]:
-    """The shape of a matrix in a file, from which a family reads sizes. Raises `BadModel` for a tensor that is none."""
+    """The shape of a matrix in a file, from which a family reads sizes. Raises `BadModel` for a tensor that is not a matrix."""
     check_kind(source, name)
     shape = source.shape(name)
     if len(shape) != 2:
@@ -183,7 +184,7 @@ def linear(name: str) -> Stored:
 
 
 def norm(ours: str, theirs: str, bias: bool, offset: bool = False) -> dict[str, Stored]:
-    """Gain (and bias) of a norm; `offset`: the gain is stored minus one."""
+    """Gain (and bias) of a norm; `offset`: stored as gain − 1."""
     gain = stored(f"{theirs}.weight")
     norm_tensors = {f"{ours}.gain": gain.plus_one() if offset else gain}
     return norm_tensors | ({f"{ours}.bias": stored(f"{theirs}.bias")} if bias else {})
@@ -191,11 +192,11 @@ def norm(ours: str, theirs: str, bias: bool, offset: bool = False) -> dict[str, 
 
 @dataclass(frozen=True)
 class Layout:
-    """Canonical name -> stored tensor, of the ends and of every block. `buffers` are endings of names that are no weights.
+    """Canonical name -> stored tensor, of the ends and of every block. `buffers` are endings of names that are not weights.
 
-    A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias). `own` has what is another in
-    single layers; `renamed` says under which name other files keep a tensor. `elsewhere` are beginnings of names that belong to
-    other models in the file (what reads pictures), whose attention is none of this one's.
+    A canonical tensor may be left out only where `Norm` allows it (a norm without gain or bias). `own`: by layer, the tensors
+    stored differently there; `renamed`: the name under which other files store a tensor; `elsewhere`: beginnings of the names
+    of other models in the file (an image encoder), whose attention is not part of this one.
     """
 
     ends: Mapping[str, Stored]
@@ -211,7 +212,7 @@ class Layout:
         return {**self.block, **self.own.get(i, {})}
 
     def each(self, config: ModelConfig) -> Iterator[tuple[str, Stored, int]]:
-        """(canonical name, where it is stored, layer; 0 at the ends) of every tensor of a model."""
+        """(canonical name, stored tensor, layer; 0 at the ends) of every tensor of a model."""
         for name, where in self.ends.items():
             yield name, where, 0
         for i in range(config.n_layers):
@@ -221,9 +222,9 @@ class Layout:
 
 @dataclass(eq=False)
 class LaidOut:
-    """`Parts` of a source whose tensors lie as `layout` says; names in the file begin with `prefix` where they have it.
+    """`Parts` of a source whose tensors are stored as `layout` says; `prefix` begins the names of files that have one.
 
-    `used` are the names in the file that the model is made of.
+    `used`: names in the file of the tensors that the model uses.
     """
 
     config: ModelConfig
@@ -232,21 +233,21 @@ class LaidOut:
     prefix: str = ""
     used: frozenset[str] = frozenset()
     resident: bool = field(init=False)
-    _there: frozenset[str] = field(init=False)
+    _names: frozenset[str] = field(init=False)
     _joined: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.resident, self._there = self.source.resident, self.source.names()
+        self.resident, self._names = self.source.resident, self.source.names()
 
     @property
     def n_parameters(self) -> int:
-        """Numbers in the tensors that the model uses, each once however many parts share it."""
+        """Numbers in the tensors that the model uses, a shared tensor counted once."""
         return sum(math.prod(self.source.shape(name)) for name in self.used)
 
     def full(self, name: str) -> str:
         """The name in the file."""
         candidates = (self.prefix + name, name, self.layout.renamed.get(name, name))
-        return next((n for n in candidates if n in self._there), name)
+        return next((n for n in candidates if n in self._names), name)
 
     def ends(self) -> Mapping[str, Tensor]:
         """Embeddings, final norm, unembedding; products of stored tensors are computed once and cached."""
@@ -269,7 +270,7 @@ class LaidOut:
 
 
 def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident: bool) -> tuple[LaidOut, tuple[str, ...]]:
-    """The parts of a model, checked, and notes on what is left unused. `resident`: copied into memory as float32.
+    """The parts of a model, checked, and notes on tensors left unused. `resident`: copied into memory as float32.
 
     Raises `BadModel` where a tensor is missing, has another shape than the configuration says, or (resident) is not finite, and
     where weights of attention would be left over.

@@ -1,8 +1,8 @@
-"""What a file holds beside the tensors that a model was made of: attention among it is never passed over.
+"""Tensors of a file that no part of the model uses: attention among them is refused.
 
-A head that stands in the file and not in the model would make every figure of the model false, without a word. So tensors whose
-names speak of attention are refused when no layout has used them, where they could act at all: not masks, not tables of rotary
-angles, not integers, not biases that are zero everywhere.
+A head in the file but not in the model would silently make every figure of the model false. So an unused tensor whose name speaks
+of attention is an error if it could act at all: masks, tables of rotary angles, integers and biases that are zero everywhere
+cannot.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from collections.abc import Iterable
 from circuitlab.errors import BadModel
 from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
 
-# words of a name that speak of attention: `attn_blocks`, `self_attn`, `sa`, `q_proj`, `W_K`, `key.weight`, `c_attn`, `to_q`
+# parts of a name that speak of attention: `attn_blocks`, `self_attn`, `sa`, `q_proj`, `W_K`, `key.weight`, `c_attn`, `to_q`
 _ATTENTION = re.compile(
     r"attn|attention|(?:^|[._])(?:mha|sa|qkv|wqkv|query_key_value|in_proj|[qkvo]_?proj|to_[qkv]|_?[wb]_?[qkvo]|lin_[qkv])(?:[._]|$)"
     r"|(?:^|[._])(?:query|key|value|queries|keys|values)(?:[._](?:weight|bias))?$",
     re.IGNORECASE,
 )
 _TABLE = re.compile(r"mask|tril|triu|inv_freq|rotary|rope|freqs|(?:^|[._])(?:sin|cos|ignore)(?:[._]|cached|$)", re.IGNORECASE)
-_LARGEST_ZERO = 2**20  # numbers that are read to see whether all are zero
+_LARGEST_ZERO = 2**20  # numbers of the largest bias that is read to see whether all are zero
 
 
 def attention_among(source: TensorSource, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of `names` that are weights of attention, in order."""
+    """Those of `names` that are weights of attention, sorted."""
     return tuple(sorted(n for n in names if _ATTENTION.search(n) and not _TABLE.search(n) and _acts(source, n)))
 
 
 def refuse_attention(source: TensorSource, unused: Iterable[str], no_layers: bool = False) -> None:
     """Raise `BadModel` where weights of attention are among the tensors that no part of the model uses.
 
-    `no_layers`: of a model without layers any matrix that is left over may have been one of a layer.
+    `no_layers`: in a model without layers any unused matrix may have belonged to a layer.
     """
     names = tuple(unused)
     left = attention_among(source, names)
@@ -40,9 +40,9 @@ def refuse_attention(source: TensorSource, unused: Iterable[str], no_layers: boo
         left = tuple(sorted(n for n in names if len(source.shape(n)) > 1 and not _TABLE.search(n) and _acts(source, n)))
     if left:
         raise BadModel(
-            "The file holds layers that are no part of the model it was read as."
+            "The file holds layers that are not part of the model it was read as."
             if no_layers
-            else "The file holds attention that is no part of the model it was read as.",
+            else "The file holds attention that is not part of the model it was read as.",
             expected="a model without layers, and nothing else" if no_layers else "every weight of attention in its place",
             got=f"{len(left)} left over: {', '.join(left[:8])}{' …' if left[8:] else ''}",
             remedy="Import it with a map that says where they belong (or, under `ignore`, that they do not): "

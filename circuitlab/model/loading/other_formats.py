@@ -121,7 +121,7 @@ def _zip_kind(file: WholeFile) -> _Format | None:
     """What a zip holds where it is none of torch's."""
     check_directory(file)
     try:
-        with file.again() as again, zipfile.ZipFile(again) as archive:
+        with file.duplicate() as handle, zipfile.ZipFile(handle) as archive:
             names = [info.filename for info in archive.infolist()[:10_000]]
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError, OverflowError):
         return None

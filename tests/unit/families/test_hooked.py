@@ -24,7 +24,7 @@ from circuitlab.errors import BadModel, CircuitLabError, UsageError
 from circuitlab.model.folding import under
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model
-from circuitlab.model.loading.assumptions import pairs
+from circuitlab.model.loading.assumptions import YOUR_CHOICE, pairs
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.session.state import State
 from circuitlab.session.state_json import state_from_text, state_to_text
@@ -109,7 +109,7 @@ def test_inferred_models_list_what_they_assume(tmp_path: Path, name: str, said: 
     assert assumed.items() <= {n: a.value for n, a in listed.items()}.items()
     assert all(a.why and (not a.choices or a.value in a.choices or a.name == "score_scale") for a in listed.values())
     corrected = _inferred(tmp_path, name, **said)
-    assert {a.name for a in corrected.assumptions if a.why.startswith("as you said")} == set(said)
+    assert {a.name for a in corrected.assumptions if a.why.startswith(YOUR_CHOICE)} == set(said)
     _agrees(corrected, name)
 
 
