@@ -27,7 +27,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, OverBudget, Refused, UsageError
 from circuitlab.model.constructed import SOURCES, RopeInduction, build, closed_forms, parameters_of
-from circuitlab.model.constructed.features import codes, embedding, features, reading
+from circuitlab.model.constructed.features import codes, embedding, feature_map, features
 from circuitlab.model.constructed.matrices import configuration, tensors
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
@@ -91,7 +91,7 @@ def test_sinusoids_lie_in_a_plane_and_are_read_exactly() -> None:
     E = embedding(PLANE)[1:]
     assert np.linalg.matrix_rank(E) == 2
     np.testing.assert_allclose(E[13:], -E[:13], atol=1e-15)  # letters 13 apart are opposite
-    np.testing.assert_allclose(E @ reading(PLANE), features(PLANE)[1:], atol=1e-13)
+    np.testing.assert_allclose(E @ feature_map(PLANE), features(PLANE)[1:], atol=1e-13)
     constant = E @ np.linalg.lstsq(E, np.ones(26), rcond=None)[0]
     assert np.abs(constant - 1).max() == pytest.approx(1.0)  # no linear key is the same for all of them
 
@@ -400,15 +400,15 @@ def test_the_store_knows_it_by_its_parameters() -> None:
     assert one.key != two.key == other.key and two.sha256 == other.sha256 != one.sha256 and len(one.sha256) == 64
     assert one.sha256 == store.sha256(one.ref) == build(ONE_HOT).sha256 and not one.changed_on_disk
     assert store.reload(one.ref).key == one.key
-    assert "W_Q" in one.opened.card and any("enough" in note for note in one.opened.notes)
+    assert "W_Q" in one.opened.card and any("suffices" in note for note in one.opened.notes)
     assert corpus_of(one.ref, one.opened.weights.config) is None
-    assert "too little" in " ".join(store.open(reference("rope-induction?alpha=2")).opened.notes)
+    assert "below the bound" in " ".join(store.open(reference("rope-induction?alpha=2")).opened.notes)
 
 
 def test_the_command_line_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "construct:rope-induction?alpha=20"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "27" in said and "α 12.8 is enough for every text, 20 is enough" in said
+    assert "27" in said and "α = 20 suffices on every text" in said and "12.8" in said
     assert main(["info", "rope-induction", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
     assert about["source"] == SOURCES[0] and about["sha256"] == build(ONE_HOT).sha256 and about["tokenizer"]["n_tokens"] == 27

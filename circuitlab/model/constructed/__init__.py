@@ -1,6 +1,6 @@
 """Models computed from parameters rather than read from files: `construct:rope-induction?alpha=20`.
 
-They are ordinary `Weights` with an ordinary `ModelConfig`, so every analysis and panel works on them.
+They are ordinary `Weights` with an ordinary `ModelConfig`, so that every analysis and panel works on them.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ of them 0.
 | layer 1 W_V, W_O | copy the attended token from `tok` to `out`, times γ |
 | W_U | reads `out` only: the direct path contributes nothing |
 
-## How sure it is
+## What is guaranteed
 
 {chr(10).join("- " + note for note in notes(p))}
 """
@@ -62,27 +62,27 @@ def notes(p: RopeInduction) -> tuple[str, ...]:
     rival = best_rival(p)
     lines = [
         f"layer 0: the best rival is at Δ = {str(rival.delta).replace('-', '−')}, {rival.gap:.3g} α below the peak: "
-        f"{_enough('α', p.alpha, alpha_needed(p, EPSILON))}"
+        f"{_sharpness('α', p.alpha, alpha_needed(p, EPSILON))}"
     ]
-    b = beta_needed(p, EPSILON)
+    beta = beta_needed(p, EPSILON)
     if p.variant == "rank-one":
         lines.append("layer 1 has rank one: it does not complete A B … A")
     elif not p.bos:
         lines.append("without BOS layer 1 has no resting place, and position 0 is taken for its own predecessor")
-    elif math.isfinite(b):
-        lines.append(f"layer 1: {_enough('β', p.beta, b)}")
+    elif math.isfinite(beta):
+        lines.append(f"layer 1: {_sharpness('β', p.beta, beta)}")
     else:
-        lines.append("layer 1 cannot distinguish all letters and its resting place on every text, whatever β is")
+        lines.append("layer 1 cannot tell all letters and its resting place apart on every text, whatever β is")
     if p.variant == "sinusoidal":
-        lines.append("where several different letters have followed, the mean of their directions is a letter in between")
+        lines.append("where different letters have followed the token, the mean of their directions is a letter in between")
     if p.token_in_key:
         lines.append(f"{p.token_in_key:.0%} of the key of layer 0 is the token: it attends by token as well as by position")
     return tuple(lines)
 
 
-def _enough(name: str, value: float, needed: float) -> str:
-    """A sharpness against its bound, which is sufficient, not necessary: below it some texts may exceed ε, or none."""
+def _sharpness(name: str, value: float, needed: float) -> str:
+    """A sharpness and its bound, which is sufficient, not necessary: below it some texts may exceed ε, or none."""
     if not math.isfinite(needed):
-        return f"no {name} is enough for every text"
-    this = "enough" if value >= needed else "too little to be sure"
-    return f"for ε = {EPSILON:g} {name} {needed:.3g} is enough for every text, {value:g} is {this}"
+        return f"no {name} suffices on every text"
+    bound = f"the bound for ε = {EPSILON:g}, {needed:.3g}"
+    return f"{name} = {value:g} " + (f"suffices on every text ({bound})" if value >= needed else f"is below {bound}")

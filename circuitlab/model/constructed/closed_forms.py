@@ -15,7 +15,7 @@ The bounds here also cover two cases that the theorem leaves out. If keys contai
 text: what counts is its lead over every token at every other distance (`lead`). And destinations before o have nothing to attend
 to: unless BOS scores highest for them, they attend to a letter instead (`astray`).
 
-numpy, float64; m destination, n source, o offset.
+Arrays are float64; m is the destination, n the source, o the offset.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from circuitlab.model.constructed.features import carried, codes, features
+from circuitlab.model.constructed.features import codes, features, output_features
 from circuitlab.model.constructed.parameters import RopeInduction
 
 
 class Rival(NamedTuple):
-    """The Δ = n − m + o whose score is nearest to the peak, and g, its distance below the peak (in units of α)."""
+    """The Δ = n − m + o whose score is nearest to the peak, and its distance g below the peak (in units of α)."""
 
     gap: float
     delta: int
 
 
 def hands(p: RopeInduction, delta: np.ndarray) -> np.ndarray:
-    """[delta, pair] radians, −π … π: the angle of each rotary pair (clock hand) for a source Δ away from the correct one."""
+    """[delta, pair] radians, −π … π: the angle of each rotary pair (clock hand) for a source Δ off the correct one."""
     angle = np.asarray(delta, dtype=np.float64)[:, None] * np.array(p.theta())
     return np.arctan2(np.sin(angle), np.cos(angle))
 
@@ -56,9 +56,9 @@ def rivals(p: RopeInduction) -> np.ndarray:
 def best_rival(p: RopeInduction) -> Rival:
     """g and its Δ; among equals, the Δ nearest to 0."""
     others = rivals(p)[rivals(p) != 0]
-    below = p.d_head / 2 - sum_of_cosines(p, others)
-    least = float(below.min())
-    nearest = min(others[below <= least + 1e-12 * p.d_head], key=lambda delta: (abs(delta), delta))
+    gaps = p.d_head / 2 - sum_of_cosines(p, others)
+    least = float(gaps.min())
+    nearest = min(others[gaps <= least + 1e-12 * p.d_head], key=lambda delta: (abs(delta), delta))
     return Rival(max(0.0, least), int(nearest))
 
 
@@ -88,9 +88,9 @@ def _by_token(p: RopeInduction, delta: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def lead(p: RopeInduction) -> float:
-    """The lead of layer 0's correct position over all others, in units of α, whatever the tokens; negative if there may be none.
+    """The lead of layer 0's correct position over all others, in units of α, whatever the tokens; negative if another may win.
 
-    It equals g if the key is the same for all tokens. At Δ = o the source is the destination itself, and so is its token.
+    It equals g if the key is the same for all tokens. At Δ = o the source is the destination itself, with the same token.
     """
     if not p.token_in_key:
         return best_rival(p).gap
@@ -203,7 +203,7 @@ def letters(p: RopeInduction) -> np.ndarray:
 
 def logits(p: RopeInduction, tokens: Sequence[int]) -> np.ndarray:
     """[dest, token]: γ times the attention mass on positions that hold the token (one-hot), or its product with the mean."""
-    value = carried(p)
+    value = output_features(p)
     return p.gamma * attention_1(p, tokens) @ value[list(tokens)] @ value.T
 
 

@@ -1,8 +1,8 @@
 """How each variant represents the letters: their embedding, the features read from it, the codes that layer 1 compares.
 
-Features [token, feature] are the image of an embedding [token, width] under a linear map [width, feature] (`reading`): the token
-itself (one-hot), or (sin φ, cos φ) of its angle φ = (its place in the alphabet) · π/13. Layer 1 compares codes [token, rank]: the
-product of two codes is largest for equal tokens. BOS has no code.
+Features [token, feature] are the image of an embedding [token, width] under a linear map [width, feature] (`feature_map`): the
+token itself (one-hot), or (sin φ, cos φ) of its angle φ = (place in the alphabet) · π/13. Layer 1 compares codes [token, rank]:
+the product of two codes is largest for equal tokens. The code of BOS is 0.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def embedding(p: RopeInduction) -> np.ndarray:
     return np.vstack([np.zeros(WIDTH), waves])
 
 
-def reading(p: RopeInduction) -> np.ndarray:
-    """[width, feature] float64: `embedding @ reading` gives the features.
+def feature_map(p: RopeInduction) -> np.ndarray:
+    """[width, feature] float64: `embedding @ feature_map` gives the features.
 
     ½ sin(φ + 0.1 j) = ½ (sin φ · cos 0.1 j + cos φ · sin 0.1 j): a plane, from which the pseudo-inverse recovers both numbers.
     """
@@ -43,8 +43,8 @@ def features(p: RopeInduction) -> np.ndarray:
     return np.vstack([np.zeros(2), np.stack([np.sin(angle), np.cos(angle)], axis=1)])
 
 
-def compared(p: RopeInduction) -> np.ndarray:
-    """[feature, rank] float64, from features to codes.
+def code_map(p: RopeInduction) -> np.ndarray:
+    """[feature, rank] float64: `features @ code_map` gives the codes.
 
     In the plane: both numbers, or the cosine alone. One-hot letters below full rank: cos and sin of as many waves around the
     alphabet as fit in the rank, so that equal letters score highest.
@@ -62,10 +62,10 @@ def compared(p: RopeInduction) -> np.ndarray:
 
 def codes(p: RopeInduction) -> np.ndarray:
     """[token, rank] float64: the codes that layer 1 compares."""
-    return features(p) @ compared(p)
+    return features(p) @ code_map(p)
 
 
-def carried(p: RopeInduction) -> np.ndarray:
+def output_features(p: RopeInduction) -> np.ndarray:
     """[token, feature] float64: the features that layer 1 moves to the output; BOS carries nothing."""
     values = features(p)
     values[0] = 0

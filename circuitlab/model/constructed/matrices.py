@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from circuitlab.model.config import ModelConfig, Rotary
-from circuitlab.model.constructed.features import carried, compared, embedding, reading
+from circuitlab.model.constructed.features import code_map, embedding, feature_map, output_features
 from circuitlab.model.constructed.parameters import RopeInduction
 
 
 def stream(p: RopeInduction) -> dict[str, slice]:
     """The columns of the residual stream, by name."""
-    width, n_features = reading(p).shape
+    width, n_features = feature_map(p).shape
     sizes = {"tok": width, "prev": n_features, "out": n_features, "one": 1, "bos": int(p.variant != "one-hot")}
     stops = np.cumsum(list(sizes.values()))
     slices = {name: slice(int(stop) - size, int(stop)) for (name, size), stop in zip(sizes.items(), stops, strict=True)}
@@ -30,8 +30,8 @@ def stream(p: RopeInduction) -> dict[str, slice]:
 
 def configuration(p: RopeInduction) -> ModelConfig:
     """The model's configuration; `family` holds the canonical parameters, so that a saved copy can be recognised."""
-    width, n_features = reading(p).shape
-    d_head = max(p.d_head, n_features, compared(p).shape[1] + 1)
+    width, n_features = feature_map(p).shape
+    d_head = max(p.d_head, n_features, code_map(p).shape[1] + 1)
     theta = p.theta() if p.frequencies == "equal" else ()
     return ModelConfig(
         n_layers=2,
@@ -49,9 +49,9 @@ def configuration(p: RopeInduction) -> ModelConfig:
     )
 
 
-def _turned(x: np.ndarray, p: RopeInduction, by: float) -> np.ndarray:
-    """Rows [n, d_head] rotated by `by` positions: `x R(by)ᵀ` of row vectors; columns beyond `p.d_head` do not rotate."""
-    out, angle = x.copy(), by * np.array(p.theta())
+def _rotated(x: np.ndarray, p: RopeInduction, steps: float) -> np.ndarray:
+    """Rows [n, d_head] rotated by `steps` positions, `x R(steps)ᵀ`; columns beyond `p.d_head` do not rotate."""
+    out, angle = x.copy(), steps * np.array(p.theta())
     a, b = x[:, 0 : p.d_head : 2], x[:, 1 : p.d_head : 2]
     out[:, 0 : p.d_head : 2] = a * np.cos(angle) - b * np.sin(angle)
     out[:, 1 : p.d_head : 2] = a * np.sin(angle) + b * np.cos(angle)
@@ -59,17 +59,17 @@ def _turned(x: np.ndarray, p: RopeInduction, by: float) -> np.ndarray:
 
 
 def _layer_0(p: RopeInduction, d_model: int, d_head: int) -> dict[str, np.ndarray]:
-    at, read = stream(p), reading(p)
+    at, read = stream(p), feature_map(p)
     W_K, W_V, W_O = np.zeros((d_model, d_head)), np.zeros((d_model, d_head)), np.zeros((d_head, d_model))
     W_K[at["one"], 0 : p.d_head : 2] = 1 - p.token_in_key
     W_K[at["tok"], : read.shape[1]] += p.token_in_key * math.sqrt(p.d_head / 2) * read
     W_V[at["tok"], : read.shape[1]] = read
     W_O[: read.shape[1], at["prev"]] = np.eye(read.shape[1])
-    return {"W_Q": p.alpha * _turned(W_K, p, -p.offset), "W_K": W_K, "W_V": W_V, "W_O": W_O}
+    return {"W_Q": p.alpha * _rotated(W_K, p, -p.offset), "W_K": W_K, "W_V": W_V, "W_O": W_O}
 
 
 def _layer_1(p: RopeInduction, d_model: int, d_head: int) -> dict[str, np.ndarray]:
-    at, read, code = stream(p), reading(p), compared(p)
+    at, read, code = stream(p), feature_map(p), code_map(p)
     W_Q, W_K, W_V = (np.zeros((d_model, d_head)) for _ in range(3))
     W_O, columns, n = np.zeros((d_head, d_model)), slice(1, 1 + code.shape[1]), read.shape[1]
     W_Q[at["tok"], columns] = p.beta * read @ code
@@ -94,7 +94,7 @@ def tensors(p: RopeInduction) -> dict[str, Tensor]:
     W_E[:, at["one"]] = 1
     W_E[0, at["bos"]] = 1
     # W_U reads `out` only: the direct path contributes nothing, the prediction is the head's
-    W_U[at["out"]] = np.eye(p.d_vocab) if p.variant == "one-hot" else carried(p).T
+    W_U[at["out"]] = np.eye(p.d_vocab) if p.variant == "one-hot" else output_features(p).T
     named_tensors = {"embed.W_E": W_E, "unembed.W_U": W_U}
     for i, layer in enumerate((_layer_0, _layer_1)):
         named = layer(p, config.d_model, config.d_head)

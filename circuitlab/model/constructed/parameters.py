@@ -18,7 +18,7 @@ NAME = "rope-induction"
 KIND = "construct:"
 SHORT: dict[str, Variant] = {"K": "one-hot", "S": "sinusoidal"}
 STEP = math.pi / 13  # angle between neighbouring letters of the sinusoidal embedding: 26 steps are a full turn
-NEAREST = 1 - math.cos(STEP)  # distance of its nearest rival below a match, in units of β
+NEAREST = 1 - math.cos(STEP)  # how far its nearest rival is below a match, in units of β
 _MOST_LETTERS = {"one-hot": 52, "sinusoidal": 26, "rank-one": 26}
 _LARGEST = 1e6
 _REMEDY = f"Correct it in the model's name: {NAME}?alpha=20&beta=30."
@@ -30,11 +30,12 @@ class RopeInduction:
 
     variant: "one-hot" letters; "sinusoidal": all letters in one plane; "rank-one": the QK circuit of layer 1 has rank one and
     matches the destination's letter itself rather than the letter before the source. `preset` has suitable values for each.
-    alpha: sharpness of layer 0. beta: of layer 1. gamma: size of the logits. sigma: score of the resting place, in units of beta.
+    alpha, beta: sharpness of layer 0, of layer 1. gamma: scale of the logits. sigma: score of the resting place (BOS), in units
+    of beta.
     d_head: rotary columns, in pairs (clock hands). A large alphabet needs further columns, which do not rotate.
     offset: how many positions back layer 0 attends. letters: size of the alphabet. bos: whether prompts begin with BOS.
     frequencies: "geometric", base^(−2i/d_head), or all "equal", 2π/period. n_ctx: the longest prompt.
-    token_in_key: share of the token in the key of layer 0, 0 … 1. rank: of the codes that layer 1 compares; 0: full rank.
+    token_in_key: share of the token in the key of layer 0, 0 … 1. rank: of the codes that layer 1 compares; 0 means full rank.
     """
 
     variant: Variant = "one-hot"

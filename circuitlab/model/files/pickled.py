@@ -1,7 +1,7 @@
 """State dicts in torch's pickle formats (`.bin`, `.pt`, `.pth`, `.ckpt`), read without running anything that is in them.
 
-The contents are read as descriptions (`unpickling`), checked against the bytes of the file, and mapped like safetensors: opening a
-file reads no weights. Files that `torch.load(weights_only=True)` accepts too give the same tensors. Everything else in the file
+The contents are read as descriptions (`unpickling`), checked against the bytes of the file, and mapped like safetensors: opening
+reads no weights. Files that `torch.load(weights_only=True)` accepts too give the same tensors. Everything else in the file
 is either a plain value (`metadata`) or named and not read (`skipped`).
 """
 

@@ -1,7 +1,7 @@
 """The stated configuration of a TransformerLens model: the fields of its `HookedTransformerConfig`, as JSON or a dict.
 
-Field names and defaults are those of TransformerLens 1 to 3. What changes the architecture into one that is not known here is
-refused by name; fields about training, devices and hooks are passed over.
+Field names and defaults are those of TransformerLens 1 to 3. A field that changes the architecture into an unsupported one is
+refused by name; fields about training, devices and hooks are ignored.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ _OLMO = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM")
 
 @dataclass(frozen=True)
 class Architecture:
-    """A model's architecture besides the sizes that its tensors show.
+    """A model's architecture except for the sizes that its tensors show.
 
-    `gains`: whether norms have stored gains (False: folded away). `embed_norm`: one more stands on the embedding itself.
-    `by_layer`: scores of layer i are divided by i + 1.
+    `gains`: norms have stored gains (False: they are folded into the weights). `both`: norms before and after each sublayer.
+    `embed_norm`: a norm of the embedding itself. `by_layer`: scores of layer i are divided by i + 1. `rotary_windowed`: the
+    rotation in layers with a window, where it differs.
     """
 
     positions: Positions
@@ -75,9 +76,9 @@ class Architecture:
 
 
 def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Architecture:
-    """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for one that is not known here."""
+    """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for an unsupported one."""
     _refuse(config)
-    kind = _word(config, "normalization_type", "LN")
+    kind = _text_or_none(config, "normalization_type", "LN")
     if kind not in NORMS:
         raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=repr(kind)[:60])
     norm, gains = NORMS[kind]
@@ -102,12 +103,12 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
         prepend_bos=flag(config, "default_prepend_bos", True),
         notes=(scale_note,),
     )
-    return _rotating(architecture, config, d_head) if positions == "rotary" else architecture
+    return _with_rotation(architecture, config, d_head) if positions == "rotary" else architecture
 
 
 def _refuse(config: Mapping[str, Any]) -> None:
     refuse(config, _REFUSED)
-    positions = _word(config, "positional_embedding_type", "standard")
+    positions = _text_or_none(config, "positional_embedding_type", "standard")
     if positions not in POSITIONS:
         raise BadModel("These positions are not supported.", expected=" ".join(POSITIONS), got=repr(positions)[:60])
     if config.get("attention_dir", "causal") != "causal":
@@ -118,14 +119,14 @@ def _refuse(config: Mapping[str, Any]) -> None:
         raise BadModel("The final norm is of another kind than the others.", expected="one kind of norm", got="final_rms")
     if config.get("original_architecture") in _OLMO:
         raise BadModel(
-            "TransformerLens' form of this family is not known here.",
+            "TransformerLens' form of this family is not supported.",
             expected="norms before the sublayers",
             got=str(config["original_architecture"]),
             remedy="Open its Hugging Face directory.",
         )
 
 
-def _word(config: Mapping[str, Any], name: str, default: str | None) -> str | None:
+def _text_or_none(config: Mapping[str, Any], name: str, default: str | None) -> str | None:
     """Text, or None. Raises `BadModel` for a value of another type."""
     value = config.get(name, default)
     if value is not None and not isinstance(value, str):
@@ -135,8 +136,8 @@ def _word(config: Mapping[str, Any], name: str, default: str | None) -> str | No
 
 def _activation(config: Mapping[str, Any]) -> Activation:
     if flag(config, "attn_only", False):
-        return "gelu"  # never used
-    name = _word(config, "act_fn", None)
+        return "gelu"  # not used: no MLPs
+    name = _text_or_none(config, "act_fn", None)
     if name not in ACTIVATIONS or (name == "solu_ln" and config.get("gated_mlp")):
         raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(name)[:80])
     return ACTIVATIONS[name]
@@ -154,19 +155,19 @@ def _score_scale(config: Mapping[str, Any], d_head: int) -> tuple[float, str]:
 
 
 def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
-    """Per layer how many positions a destination sees, 0 for all; () where attention is never local."""
+    """[layer] positions that a destination sees, 0 for all; () where attention is never local."""
     if not flag(config, "use_local_attn", False):
         return ()
     kinds, width = config.get("attn_types"), size(config, "window_size")
     if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
         raise BadModel(
-            "The configuration's attn_types cannot be read.", expected=f"{n_layers} of local or global", got=repr(kinds)[:80]
+            "The configuration's attn_types cannot be read.", expected=f"local or global, {n_layers} times", got=repr(kinds)[:80]
         )
     return tuple(width if kind == "local" else 0 for kind in kinds)
 
 
-def _rotating(architecture: Architecture, config: Mapping[str, Any], d_head: int) -> Architecture:
-    """With the rotation, which layers with a window may have of their own."""
+def _with_rotation(architecture: Architecture, config: Mapping[str, Any], d_head: int) -> Architecture:
+    """The architecture with its rotation, which may differ in layers with a window."""
     dims = size(config, "rotary_dim", d_head)
     pairs = "interleaved" if flag(config, "rotary_adjacent_pairs", False) else "half"
     base, factor = number(config, "rotary_base", 10000.0), number(config, "rotary_scaling_factor", 1.0)

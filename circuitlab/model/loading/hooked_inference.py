@@ -1,6 +1,6 @@
-"""The architecture of a TransformerLens-like state dict without a configuration: what names and values show, and what is assumed.
+"""The architecture of a TransformerLens-like state dict without a configuration, inferred from names, shapes and values.
 
-Everything that the tensors leave open is an assumption with a reason (`Assumed`), which a person may correct.
+What the tensors leave open is an assumption with a reason (`Assumed`), which the person may correct.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from circuitlab.model.loading.hooked_names import Names
 from circuitlab.model.loading.hooked_sizes import Sizes
 from circuitlab.model.loading.huggingface import scale_note
 
-_TABLE = ("learned", "shortformer")
+_OF_A_TABLE = ("learned", "shortformer")  # positions that a stored table may stand for
 _N_CTX = 2048  # where nothing shows how long prompts may be
-_CENTRED = 1e-4  # the mean of a writing row against its size, where it is taken for 0
+_CENTRED = 1e-4  # largest mean of a row over the stream, relative to the weight's root mean square, that is taken for 0
 
 
-def infer(names: Names, sizes: Sizes, where: Axes, ask: Assumed) -> Architecture:
-    """The architecture that the tensors show or that is assumed. Raises `BadModel`."""
-    kind = _norm(names, where, ask)
+def infer(names: Names, sizes: Sizes, file_axes: Axes, ask: Assumed) -> Architecture:
+    """The architecture that the tensors show, completed by assumptions. Raises `BadModel`."""
+    kind = _norm(names, file_axes, ask)
     norm, gains = NORMS[None if kind == "none" else kind]
     positions, rotary = _positions(names, sizes, ask)
     if sizes.n_layers:
@@ -34,13 +34,13 @@ def infer(names: Names, sizes: Sizes, where: Axes, ask: Assumed) -> Architecture
     scale = _score_scale(sizes, ask) if sizes.n_layers else 1.0
     qk = "blocks.0.attn.q_norm.w" in names
     parallel = sizes.d_mlp > 0 and ask.choice(
-        "mlp_reads", "after attention", ("after attention", "beside attention"), "the usual order; in parallel blocks beside it"
+        "mlp_reads", "after attention", ("after attention", "beside attention"), "the usual order; parallel blocks read beside it"
     ) == "beside attention"  # fmt: skip
     return Architecture(
         positions=positions,
         norm=norm,
         gains=gains,
-        n_ctx=_n_ctx(names, where, ask),
+        n_ctx=_n_ctx(names, file_axes, ask),
         rotary=rotary,
         norm_eps=ask.number("norm_eps", 1e-5, "TransformerLens' default") if norm != "none" else 1e-5,
         both="blocks.0.ln1_post.w" in names,
@@ -59,25 +59,24 @@ def _causal(names: Names, ask: Assumed) -> None:
         raise BadModel("The model does not attend causally.", expected="a mask that is causal", got="none")
 
 
-def _norm(names: Names, where: Axes, ask: Assumed) -> str:
+def _norm(names: Names, file_axes: Axes, ask: Assumed) -> str:
     if "blocks.0.ln1.w" in names or "ln_final.w" in names:
         bias = "blocks.0.ln1.b" in names or "ln_final.b" in names
-        return ask.choice("norm", "LN", ("LN",), "gains and biases are there") if bias else ask.choice(
-            "norm", "RMS", ("RMS",), "gains without biases are there"
-        )  # fmt: skip
-    centred = _writes_centred(names, where)
-    why = "no gains; all that writes to the stream is centred, as with a folded LayerNorm" if centred else "no gains are there"
+        kind, why = ("LN", "the file has gains and biases") if bias else ("RMS", "the file has gains without biases")
+        return ask.choice("norm", kind, (kind,), why)
+    centred = _writes_centred(names, file_axes)
+    why = "no gains; all that is written to the stream is centred, as with a folded LayerNorm" if centred else "no gains"
     return ask.choice("norm", "LNPre" if centred else "none", ("none", "LNPre", "RMSPre"), why)
 
 
-def _writes_centred(names: Names, where: Axes) -> bool:
-    """Whether the embedding's and the first output matrix' rows have mean 0 over the stream."""
+def _writes_centred(names: Names, file_axes: Axes) -> bool:
+    """Whether the rows of W_E and of the first W_O have mean 0 over the stream."""
 
     def centred(name: str, which: str) -> bool:
         x = names.tensor(name).float()
-        x = x.transpose(-1, -2) if which in where.transposed else x
-        size = x.square().mean().sqrt()
-        return bool(size > 0) and float(x.mean(-1).abs().max() / size) < _CENTRED
+        x = x.transpose(-1, -2) if which in file_axes.transposed else x
+        rms = x.square().mean().sqrt()
+        return bool(rms > 0) and float(x.mean(-1).abs().max() / rms) < _CENTRED
 
     writes = [("embed.W_E", "W_E"), *([("blocks.0.attn.W_O", "W_O")] if "blocks.0.attn.W_O" in names else [])]
     return all(centred(*w) for w in writes)
@@ -85,22 +84,24 @@ def _writes_centred(names: Names, where: Axes) -> bool:
 
 def _positions(names: Names, sizes: Sizes, ask: Assumed) -> tuple[Positions, Rotary | None]:
     if "pos_embed.W_pos" in names:
-        kind = ask.choice("positions", "learned", _TABLE, "a table is there; added to the embedding, as usual")
+        kind = ask.choice("positions", "learned", _OF_A_TABLE, "the file has a table; added to the embedding, as usual")
         return ("shortformer" if kind == "shortformer" else "learned"), None
-    if (rotary := _turning(names, sizes)) is not None:
-        ask.choice("positions", "rotary", ("rotary",), "tables of sines and cosines are there")
+    if (rotary := _stored_rotary(names, sizes)) is not None:
+        ask.choice("positions", "rotary", ("rotary",), "the file has tables of sines and cosines")
         return "rotary", rotary
-    kind = ask.choice("positions", "none", ("none", "rotary", "rotary_interleaved", "sinusoidal", "alibi"), "no table is there")
-    others: dict[str, Positions] = {"none": "none", "sinusoidal": "sinusoidal", "alibi": "alibi"}
-    if kind in others:
-        return others[kind], None
+    kind = ask.choice(
+        "positions", "none", ("none", "rotary", "rotary_interleaved", "sinusoidal", "alibi"), "no table in the file"
+    )
+    without_rotation: dict[str, Positions] = {"none": "none", "sinusoidal": "sinusoidal", "alibi": "alibi"}
+    if kind in without_rotation:
+        return without_rotation[kind], None
     base = ask.number("rotary_base", 10000.0, "the usual one")
     dims = ask.size("rotary_dims", sizes.d_head, "all columns of a head")
     pairs = "interleaved" if kind == "rotary_interleaved" else "half"
     return "rotary", Rotary(base, pairs, 0 if dims == sizes.d_head else dims)
 
 
-def _turning(names: Names, sizes: Sizes) -> Rotary | None:
+def _stored_rotary(names: Names, sizes: Sizes) -> Rotary | None:
     """The rotation that stored tables of sines and cosines show, None without them."""
     at = "blocks.0.attn.rotary_"
     if f"{at}sin" not in names or f"{at}cos" not in names:
@@ -120,7 +121,7 @@ def _turning(names: Names, sizes: Sizes) -> Rotary | None:
 
 
 def _base(theta: Tensor, dims: int) -> float:
-    """The base whose powers the frequencies are, rounded to a whole number."""
+    """The base of which the frequencies are powers, rounded to a whole number."""
     return 10000.0 if dims < 4 else float(round(float(theta[1]) ** (-dims / 2)))
 
 
@@ -136,10 +137,10 @@ def _mask(names: Names) -> tuple[str, str]:
     return ("causal" if causal else "none"), "the stored mask"
 
 
-def _n_ctx(names: Names, where: Axes, ask: Assumed) -> int:
+def _n_ctx(names: Names, file_axes: Axes, ask: Assumed) -> int:
     if "pos_embed.W_pos" in names:
         shape = names.shape("pos_embed.W_pos")
-        return shape[1] if "W_pos" in where.transposed else shape[0]
+        return shape[1] if "W_pos" in file_axes.transposed else shape[0]
     for table in ("blocks.0.attn.rotary_sin", "blocks.0.attn.mask"):
         if table in names and names.shape(table)[:1] > (0,):
             return names.shape(table)[0]
@@ -163,9 +164,9 @@ def _activation(names: Names, sizes: Sizes, norm: NormKind, ask: Assumed) -> Act
     if not sizes.d_mlp:
         return "gelu"
     if "blocks.0.mlp.ln.w" in names:
-        return ACTIVATIONS[ask.choice("activation", "solu_ln", ("solu_ln",), "a norm of the neurons is there")]
+        return ACTIVATIONS[ask.choice("activation", "solu_ln", ("solu_ln",), "the file has a norm of the neurons")]
     gated = "blocks.0.mlp.W_gate" in names
     default = "silu" if gated else "relu" if norm == "none" else "gelu_new"
-    why = "gated" if gated else "usual of models without norms" if norm == "none" else "GPT-2's"
+    why = "usual with a gate" if gated else "usual in models without norms" if norm == "none" else "GPT-2's"
     activations = tuple(dict.fromkeys(ACTIVATIONS.values()))
     return ACTIVATIONS[ask.choice("activation", default, tuple(k for k in activations if not (gated and k == "solu_ln")), why)]

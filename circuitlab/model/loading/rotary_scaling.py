@@ -1,8 +1,8 @@
 """Rotary frequencies as Hugging Face configurations state them, with the rescalings that families use for longer contexts.
 
-`rope_parameters` (newer files, flat or one for each kind of layer) or `rope_theta` with `rope_scaling` (older ones). Everything
-becomes explicit frequencies θ and an amplitude, so that the rotation itself knows one form only. Where the frequencies depend on
-the prompt's length ("dynamic", "longrope"), the context ends where they would begin to change: `context` says so.
+Files state `rope_parameters` (newer ones, flat or for each kind of layer) or `rope_theta` with `rope_scaling` (older ones). Both
+become explicit frequencies θ and an amplitude, so that the rotation itself has one form only. Where the frequencies depend on the
+prompt's length ("dynamic", "longrope"), the context ends where they would begin to change (`context`).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Frequencies = tuple[float, ...]
 
 @dataclass(frozen=True)
 class _Scaling:
-    """A rescaling: the frequencies without it, the columns that turn, its own fields and the whole configuration."""
+    """A rescaling: the frequencies without it, the number of rotary columns, its own fields and the whole configuration."""
 
     theta: Frequencies
     base: float
     dims: int
-    stated: Mapping[str, Any]
+    fields: Mapping[str, Any]
     config: Mapping[str, Any]
 
     def original(self) -> float:
-        """Positions of the context the model was first trained on."""
-        return _original(self.stated, self.config)
+        """Positions of the context that the model was first trained on."""
+        return _original(self.fields, self.config)
 
     def factor(self) -> float:
-        """How many times longer the context has become."""
-        if self.stated.get("factor") is None:
+        """The present context divided by the original one."""
+        if self.fields.get("factor") is None:
             return number(self.config, "max_position_embeddings") / self.original()
-        return number(self.stated, "factor")
+        return number(self.fields, "factor")
 
 
 Scaling = Callable[[_Scaling], tuple[Frequencies, float, str]]
@@ -47,26 +47,26 @@ Scaling = Callable[[_Scaling], tuple[Frequencies, float, str]]
 def rotary(
     config: Mapping[str, Any], d_head: int, base: float = 10000.0, partial: float = 1.0, kind: str = "full_attention"
 ) -> tuple[Rotary, tuple[str, ...]]:
-    """The rotation of a configuration and notes about it; `base` and `partial` are the family's defaults, `kind` the layers'.
+    """The rotation of a configuration and notes on it. `base`, `partial`: the family's defaults; `kind`: of the layers it is for.
 
-    Raises `BadModel` for a rescaling that is not known.
+    Raises `BadModel` for an unknown rescaling.
     """
-    stated = _stated(config, kind)
-    notes = () if "rope_theta" in stated or "rope_theta" in config else (f"rotary base {base:g}, as the file states none",)
-    base = number(stated, "rope_theta", number(config, "rope_theta", base))
-    partial = number(stated, "partial_rotary_factor", number(config, "partial_rotary_factor", partial))
+    fields = _rescaling_fields(config, kind)
+    notes = () if "rope_theta" in fields or "rope_theta" in config else (f"rotary base {base:g}, as the file states none",)
+    base = number(fields, "rope_theta", number(config, "rope_theta", base))
+    partial = number(fields, "partial_rotary_factor", number(config, "partial_rotary_factor", partial))
     if base <= 0:
         raise BadModel("config.json: the rotary base is not above zero.", expected="a number such as 10000", got=f"{base:g}")
     dims = int(d_head * partial)
     dims = 0 if dims == d_head else dims
     plain = Rotary(base=base, dims=dims)
-    name = _name(stated)
+    name = _name(fields)
     if name == "default":
         return plain, notes
     if name not in _SCALINGS:
         raise BadModel("The rotary rescaling is not known.", expected=" ".join(("default", *_SCALINGS)), got=name[:60])
     try:
-        theta, amplitude, rescaling = _SCALINGS[name](_Scaling(plain.frequencies(d_head), base, dims or d_head, stated, config))
+        theta, amplitude, rescaling = _SCALINGS[name](_Scaling(plain.frequencies(d_head), base, dims or d_head, fields, config))
     except (ArithmeticError, ValueError) as error:
         raise BadModel(
             f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=str(error)
@@ -77,25 +77,25 @@ def rotary(
 def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ...]]:
     """Positions over which the frequencies of `rotary` are the model's own, and a note where that is not the whole context."""
     whole = size(config, "max_position_embeddings", default)
-    stated = _stated(config, "full_attention")
-    name = _name(stated)
+    fields = _rescaling_fields(config, "full_attention")
+    name = _name(fields)
     if name == "dynamic":
         return whole, (
             f"context of {number_of(whole, 'position')}: beyond them the rotary base would grow with every token of the prompt",
         )
     if name != "longrope":
         return whole, ()
-    short = min(whole, int(_original(stated, config)))
+    short = min(whole, int(_original(fields, config)))
     if short == whole:
         return whole, ()
     return short, (
-        f"context limited to {short} positions of {whole}: a longer prompt would turn all its tokens, the first ones too, by "
-        "other frequencies (LongRoPE's long factors), so that one and the same prompt would have two sets of attention patterns",
+        f"context limited to {short} positions of {whole}: a longer prompt would rotate all its tokens, the first ones too, by "
+        "other frequencies (LongRoPE's long factors), so that the same tokens would have two sets of attention patterns",
     )
 
 
-def _stated(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The rescaling's own fields; of files that state one for each kind of layer, that kind's."""
+def _rescaling_fields(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The rescaling's own fields; those of `kind` in files that state one for each kind of layer."""
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if isinstance(parameters, Mapping) and any(isinstance(v, Mapping) for v in parameters.values()):
         parameters = parameters.get(kind) or {}
@@ -104,35 +104,35 @@ def _stated(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return parameters
 
 
-def _name(stated: Mapping[str, Any]) -> str:
-    """The rescaling's name today: Phi-3's first files call LongRoPE "su" or "yarn"."""
-    name = str(stated.get("rope_type") or stated.get("type") or "default")
-    return "longrope" if name == "su" or (name == "yarn" and "short_factor" in stated) else name
+def _name(fields: Mapping[str, Any]) -> str:
+    """The rescaling's present name: early files of Phi-3 call LongRoPE "su" or "yarn"."""
+    name = str(fields.get("rope_type") or fields.get("type") or "default")
+    return "longrope" if name == "su" or (name == "yarn" and "short_factor" in fields) else name
 
 
-def _original(stated: Mapping[str, Any], config: Mapping[str, Any]) -> float:
-    """Stated outside the rescaling (Phi-3), or inside, or the same as the whole context."""
+def _original(fields: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+    """Positions of the original context: stated outside the rescaling (Phi-3), or in it, or else those of the whole context."""
     name = "original_max_position_embeddings"
-    return number(config, name, stated.get(name) or config.get("max_position_embeddings"))
+    return number(config, name, fields.get(name) or config.get("max_position_embeddings"))
 
 
 def _linear(scaling: _Scaling) -> tuple[Frequencies, float, str]:
-    factor = number(scaling.stated, "factor")
+    factor = number(scaling.fields, "factor")
     return tuple(t / factor for t in scaling.theta), 1.0, f"linear, factor {factor:g}"
 
 
 def _dynamic(scaling: _Scaling) -> tuple[Frequencies, float, str]:
-    """NTK-aware, by the prompt's length: within the context nothing changes."""
-    return scaling.theta, 1.0, f"dynamic, factor {number(scaling.stated, 'factor'):g}, without effect within the context"
+    """NTK-aware, by the prompt's length: nothing changes within the context."""
+    return scaling.theta, 1.0, f"dynamic, factor {number(scaling.fields, 'factor'):g}, without effect within the context"
 
 
 def _llama3(scaling: _Scaling) -> tuple[Frequencies, float, str]:
-    """Long wavelengths divided by `factor`, short ones kept, a ramp between (Llama 3.1)."""
-    factor, low, high = (number(scaling.stated, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
+    """Low frequencies divided by `factor`, high ones unchanged, a ramp between (Llama 3.1)."""
+    factor, low, high = (number(scaling.fields, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
     old = scaling.original()
 
     def scaled(t: float) -> float:
-        turns = old * t / (2 * math.pi)  # of this pair over the original context
+        turns = old * t / (2 * math.pi)  # full turns of this pair over the original context
         share = min(1.0, max(0.0, (turns - low) / (high - low)))
         return share * t + (1 - share) * t / factor
 
@@ -140,45 +140,45 @@ def _llama3(scaling: _Scaling) -> tuple[Frequencies, float, str]:
 
 
 def _yarn(scaling: _Scaling) -> tuple[Frequencies, float, str]:
-    """Peng et al. 2023: as Llama 3's, with a ramp over the pair's index, and an amplitude for all (their equation 22)."""
-    stated, factor, old = scaling.stated, scaling.factor(), scaling.original()
+    """Peng et al. 2023: like Llama 3's with a ramp over the index of the pair, and an amplitude for all (their equation 22)."""
+    fields, factor, old = scaling.fields, scaling.factor(), scaling.original()
 
     def pair_that_turns(times: float) -> float:
         return scaling.dims * math.log(old / (times * 2 * math.pi)) / (2 * math.log(scaling.base))
 
-    low, high = (pair_that_turns(number(stated, n, d) or d) for n, d in (("beta_fast", 32.0), ("beta_slow", 1.0)))
-    if flag(stated, "truncate", True):
+    low, high = (pair_that_turns(number(fields, n, d) or d) for n, d in (("beta_fast", 32.0), ("beta_slow", 1.0)))
+    if flag(fields, "truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, scaling.dims - 1)
     high = high + 0.001 if low == high else high
     slowed = (min(1.0, max(0.0, (i - low) / (high - low))) for i in range(len(scaling.theta)))
     theta = tuple(s * t / factor + (1 - s) * t for s, t in zip(slowed, scaling.theta, strict=True))
-    amplitude = _yarn_amplitude(stated, factor)
+    amplitude = _yarn_amplitude(fields, factor)
     return theta, amplitude, f"YaRN, factor {factor:g} over {old:g} positions, queries and keys times {amplitude:.4g}"
 
 
-def _yarn_amplitude(stated: Mapping[str, Any], factor: float) -> float:
-    if stated.get("attention_factor") is not None:
-        return number(stated, "attention_factor")
-    grown = lambda share: 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
-    if stated.get("mscale") and stated.get("mscale_all_dim"):
-        return grown(number(stated, "mscale")) / grown(number(stated, "mscale_all_dim"))
-    return grown(1.0)
+def _yarn_amplitude(fields: Mapping[str, Any], factor: float) -> float:
+    if fields.get("attention_factor") is not None:
+        return number(fields, "attention_factor")
+    growth = lambda share: 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
+    if fields.get("mscale") and fields.get("mscale_all_dim"):
+        return growth(number(fields, "mscale")) / growth(number(fields, "mscale_all_dim"))
+    return growth(1.0)
 
 
 def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
-    """Ding et al. 2024: a divisor for each pair; those for prompts within the original context."""
+    """Ding et al. 2024: a divisor for each pair; here the divisors for prompts within the original context."""
     factor, old = scaling.factor(), scaling.original()
-    short = scaling.stated.get("short_factor")
+    short = scaling.fields.get("short_factor")
     if not isinstance(short, list) or len(short) != len(scaling.theta):
         raise BadModel(
-            "config.json: LongRoPE's short_factor does not match the columns that turn.",
+            "config.json: LongRoPE's short_factor does not match the rotary columns.",
             expected=number_of(len(scaling.theta), "number"),
             got=f"{len(short)} of them" if isinstance(short, list) else repr(short)[:80],
         )
     divisors = [number({"short_factor": x}, "short_factor") for x in short]
     amplitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(old))
-    amplitude = number(scaling.stated, "attention_factor", amplitude)
+    amplitude = number(scaling.fields, "attention_factor", amplitude)
     theta = tuple(t / x for t, x in zip(scaling.theta, divisors, strict=True))
     return theta, amplitude, f"LongRoPE's short factors, queries and keys times {amplitude:.4g}"
 

@@ -1,8 +1,8 @@
-"""The tokenizer that lies in a folder: which files make it, which token begins a text, and what of it does not fit the model.
+"""The tokenizer of a model folder: the files it is read from, its BOS, and where it does not fit the model.
 
-`tokenizer.json` is taken as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with
-Qwen's way of splitting text where `tokenizer_config.json` names that class; or GPT-1's BPE of lower-cased words (Radford et al.
-2018), where pieces that end a word are marked `</w>`. A lone SentencePiece file is not read.
+`tokenizer.json` is used as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with Qwen's
+way of splitting text where `tokenizer_config.json` names that class; or GPT-1's BPE of lower-cased words (Radford et al. 2018),
+where pieces that end a word are marked `</w>`. A lone SentencePiece file is not read.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.other_formats import refuse_format
 from circuitlab.model.text.tokenizer import Tokenizer
 
-# Where Qwen's tokenizer cuts a text before its merges: digits one by one, line ends apart.
-_QWEN_CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_END = "</w>"  # of the pieces that end a word, where a vocabulary marks them
+# How Qwen's tokenizer splits a text before the merges: digits one by one, line ends apart.
+_QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_END = "</w>"  # ends the pieces that end a word, in a vocabulary that marks them
 _LARGEST_MERGES = 16 * 2**20
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
@@ -35,60 +35,54 @@ _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 def find_tokenizer(folder: Path) -> Tokenizer | None:
     """The folder's tokenizer, None without one. Raises `BadModel` for damaged files.
 
-    A `tokenizer.json` says itself what it puts in front of a text; for other files `add_bos_token` does.
+    A `tokenizer.json` itself states whether it prepends BOS to a text; for other files `add_bos_token` does.
     """
     tokenizer = _from_files(folder)
     if tokenizer is None:
         return None
     settings = _optional(folder / "tokenizer_config.json")
-    first, stated, flag = tokenizer.first_added(), _stated_bos(folder, tokenizer, settings), settings.get("add_bos_token")
-    whole = (folder / "tokenizer.json").is_file()
-    candidates = (id for id in (first, stated, tokenizer.likely_bos()) if id is not None)
-    tokenizer.bos = next(candidates, None)
-    tokenizer.adds_bos = first is not None if whole else flag is True and tokenizer.bos is not None
-    if whole and isinstance(flag, bool) and flag != tokenizer.adds_bos:
-        does = "puts BOS in front" if tokenizer.adds_bos else "puts nothing in front"
-        tokenizer.notes = (f"tokenizer.json {does} of a text, whatever tokenizer_config.json says; so does this model here",)
+    prepended, flag = tokenizer.first_added(), settings.get("add_bos_token")
+    has_template = (folder / "tokenizer.json").is_file()
+    candidates = (prepended, _stated_bos(folder, tokenizer, settings), tokenizer.likely_bos())
+    tokenizer.bos = next((id for id in candidates if id is not None), None)
+    tokenizer.adds_bos = prepended is not None if has_template else flag is True and tokenizer.bos is not None
+    if has_template and isinstance(flag, bool) and flag != tokenizer.adds_bos:
+        what = "prepends BOS" if tokenizer.adds_bos else "prepends nothing"
+        tokenizer.notes = (f"tokenizer.json {what} to a text, tokenizer_config.json says otherwise; the former is followed",)
     return tokenizer
 
 
 def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, ...]]:
-    """The weights with BOS in front of prompts where the tokenizer puts it there, and what a person should know of the two."""
+    """The weights, with `prepend_bos` where the tokenizer prepends it, and notes on where tokenizer and model do not fit."""
     tokenizer, config = weights.tokenizer, weights.config
     if tokenizer is None:
-        return weights, _why_none(folder)
+        return weights, _unread(folder)
     notes = list(tokenizer.notes)
     if tokenizer.bos is not None and tokenizer.bos >= config.d_vocab:
         notes.append(f"the tokenizer's BOS, id {tokenizer.bos}, is outside the vocabulary of {config.d_vocab}: not used")
         tokenizer.bos, tokenizer.adds_bos = None, False
-    more, less = tokenizer.n_tokens > config.d_vocab, tokenizer.n_tokens < config.d_vocab
-    if more:
-        notes.append(
-            f"the tokenizer has {number_of(tokenizer.n_tokens, 'token')}, the model {config.d_vocab:,}: "
-            "text with others cannot be run"
-        )
-    if less:
-        notes.append(
-            f"the tokenizer has {number_of(tokenizer.n_tokens, 'token')}, the model {config.d_vocab:,}: "
-            "the ids above have no text"
-        )
+    if tokenizer.n_tokens != config.d_vocab:
+        larger = tokenizer.n_tokens > config.d_vocab
+        effect = "text with tokens beyond these cannot be run" if larger else "higher ids have no text"
+        notes.append(f"the tokenizer has {number_of(tokenizer.n_tokens, 'token')}, the model {config.d_vocab:,}: {effect}")
     if tokenizer.adds_bos and not config.prepend_bos:
         weights = LazyWeights(replace(config, prepend_bos=True), tokenizer, weights.parts, weights.dtype)
     return weights, tuple(notes)
 
 
-def _why_none(folder: Path) -> tuple[str, ...]:
+def _unread(folder: Path) -> tuple[str, ...]:
+    """A note on the tokenizer file of a kind that is not read, if the folder has one."""
     lone = next((name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
     if lone is None:
         return ()
     return (
-        f"no text: {lone} (SentencePiece) is not read. Prompts can be typed as ids; a tokenizer.json of the same model, laid "
-        "beside the weights, brings text",
+        f"no tokenizer: {lone} (SentencePiece) is not read. Prompts can be typed as ids; for text put a tokenizer.json of the "
+        "same model beside the weights",
     )
 
 
 def _from_files(folder: Path) -> Tokenizer | None:
-    if os.path.lexists(folder / "tokenizer.json"):  # whatever it is: what is no file is said
+    if os.path.lexists(folder / "tokenizer.json"):  # also where it is not a file, which is then an error
         refuse_format(folder / "tokenizer.json", "a tokenizers file")
         return Tokenizer.from_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
@@ -101,18 +95,18 @@ def _optional(file: Path) -> Mapping[str, Any]:
 
 
 def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, Any]) -> int | None:
-    """The id of the token that the files name as BOS, by its text or else by its id."""
+    """The id of the token that the files name as BOS, by its text or by its id."""
     config = _optional(folder / "config.json")
-    for place in (settings, _optional(folder / "special_tokens_map.json"), config):
-        named = place.get("bos_token")
-        named = named.get("content") if isinstance(named, Mapping) else named
-        bos = tokenizer.id_of(named) if isinstance(named, str) else None
+    for data in (settings, _optional(folder / "special_tokens_map.json"), config):
+        token = data.get("bos_token")
+        text = token.get("content") if isinstance(token, Mapping) else token
+        bos = tokenizer.id_of(text) if isinstance(text, str) else None
         if bos is not None:
             return bos
     inner = config.get("text_config")
     bos = config.get("bos_token_id", inner.get("bos_token_id") if isinstance(inner, Mapping) else None)
-    inside = isinstance(bos, int) and not isinstance(bos, bool) and 0 <= bos < tokenizer.n_tokens
-    return bos if inside else None
+    valid = isinstance(bos, int) and not isinstance(bos, bool) and 0 <= bos < tokenizer.n_tokens
+    return bos if valid else None
 
 
 def _from_pieces(folder: Path) -> Tokenizer:
@@ -120,12 +114,12 @@ def _from_pieces(folder: Path) -> Tokenizer:
     vocab = read_json(folder / "vocab.json")
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocab.values()):
         raise BadModel("vocab.json does not number its tokens.", expected="token: id", got="other values")
-    ends = sum(piece.endswith(_END) for piece in vocab)
-    return _of_words(folder, vocab) if 4 * ends > len(vocab) else _byte_level(folder, vocab)
+    word_ends = sum(piece.endswith(_END) for piece in vocab)
+    return _lower_cased(folder, vocab) if 4 * word_ends > len(vocab) else _byte_level(folder, vocab)
 
 
-def _of_words(folder: Path, vocab: dict[str, int]) -> Tokenizer:
-    """GPT-1's: lower-cased words and signs, each cut into pieces of which the last ends in `</w>`."""
+def _lower_cased(folder: Path, vocab: dict[str, int]) -> Tokenizer:
+    """GPT-1's: lower-cased words and punctuation marks, split into pieces of which the last ends in `</w>`."""
     inner = _bpe(folder, vocab, unk_token="<unk>" if "<unk>" in vocab else None, end_of_word_suffix=_END)
     inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.BPEDecoder(suffix=_END)
@@ -140,11 +134,11 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     settings = _optional(folder / "tokenizer_config.json")
     inner = _bpe(folder, vocab)
     space = settings.get("add_prefix_space") is True
-    kind = str(settings.get("tokenizer_class") or "")
-    if kind.startswith("Qwen2"):
+    qwen = str(settings.get("tokenizer_class") or "").startswith("Qwen2")
+    if qwen:
         inner.normalizer = normalizers.NFC()
-        cuts = pre_tokenizers.Split(Regex(_QWEN_CUTS), behavior="isolated")
-        inner.pre_tokenizer = pre_tokenizers.Sequence([cuts, pre_tokenizers.ByteLevel(space, use_regex=False)])
+        split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), behavior="isolated")
+        inner.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(space, use_regex=False)])
     else:
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     inner.decoder = decoders.ByteLevel()
@@ -154,8 +148,8 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
             what = f"the added token {content[:40]!r} at id {number}"
             raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))
     tokenizer = Tokenizer(inner)
-    named = "Qwen's" if kind.startswith("Qwen2") else "GPT-2's"
-    tokenizer.notes = (f"tokenizer built from vocab.json and merges.txt, as {named} byte-level BPE",)
+    whose = "Qwen's" if qwen else "GPT-2's"
+    tokenizer.notes = (f"tokenizer built from vocab.json and merges.txt, as {whose} byte-level BPE",)
     return tokenizer
 
 
@@ -173,24 +167,24 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
             if space and not line.startswith("#version"):
                 pairs.append((left, right))
         return Inner(BPE(vocab=vocab, merges=pairs, **options))
-    except Exception as error:  # the library raises bare Exception for merges of pieces that are not there
+    except Exception as error:  # the library raises bare Exception for merges of unknown pieces
         raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=str(error)[:200]) from error
 
 
 def _added(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Tokens that stand for no text, with their ids, by id."""
+    """(special token, id), ordered by id."""
     ids: dict[str, int] = {}
     for content, number in _optional(folder / "added_tokens.json").items():
         if isinstance(number, int):
             ids[content] = number
-    listed = settings.get("added_tokens_decoder")
-    for number, token in listed.items() if isinstance(listed, Mapping) else ():
+    added = settings.get("added_tokens_decoder")
+    for number, token in added.items() if isinstance(added, Mapping) else ():
         content = token.get("content") if isinstance(token, Mapping) else None
         if isinstance(content, str) and str(number).isdecimal():
             ids[content] = int(number)
     for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
-        for place in (settings, _optional(folder / "special_tokens_map.json")):
-            token = place.get(name)
+        for data in (settings, _optional(folder / "special_tokens_map.json")):
+            token = data.get(name)
             token = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(token, str) and token in vocab:
                 ids[token] = vocab[token]

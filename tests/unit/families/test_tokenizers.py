@@ -176,7 +176,7 @@ def model_in(folder: Path, d_vocab: int) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("d_vocab", "said"), [(300, "the ids above have no text"), (60, "text with others cannot be run")])
+@pytest.mark.parametrize(("d_vocab", "said"), [(300, "have no text"), (60, "cannot be run")])
 def test_a_tokenizer_of_another_size_is_said_and_harmless(tmp_path: Path, d_vocab: int, said: str) -> None:
     folder = model_in(tmp_path / "m", d_vocab)
     byte_tokenizer().save(folder / "tokenizer.json")
