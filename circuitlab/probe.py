@@ -87,7 +87,7 @@ _PACKAGE_OF = {
 }
 
 _UNSEEN = ("offscreen", "minimal", "minimalegl")
-_SECONDS = 120  # for a process that hangs; importing torch from a cold disk alone takes tens of seconds
+_SECONDS = 120  # until a process is taken to hang; importing torch from a cold disk alone takes tens of seconds
 
 _CHILD = """
 import json, sys
@@ -181,8 +181,8 @@ def display_plan(environ: Mapping[str, str] | None = None, platform: str = sys.p
         return Plan("window")
     if x and x_answers(x) is not False:
         return Plan("window")
-    named = " and ".join(f"{k}={v}" for k, v in (("DISPLAY", x), ("WAYLAND_DISPLAY", wayland)) if v)
-    return Plan("picture", f"The display does not answer: {named}.")
+    variables = " and ".join(f"{k}={v}" for k, v in (("DISPLAY", x), ("WAYLAND_DISPLAY", wayland)) if v)
+    return Plan("picture", f"The display does not answer: {variables}.")
 
 
 def missing_libraries(ldd_output: str) -> tuple[str, ...]:
@@ -214,13 +214,14 @@ def unmet_libraries(platform: str) -> tuple[str, ...]:
     if not files or not sys.platform.startswith("linux"):
         return ()
     try:
-        done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        ldd = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    return missing_libraries(done.stdout + done.stderr)
+    return missing_libraries(ldd.stdout + ldd.stderr)
 
 
-def _plugin_meant(env: Mapping[str, str]) -> str:
+def _requested_plugin(env: Mapping[str, str]) -> str:
+    """The platform plugin that Qt would load."""
     requested = env.get("QT_QPA_PLATFORM", "").split(":")[0]
     return requested or ("xcb" if env.get("DISPLAY") else "wayland" if env.get("WAYLAND_DISPLAY") else "xcb")
 
@@ -229,7 +230,7 @@ def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Pr
     """Import torch, then Qt, and load the platform plugin, in a subprocess with this environment."""
     env = dict(os.environ if environ is None else environ)
     try:
-        done = subprocess.run(
+        child = subprocess.run(
             [sys.executable, "-P", "-c", _CHILD.format(torch=torch)],
             capture_output=True,
             text=True,
@@ -240,13 +241,13 @@ def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Pr
         )
     except subprocess.TimeoutExpired:
         return Probe(False, problem=f"It did not respond within {_SECONDS} seconds.")
-    if done.returncode == 0:
-        return Probe(True, platform=json.loads(done.stdout.splitlines()[-1])["platform"])
-    return explain(done.stderr, unmet_libraries(_plugin_meant(env)))
+    if child.returncode == 0:
+        return Probe(True, platform=json.loads(child.stdout.splitlines()[-1])["platform"])
+    return explain(child.stderr, unmet_libraries(_requested_plugin(env)))
 
 
 def explain(stderr: str, unmet: tuple[str, ...]) -> Probe:
-    """A failed attempt, explained from what it printed and from the missing libraries."""
+    """A failed attempt, explained by its output and the missing libraries."""
     libraries = tuple(dict.fromkeys((*unmet, *missing_libraries(stderr))))
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     informative = [line for line in lines if re.match(r"qt\.qpa\.xcb:|This application failed|\w*(Error|Exception)\b", line)]

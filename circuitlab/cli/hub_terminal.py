@@ -1,4 +1,4 @@
-"""Downloads a model of the hub that is not in the cache before a command opens it, with progress in the terminal."""
+"""Downloading a model from the hub, with progress in the terminal, before a command opens it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 
 
 def fetch_if_needed(model: str) -> None:
-    """Download `model` if it names a model of the hub that is not in the cache yet. Ctrl+C stops it.
+    """Download `model` if it names a model on the hub that is not in the cache yet. Ctrl+C stops it.
 
     Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
     """
@@ -22,15 +22,15 @@ def fetch_if_needed(model: str) -> None:
 
     download = plan(name)
     print(f"{name}: {number_of(len(download.files), 'file')}, {download.total / 2**20:,.1f} MiB from the hub", file=sys.stderr)
-    shown = 0.0
+    last_print = 0.0
 
-    def say(progress: Progress) -> None:
-        nonlocal shown
-        if time.monotonic() - shown > 0.2 or progress.done == progress.total:
-            shown = time.monotonic()
+    def print_progress(progress: Progress) -> None:
+        nonlocal last_print
+        if time.monotonic() - last_print > 0.2 or progress.done == progress.total:
+            last_print = time.monotonic()
             print(f"\r{progress}".ljust(70), end="", file=sys.stderr, flush=True)
 
     try:
-        fetch(download, say)
+        fetch(download, print_progress)
     finally:
         print(file=sys.stderr)

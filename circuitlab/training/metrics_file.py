@@ -31,22 +31,22 @@ def write_model(folder: Path, metrics: dict[str, Any]) -> None:
 
 
 def tokens_by_step(folder: Path) -> dict[int, int]:
-    """Tokens seen by step, as stated in a model folder and in the run that contains it. Raises `BadModel` for a damaged file."""
+    """Step -> tokens seen, as stated in a model folder and in the run that contains it. Raises `BadModel` for a damaged file."""
     by_step: dict[int, int] = {}
-    places = [folder.parent / FILE] if folder.name == "model" else []
-    for path in (*places, folder / FILE):
+    of_run = [folder.parent / FILE] if folder.name == "model" else []
+    for path in (*of_run, folder / FILE):
         if path.is_file():
             data = read_json(path)
-            for one in (*_listed(data), data):
-                if _whole(one.get("step")) and _whole(one.get("tokens")):
-                    by_step[one["step"]] = one["tokens"]
+            for point in (*_checkpoints(data), data):
+                if _is_count(point.get("step")) and _is_count(point.get("tokens")):
+                    by_step[point["step"]] = point["tokens"]
     return by_step
 
 
-def _listed(data: dict[str, Any]) -> list[dict[str, Any]]:
+def _checkpoints(data: dict[str, Any]) -> list[dict[str, Any]]:
     checkpoints = data.get("checkpoints")
-    return [one for one in checkpoints if isinstance(one, dict)] if isinstance(checkpoints, list) else []
+    return [point for point in checkpoints if isinstance(point, dict)] if isinstance(checkpoints, list) else []
 
 
-def _whole(value: object) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

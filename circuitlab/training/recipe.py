@@ -1,11 +1,11 @@
 """A recipe: everything that decides a trained model but the text, read from TOML.
 
-title = "…"                what it is, one line: said by `circuitlab train --help` and on the model's card
+title = "…"                what it is, one line: shown by `circuitlab train --help` and on the model's card
 seed = 1                   of initial weights and of batches; `--seed` overrides it
 vocab = 4096               tokens, the 256 bytes and BOS among them
 tokenizer_bytes = 20e6     how much text the tokenizer is trained on (default 20,000,000)
 positions_amplitude = 1.0  stored positions begin as this times the sinusoidal table (default 1)
-notes = ["…"]              said on the card
+notes = ["…"]              printed on the card
 
 [model]                    fields of `ModelConfig`, but the vocabulary and the context:
 n_layers = 2               n_heads, d_model, d_head are needed; d_mlp = 0 is attention only (default)
@@ -20,14 +20,14 @@ start = 0                  the first step of this stage; one of them starts at 0
 context = 128              tokens a sequence, BOS included
 batch = 16                 sequences a step
 
-[data]                     what is done to the text; the card says it
+[data]                     changes to the text, which the card states
 random_repeat = 0.0625     share of sequences that are a block of uniformly random tokens repeated (default 0)
 block = [8, 63]            how long such a block is, shortest and longest
 self_copy = 0.25           share of the others in which a segment is copied to a later place (default 0)
 segment = [16, 63]         how long the segment is
-phrases = 0.3              share of the text's sequences in which short phrases are said again later (default 0)
+phrases = 0.3              share of the text's sequences in which short phrases are repeated later (default 0)
 phrase = [2, 12]           how long a phrase is; phrase_times = [1, 5] how many a sequence
-names = 0.3                share of them in which a made-up name of several tokens is put at several places (default 0)
+names = 0.3                share of them in which an invented name of several tokens stands at several places (default 0)
 name = [2, 4]              how many tokens it has; name_times = [2, 5] how often it stands in the sequence
 
 [optimiser]                AdamW, linear warm-up, then cosine
@@ -64,12 +64,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Data:
-    """What is done to the text. All shares are said on the model's card.
+    """Changes to the text. The model's card states all shares.
 
     random_repeat: share of sequences that are a block of uniformly random tokens repeated; self_copy: share of the others in
     which a segment of `segment` (shortest, longest) tokens is copied to a later place of the same sequence; phrases: of those
-    in which `phrase_times` (fewest, most) phrases of `phrase` tokens are; names: of those in which a made-up name of `name`
-    tokens stands at `name_times` places. A sequence has one of the three at most.
+    in which `phrase_times` (fewest, most) phrases of `phrase` tokens are repeated; names: of those in which an invented name of
+    `name` tokens stands at `name_times` places. A sequence has one of the three at most.
     """
 
     random_repeat: float = 0.0
@@ -130,7 +130,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Recipe:
-    """See the module. `vocab` is the tokenizer's size; `init` standard deviations by tensor name."""
+    """A recipe; the module describes its fields. `vocab`: the tokenizer's size; `init`: standard deviations by tensor name."""
 
     name: str
     seed: int

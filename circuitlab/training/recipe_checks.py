@@ -1,4 +1,4 @@
-"""What a recipe cannot say: sizes that are none, rates below nothing, stages that leave steps out, a model that cannot be."""
+"""Checks of a recipe: possible sizes, rates and shares, stages that cover every step, a model that can be built."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _POSITIVE = _number("a number above 0", lambda v: v > 0)
 _SHARE = _number("a share from 0 to 1", lambda v: 0 <= v <= 1)
 _LENGTHS = _pair("two whole numbers, the shorter first", lambda a, b: type(a) is type(b) is int and 1 <= a <= b)
 _TEXT = ("text", lambda v: isinstance(v, str))
-MOST_TOKENS = 2**24  # of a step: more than the largest models were trained with; beyond it memory fills before torch says so
+MOST_TOKENS = 2**24  # of a step: more than the largest models were trained with; beyond it memory fills before torch reports it
 _TESTS: dict[str, dict[str, _Test]] = {
     "": {
         "name": _TEXT,
@@ -72,7 +72,7 @@ _TESTS: dict[str, dict[str, _Test]] = {
 
 
 def checked(recipe: Recipe, name: str) -> Recipe:
-    """The recipe, all of its values possible. Raises `BadInput` that says which is not."""
+    """The recipe, checked. Raises `BadInput`, which names the first impossible value."""
     for part, tests in _TESTS.items():
         values = recipe.stages if part == "stages" else (getattr(recipe, part),) if part else (recipe,)
         for value in values:
@@ -101,7 +101,7 @@ def checked(recipe: Recipe, name: str) -> Recipe:
 def _check_model(recipe: Recipe, name: str) -> None:
     if derived := sorted(set(recipe.model) & set(_DERIVED)):
         raise BadInput(
-            f"{name}: [model] has what follows from the rest.", expected="vocab and [[stages]] context", got=" ".join(derived)
+            f"{name}: [model] states what follows from the rest.", expected="vocab and [[stages]] context", got=" ".join(derived)
         )
     try:
         config = recipe.config()
@@ -112,7 +112,7 @@ def _check_model(recipe: Recipe, name: str) -> None:
             got=error.got,
         ) from error
     if config.stored_positions and config.d_model % 2:
-        raise BadInput(f"{name}: stored positions need pairs.", expected="an even d_model", got=str(config.d_model))
+        raise BadInput(f"{name}: stored positions need an even width.", expected="an even d_model", got=str(config.d_model))
     shortest = min(s.context for s in recipe.stages)
     if recipe.data.random_repeat and recipe.data.block[0] > (shortest - 1) // 2:
         raise BadInput(

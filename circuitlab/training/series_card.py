@@ -2,8 +2,8 @@
 
     python -m circuitlab.training.series_card DIR …
 
-writes it anew from the `series.safetensors` of each folder; nothing is measured. Scores and windows are those of the Training
-panel, by the same functions (`analysis/training/scores.py`) and at its defaults.
+rewrites it from the `series.safetensors` of each folder, without measuring. Scores and windows are those of the Training panel,
+by the same functions (`analysis/training/scores.py`) and at its defaults.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WIDTH = 130
 
 
 def describe(folder: Path) -> None:
-    """Write what `series.safetensors` holds into the folder's `card.md`, in place of what an earlier one said.
+    """Write the section on `series.safetensors` into the folder's `card.md`, in place of an earlier one.
 
     Raises `BadModel` without a series that can be read, `BadMachine` where the card cannot be written.
     """
@@ -54,7 +54,7 @@ def describe(folder: Path) -> None:
 
 
 def control_series() -> SeriesMeasures | None:
-    """What was measured of the shipped model without layers, None where it is not there."""
+    """The measures of the shipped model without layers, None if there are none."""
     try:
         return read_series(model_dir(CONTROL))
     except CircuitLabError:
@@ -62,14 +62,15 @@ def control_series() -> SeriesMeasures | None:
 
 
 def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
-    """The card's section; `control`: what was measured of a model without layers."""
+    """The section in Markdown; `control`: measures of a model without layers."""
     scores, means = scores_of(m)
     columns = [m["loss"], scores[:, TEXT], *means[:, 0].T, *means[:, 1].T]
-    best = [" | ".join(_best(m[name][i]) for name in ("prefix_matching", "previous_token")) for i in range(len(m.steps))]
+    best_heads = [" | ".join(_best(m[name][i]) for name in ("prefix_matching", "previous_token")) for i in range(len(m.steps))]
     numbers = [" | ".join(f"{column[i]:.3f}" for column in columns) for i in range(len(m.steps))]
-    rows = [f"| {a:,} | {b:,} | {c} | {d} |" for a, b, c, d in zip(m.steps, m.tokens, numbers, best, strict=True)]
+    cells = zip(m.steps, m.tokens, numbers, best_heads, strict=True)
+    rows = [f"| {step:,} | {tokens:,} | {row} | {best} |" for step, tokens, row, best in cells]
     head = "| step | tokens | loss | in context | rep1 | rep2 | text1 | text2 | prefix matching | previous token |"
-    description = textwrap.fill(_words(m), WIDTH)
+    description = textwrap.fill(_description(m), WIDTH)
     lines = [HEADING, "", description, "", head, "|---" * 10 + "|", *rows, "", FINAL, "", *final(m, control)]
     return "\n".join([*lines, "", PHASES, "", *phases(m), ""])
 
@@ -77,11 +78,11 @@ def section(m: SeriesMeasures, control: SeriesMeasures | None = None) -> str:
 def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
     """Lines on the final weights' score on text: minus the control, and with standard errors over texts."""
     text, (a, b), (c, d) = on_text(m, control), m.protocol["early"], m.protocol["late"]
-    above, headless = np.isfinite(text.controlled[-1]), not m["copying"].shape[1]
+    has_control, headless = np.isfinite(text.controlled[-1]), not m["copying"].shape[1]
     sentences = (
         f"In-context score {_nats(text.score[-1])} (positions {c}–{d} minus {a}–{b} of {number_of(m.protocol['texts'], 'text')})."
     )
-    if above and not headless:
+    if has_control and not headless:
         sentences += (
             f" Minus that of {CONTROL}, which has no layers and sees the token before and nothing else, at the same positions of"
             f" the same texts: {_nats(text.controlled[-1])}. That part of the score is the model's; the rest is in the texts."
@@ -92,21 +93,21 @@ def final(m: SeriesMeasures, control: SeriesMeasures | None) -> list[str]:
         )
     else:
         sentences += " No control: no model without layers was measured on the same texts."
-    return [textwrap.fill(f"{sentences} {_over_texts(m, text, above and not headless)}", WIDTH)]
+    return [textwrap.fill(f"{sentences} {_over_texts(m, text, has_control and not headless)}", WIDTH)]
 
 
-def _over_texts(m: SeriesMeasures, text: OnText, above: bool) -> str:
-    """What is known text by text of the final weights."""
+def _over_texts(m: SeriesMeasures, text: OnText, has_control: bool) -> str:
+    """A sentence on the final weights' mean score over single texts, with standard errors."""
     n = int(text.each.texts[-1])
     if n < 2:
         return "The losses of single texts were not kept, so that there are no standard errors."
-    of = (
+    which = (
         f"all {number_of(n, 'text')}"
         if n == m.protocol["texts"]
         else f"the {n} of them whose own losses were kept ({', '.join(sources_kept(m))})"
     )
-    sentence = f"Over {of}: {_nats(text.each.mean[-1], text.each.error[-1])}"
-    if above:
+    sentence = f"Over {which}: {_nats(text.each.mean[-1], text.each.error[-1])}"
+    if has_control:
         sentence += f", minus the control {_nats(text.each_controlled.mean[-1], text.each_controlled.error[-1])}, texts paired"
     return f"{sentence} (standard errors over texts)."
 
@@ -118,20 +119,20 @@ def _nats(value: float, error: float | None = None) -> str:
 def phases(m: SeriesMeasures) -> list[str]:
     """Lines: the rule, and a row for each kind of text on which the score is taken."""
     rules = TrainingSeriesParams()
-    words = (
+    introduction = (
         f"By the rule of the Training panel. {rules.words()[:1].upper()}{rules.words()[1:]}. On repeated tokens the score is the "
         "mean loss of the second piece minus that of the first, on text what “in context” is above. Score and best "
         "prefix-matching score of a head: at the first and the last point of the window."
     )
     head = ["| score on | steps | tokens | score, nats | falls by | best prefix matching |", "|---" * 6 + "|"]
-    lines = [textwrap.fill(words, WIDTH), "", *head, *(_phase(m, kind, rules) for kind in range(len(KINDS)))]
+    lines = [textwrap.fill(introduction, WIDTH), "", *head, *(_phase(m, kind, rules) for kind in range(len(KINDS)))]
     return [*lines, *_fall_over_texts(m, rules)]
 
 
 def _fall_over_texts(m: SeriesMeasures, rules: TrainingSeriesParams) -> list[str]:
-    """The fall on text with its standard error: of the differences between two points, text by text."""
-    phase, each = phase_of(m, TEXT, rules.rule(TEXT)), by_text(m)
-    fall = None if phase is None else over_texts(each[phase.first] - each[phase.last])
+    """A line on the fall on text with its standard error, from differences between two points text by text."""
+    phase, scores = phase_of(m, TEXT, rules.rule(TEXT)), by_text(m)
+    fall = None if phase is None else over_texts(scores[phase.first] - scores[phase.last])
     if fall is None or not np.isfinite(fall.error):
         return []
     texts = number_of(int(fall.texts), "text")
@@ -146,29 +147,31 @@ def _phase(m: SeriesMeasures, kind: int, rules: TrainingSeriesParams) -> str:
         return f"| {KINDS[kind]} | no phase change | – | – | – | – |"
     a, b = phase.first, phase.last
     prefix = "no heads" if np.isnan(phase.before) else f"{phase.before:.2f} → {phase.after:.2f}"
-    where = f"{m.steps[a]:,} → {m.steps[b]:,} | {m.tokens[a]:,} → {m.tokens[b]:,}"
-    return f"| {KINDS[kind]} | {where} | {score[a]:.3f} → {score[b]:.3f} | {phase.fall:.3f} | {prefix} |"
+    window = f"{m.steps[a]:,} → {m.steps[b]:,} | {m.tokens[a]:,} → {m.tokens[b]:,}"
+    return f"| {KINDS[kind]} | {window} | {score[a]:.3f} → {score[b]:.3f} | {phase.fall:.3f} | {prefix} |"
 
 
-def _words(m: SeriesMeasures) -> str:
-    how, n_stored, n_gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
-    (a, b), (c, d) = how["early"], how["late"]
+def _description(m: SeriesMeasures) -> str:
+    """What the arrays are measured on, by the protocol."""
+    protocol, n_stored, n_gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
+    (a, b), (c, d) = protocol["early"], protocol["late"]
     weights = f"`{FOLDER}/` holds the weights of {number_of(n_stored, 'earlier step')} in float16, "
     if n_gone:
         weights = "The weights of earlier steps were not kept; "
-    measured = f"at {number_of(n_gone, 'step')}" if n_gone else "at each of them"
+    points = f"at {number_of(n_gone, 'step')}" if n_gone else "at each of them"
     return (
-        f"{weights}`{FILE}` holds what `circuitlab measure` found {measured} and of the final weights. Losses in"
-        f" nats: on {number_of(how['texts'], 'held-out window')} of {number_of(how['context'], 'token')}"
-        f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {how['samples']} × {how['block']} random"
-        f" tokens twice (rep1, rep2), on {how['texts']} × {how['half']} held-out tokens twice (text1, text2; second pieces"
-        f" without their first token), of the last token of {number_of(how['tokens'], 'fixed text')}; scores of every head,"
+        f"{weights}`{FILE}` holds what `circuitlab measure` found {points} and of the final weights. Losses in"
+        f" nats: on {number_of(protocol['texts'], 'held-out window')} of {number_of(protocol['context'], 'token')}"
+        f" (loss; in context: mean of positions {c}–{d} minus mean of {a}–{b}), on {protocol['samples']} × {protocol['block']}"
+        f" random tokens twice (rep1, rep2), on {protocol['texts']} × {protocol['half']} held-out tokens twice (text1, text2;"
+        " second pieces without their first token), of the last token of"
+        f" {number_of(protocol['tokens'], 'fixed text')}; scores of every head,"
         " and what zeroing it does."
     )
 
 
 def _best(scores: np.ndarray) -> str:
-    """The largest of [layer, head] with its head."""
+    """The largest score of [layer, head], with the name of its head."""
     if not scores.size:
         return "no heads"
     layer, head = np.unravel_index(int(np.argmax(scores)), scores.shape)
@@ -176,7 +179,7 @@ def _best(scores: np.ndarray) -> str:
 
 
 def main(folders: list[str]) -> int:
-    """See the module."""
+    """Rewrite the cards of these folders; the exit status."""
     try:
         for folder in folders:
             describe(Path(folder))

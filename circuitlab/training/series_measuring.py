@@ -1,9 +1,9 @@
 """Measuring a training series: every checkpoint of a model folder and its final weights, into `series.safetensors` beside them.
 
-What each array is stands in `model/records/series_measures.py`, how a point is measured in `training/series_point.py`, on what in
-`training/measured_texts.py`. Points that were measured before on the same texts and the same weights are taken over, from an
-earlier file or from what a killed attempt left, so that the same command goes on where it was. Points whose weights were not kept
-stay as they were measured, if that was on the same texts; what they lack is NaN.
+The arrays are described in `model/records/series_measures.py`, the measurement of a point in `training/series_point.py`, the
+texts in `training/measured_texts.py`. Points measured before on the same texts and the same weights are reused, from an earlier
+file or from a killed attempt, so that the same command resumes where it stopped. Points whose weights were not kept stay as they
+were measured, if that was on the same texts; arrays that they lack are NaN.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, 
 from circuitlab.training.series_point import measure_point
 from circuitlab.training.series_points import Point, measured_points, points_of
 
-STAGE = ".measuring"  # a folder in the model's: the points that are done
+STAGE = ".measuring"  # a folder in the model's, for the points measured so far
 Say = Callable[[str], None]
 Arrays = dict[str, np.ndarray]
 
@@ -59,42 +59,42 @@ def measure_series(
         weights.config, bos_of(tokenizer or weights.tokenizer, weights.config.d_vocab), streams, windows, context, many
     )
     protocol = {**texts.protocol, **_protocol(texts)}
-    stage = _staged(folder)
-    done = _measured(folder, protocol) | _measured(stage, protocol)
+    stage = _stage_of(folder)
+    by_hash = _arrays_by_hash(folder, protocol) | _arrays_by_hash(stage, protocol)
     hashes, arrays = [hash_of(folder, p.checkpoint) for p in points], []
     for i, (point, sha256) in enumerate(zip(points, hashes, strict=True)):
-        if sha256 in done:
-            arrays.append(done[sha256])
+        if sha256 in by_hash:
+            arrays.append(by_hash[sha256])
             say(f"step {point.step}: measured before")
             continue
-        began = time.monotonic()
+        start = time.monotonic()
         arrays.append(measure_point(open_model(folder, checkpoint=point.checkpoint).weights, texts))
         _write(stage, points[: i + 1], hashes, arrays, protocol)
-        say(f"step {point.step} ({i + 1}/{len(points)}): {summary(arrays[-1], protocol)}  {time.monotonic() - began:.1f} s")
-    every = [*_not_kept(folder, texts, arrays[-1]), *zip(points, hashes, arrays, strict=True)]
-    every.sort(key=lambda one: one[0].step)
-    measures = _write(folder, tuple(one[0] for one in every), [one[1] for one in every], [one[2] for one in every], protocol)
+        say(f"step {point.step} ({i + 1}/{len(points)}): {summary(arrays[-1], protocol)}  {time.monotonic() - start:.1f} s")
+    rows = [*_without_weights(folder, texts, arrays[-1]), *zip(points, hashes, arrays, strict=True)]
+    rows.sort(key=lambda row: row[0].step)
+    measures = _write(folder, tuple(p for p, _, _ in rows), [h for _, h, _ in rows], [a for _, _, a in rows], protocol)
     shutil.rmtree(stage, ignore_errors=True)
     return measures
 
 
 def set_outdated_aside(folder: Path) -> None:
-    """Take measures away that were made when other weights were the final ones; what is measured next takes points over.
+    """Move measures aside that end in other final weights than the present ones; the next measurement reuses their points.
 
-    Nobody is then shown a curve that ends elsewhere than the model beside it. Raises `BadMachine`.
+    No curve is then shown that ends elsewhere than the model beside it. Raises `BadMachine`.
     """
     try:
         hashes = read_series(folder).protocol.get("weights")
-    except BadModel:  # none, or damaged: measuring makes it anew
+    except BadModel:  # none, or damaged: the next measurement writes it anew
         return
     final = hash_of(folder, None)
     if isinstance(hashes, list) and hashes[-1:] != [final]:
         with writing(folder / FILE):
-            (folder / FILE).replace(_staged(folder) / FILE)
+            (folder / FILE).replace(_stage_of(folder) / FILE)
 
 
 def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
-    """The token that begins every text. Raises `BadModel` without a tokenizer, `BadInput` for one that does not fit."""
+    """The id of BOS, which begins every text. Raises `BadModel` without a tokenizer, `BadInput` for one that does not fit."""
     if tokenizer is None:
         raise BadModel(
             "This model has no tokenizer.",
@@ -117,7 +117,7 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
 
 
 def summary(point: Arrays, protocol: dict[str, Any]) -> str:
-    """One line on a point."""
+    """A line of progress on one point."""
     rep1, rep2 = repetitions(point["repeated_loss_by_index"])
     best = f"  prefix matching {point['prefix_matching'].max():.2f}" if point["prefix_matching"].size else ""
     score = late_minus_early(point["loss_by_index"], (*protocol["early"], *protocol["late"]))
@@ -138,18 +138,18 @@ def _protocol(texts: MeasuredTexts) -> dict[str, Any]:
 
 
 def hash_of(folder: Path, checkpoint: int | None) -> str:
-    """sha256 of the weights of a checkpoint, None for the final ones."""
+    """sha256 of the weight files of a checkpoint; `checkpoint` None: of the final weights."""
     files = weight_files(folder) if checkpoint is None else (checkpoint_of(folder, checkpoint),)
     digest = hashlib.sha256()
     for file in files:
-        with file.open("rb") as opened:
-            while piece := opened.read(2**20):
-                digest.update(piece)
+        with file.open("rb") as stream:
+            while block := stream.read(2**20):
+                digest.update(block)
     return digest.hexdigest()
 
 
-def _measured(folder: Path, protocol: dict[str, Any]) -> dict[str, Arrays]:
-    """Points by the hash of their weights that a file in `folder` has on the same texts; a file that cannot be read has none."""
+def _arrays_by_hash(folder: Path, protocol: dict[str, Any]) -> dict[str, Arrays]:
+    """Hash of the weights -> arrays of the points measured by the same protocol in a file of `folder`; {} if it is unreadable."""
     try:
         measures = read_series(folder)
     except BadModel:
@@ -158,12 +158,12 @@ def _measured(folder: Path, protocol: dict[str, Any]) -> dict[str, Arrays]:
     same = {k: v for k, v in measures.protocol.items() if k != "weights"} == json.loads(json.dumps(protocol))
     if not same or not isinstance(hashes, list) or len(hashes) != len(measures.steps):
         return {}
-    whole = [i for i in range(len(hashes)) if not all(np.isnan(measures[name][i]).all() for name in TEXT_ARRAYS)]
-    return {str(hashes[i]): {name: a[i] for name, a in measures.arrays.items()} for i in whole}
+    complete = [i for i in range(len(hashes)) if not all(np.isnan(measures[name][i]).all() for name in TEXT_ARRAYS)]
+    return {str(hashes[i]): {name: a[i] for name, a in measures.arrays.items()} for i in complete}
 
 
-def _not_kept(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Point, str, Arrays]]:
-    """(point, hash, arrays) of what was measured on the same texts of weights that were not kept; NaN where unlike `like`."""
+def _without_weights(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Point, str, Arrays]]:
+    """(point, hash, arrays) of points on the same texts whose weights were not kept; NaN for arrays not shaped like `like`."""
     points = measured_points(folder)
     if GONE not in (p.checkpoint for p in points):
         return []
@@ -175,8 +175,8 @@ def _not_kept(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[tuple[Po
     return [(p, str(hashes[i]), {name: row(name, i) for name in like}) for i, p in enumerate(points) if p.checkpoint == GONE]
 
 
-def _staged(folder: Path) -> Path:
-    """The folder of points that are done. Raises `BadMachine` where the model's cannot be written to, before any work."""
+def _stage_of(folder: Path) -> Path:
+    """The folder of the points measured so far, created. Raises `BadMachine` if it cannot be written to, before any work."""
     stage = folder / STAGE
     try:
         stage.mkdir(exist_ok=True)
@@ -193,7 +193,7 @@ def _write(
         tuple(p.step for p in points),
         tuple(p.tokens for p in points),
         tuple(p.checkpoint for p in points),
-        {name: np.stack([one[name] for one in arrays]) for name in arrays[0]},
+        {name: np.stack([point[name] for point in arrays]) for name in arrays[0]},
         {**protocol, "weights": hashes[: len(points)]},
     )
     write_series(folder, measures)

@@ -1,10 +1,10 @@
-"""What is measured of a model at one point of its training: the arrays of `model/records/series_measures.py`, one point of each.
+"""Measuring a model at one point of its training: the arrays of `model/records/series_measures.py`, one point of each.
 
-    zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern as it was (Olsson et al. 2022)
+    zeroed(h) = mean loss without z_h W_O^h − mean loss,     every attention pattern frozen (Olsson et al. 2022)
 
-on some held-out windows, and on the second block of repeated random tokens without its first token, which nothing foretells. Head
-scores are those of `training/metrics.py`, `copying` that of `analysis/spectra/copying_scores.py`, shares of own tokens those of
-`analysis/circuits/own_tokens.py`.
+on some held-out windows, and on the second block of repeated random tokens without its first token, which cannot be predicted.
+Head scores are those of `training/metrics.py`, `copying` that of `analysis/spectra/copying_scores.py`, shares of own tokens those
+of `analysis/circuits/own_tokens.py`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from circuitlab.training.measured_texts import MeasuredTexts
 from circuitlab.training.metrics import head_scores, losses
 
 SCORES = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
-ROWS = 16  # texts that go through the model together
+ROWS = 16  # texts a forward pass
 
 
 def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
-    """Every array at one point, without the point axis: float32. Raises `BadModel` for a model that has no such losses."""
+    """Every array at one point, float32, without the point axis. Raises `BadModel` for a model that lacks some losses."""
     c = w.config
     if c.d_vocab_out < c.d_vocab:
         expected, remedy = number_of(c.d_vocab, "logit"), "Measure a model whose output vocabulary is its input vocabulary."
@@ -70,16 +70,17 @@ def measure_point(w: Weights, texts: MeasuredTexts) -> dict[str, np.ndarray]:
 def last_losses(w: Weights, tokens: Tensor) -> Tensor:
     """[text], nats: the loss of the last token of each of `tokens` [text, pos]."""
     inputs, targets = tokens[:, :-1], tokens[:, -1]
-    run = forward(w, (int(tokens[0, 0]),))  # stands for no interventions
+    run = forward(w, (int(tokens[0, 0]),))  # any run without interventions
     with torch.inference_mode():
         parts = [
-            forward_from(w, run, 0, embedded(w.config, w.embed(), some, 0), slice(-1, None))[:, 0] for some in inputs.split(ROWS)
+            forward_from(w, run, 0, embedded(w.config, w.embed(), batch, 0), slice(-1, None))[:, 0]
+            for batch in inputs.split(ROWS)
         ]
         return F.cross_entropy(torch.cat(parts), targets, reduction="none")
 
 
 def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
-    """[layer, head], nats: rise of the mean loss of the tokens [text, pos] from position `first` on without each head."""
+    """[layer, head], nats: rise of the mean loss of tokens [text, pos], from position `first` on, without each head."""
     c = w.config
     total = np.zeros((c.n_layers, c.n_heads))
     cuts = torch.eye(c.n_heads, dtype=torch.bool)
@@ -100,12 +101,12 @@ def zeroed(w: Weights, tokens: Tensor, first: int) -> np.ndarray:
 def _mean_losses(w: Weights, final: Tensor, targets: Tensor) -> Tensor:
     """[batch] float64: mean loss of the tokens `targets` [row] at last streams [batch, row, d_model]."""
     ends = w.unembed()
-    each = [F.cross_entropy(unembed(w, ends, one), targets, reduction="none").double().mean() for one in final]
-    return torch.stack(each)
+    means = [F.cross_entropy(unembed(w, ends, x), targets, reduction="none").double().mean() for x in final]
+    return torch.stack(means)
 
 
 def copying(w: Weights) -> np.ndarray:
-    """[layer, head] Σλ/Σ|λ| of W_E W_OV W_U as the panels show it; NaN where the weights have none."""
+    """[layer, head] Σλ/Σ|λ| of W_E W_OV W_U as the panels show it; NaN where the analysis refuses the model."""
     params = CopyingScoresParams(diagonal="none", qk=False)
     if not w.config.n_layers or copying_scores.refuse(w.config, params):
         return np.full((w.config.n_layers, w.config.n_heads), np.nan)
@@ -113,17 +114,17 @@ def copying(w: Weights) -> np.ndarray:
 
 
 def own_tokens(w: Weights) -> tuple[np.ndarray, np.ndarray]:
-    """[layer, head] each: share of OV rows whose own token is the first, is among the first ten; NaN where there are none."""
+    """([layer, head], [layer, head]): share of OV rows whose own token is first, or among the first ten; NaN where refused."""
     params = OwnTokensParams()
     if not w.config.n_layers or own_tokens_of_heads.refuse(w.config, params):
-        nothing = np.full((w.config.n_layers, w.config.n_heads), np.nan)
-        return nothing, nothing.copy()
+        nan = np.full((w.config.n_layers, w.config.n_heads), np.nan)
+        return nan, nan.copy()
     result = own_tokens_of_heads.run(cast(Inputs, _OfWeights(w)), params, NullContext())
     return result.top1, result.top10
 
 
 class _OfWeights:
-    """What analyses of weights see of a model that no engine holds."""
+    """The inputs of analyses of weights, for a model that no engine holds."""
 
     memory = 0
 

@@ -28,12 +28,12 @@ class Point:
 
 
 def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
-    """The checkpoints of a model folder in the order of training, then its final weights; these alone where the others' weights
-    were measured and not kept.
+    """The checkpoints of a model folder in the order of training, then its final weights.
 
-    A checkpoint of the final step holds the final weights and is left out; without `metrics.json` the last checkpoint's step is
-    the final one. Tokens are those of `metrics.json`, or what the recipe (by default the one called like the folder) makes of
-    the steps. Raises `BadModel` where there are no checkpoints, `BadInput` where nothing says how many tokens were seen.
+    The final weights alone, if the checkpoints were measured and not kept. A checkpoint of the final step is left out: it holds
+    the final weights. Without `metrics.json` the last checkpoint's step is the final one. Tokens are those of `metrics.json`, or
+    computed from the recipe (by default the one named like the folder). Raises `BadModel` where there are no checkpoints,
+    `BadInput` where nothing says how many tokens were seen.
     """
     series = series_of(folder)
     by_step, final = tokens_by_step(folder), final_step(folder)
@@ -54,14 +54,14 @@ def points_of(folder: Path, recipe: str | None = None) -> tuple[Point, ...]:
             got=str(series[-1][0]),
             remedy="Remove them: they belong to another run.",
         )
-    used = _recipe(folder, recipe)
-    tokens = lambda step: _tokens(step, by_step, used)
+    read = _recipe(folder, recipe)
+    tokens = lambda step: _tokens(step, by_step, read)
     before = [Point(step, tokens(step), i) for i, (step, _) in enumerate(series) if step != last]
     return (*before, Point(last, tokens(last), None))
 
 
 def measured_points(folder: Path) -> tuple[Point, ...]:
-    """Those of the folder's measures, () without measures that can be read."""
+    """The points of the folder's measures, () without measures that can be read."""
     try:
         m = read_series(folder)
     except BadModel:

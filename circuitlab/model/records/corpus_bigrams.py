@@ -2,9 +2,9 @@
 
     log P(j | i) = log (c_ij + β_i u_j) / (Σ_j c_ij + β_i),     β_i = distinct successors of i + its successors not stored
 
-(Witten and Bell 1991, interpolated with the frequencies u of single tokens, one added to each; tokens without successors have
-u). Counts are weighted by the shares in which the texts were trained on, and stored as quantised logarithms, which are
-accurate to a few hundredths of a nat. `training/bigrams.py` writes the file:
+(Witten and Bell 1991, interpolated with the frequencies u of single tokens, one added to each count; for tokens without
+successors P is u). Counts are weighted by the shares of the texts in training, and stored as quantised logarithms, accurate to a
+few hundredths of a nat. `training/bigrams.py` writes the file:
 
     offsets [d_vocab + 1], successors [pair] (ascending in each row), steps [pair] uint8; count = exp(scale[0] + scale[1] · step)
     unigrams [d_vocab] sums to 1; totals [d_vocab]: weighted successors of each token, stored or not
@@ -33,7 +33,7 @@ _NAMES = ("offsets", "scale", "steps", "successors", "totals", "unigrams")
 
 @dataclass(frozen=True, eq=False)
 class CorpusBigrams:
-    """Bigrams of a corpus. `complete`: every pair of the text is stored; `text` names the text."""
+    """Bigrams of a corpus. `complete`: every pair of the text is stored; `text`: its name."""
 
     offsets: np.ndarray
     successors: np.ndarray
@@ -51,29 +51,29 @@ class CorpusBigrams:
 
     def row(self, token: int) -> tuple[np.ndarray, np.ndarray]:
         """(ids [n] ascending, counts [n] float64) of the tokens that follow a token."""
-        at = slice(int(self.offsets[token]), int(self.offsets[token + 1]))
-        return self.successors[at].astype(np.int64), np.exp(self.scale[0] + self.scale[1] * self.steps[at])
+        pairs = slice(int(self.offsets[token]), int(self.offsets[token + 1]))
+        return self.successors[pairs].astype(np.int64), np.exp(self.scale[0] + self.scale[1] * self.steps[pairs])
 
     def log_probs(self, token: int) -> np.ndarray:
         """[d_vocab] float64 log P(· | token), smoothed as above."""
         ids, counts = self.row(token)
-        counted = float(counts.sum())
-        smoothing = len(ids) + max(float(self.totals[token]) - counted, 0.0)
+        total = float(counts.sum())
+        smoothing = len(ids) + max(float(self.totals[token]) - total, 0.0)
         P = smoothing * self.unigrams.astype(np.float64)
         P[ids] += counts
-        return np.log(P / (counted + smoothing) if counted + smoothing > 0 else self.unigrams.astype(np.float64))
+        return np.log(P / (total + smoothing) if total + smoothing > 0 else self.unigrams.astype(np.float64))
 
     def seen(self, token: int, after: np.ndarray) -> np.ndarray:
         """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text, as far as pairs are stored."""
         return np.isin(after, self.row(token)[0])
 
     def words(self) -> str:
-        """For the caption."""
+        """A line for the caption."""
         return f"corpus: {self.text}; Witten-Bell smoothing with single tokens"
 
 
 def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
-    """The bigrams stored beside a model, None without. Raises `BadModel` for a file of another vocabulary."""
+    """The bigrams stored beside a model, None without them. Raises `BadModel` for a file of another vocabulary."""
     path = resolve(ref) / FILE
     if not path.is_file():
         return None
@@ -81,7 +81,7 @@ def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
     bigrams = _read(path, stat.st_size, stat.st_mtime_ns)
     if not bigrams.n_vocab == c.d_vocab == c.d_vocab_out:
         raise BadModel(
-            f"{FILE} is of another vocabulary.",
+            f"{FILE} counts the tokens of another vocabulary.",
             expected=number_of(c.d_vocab, "token"),
             got=str(bigrams.n_vocab),
             remedy=_AGAIN,

@@ -3,9 +3,9 @@
     {"model": "GPT-2 small", "names": ["openai-community/gpt2"], "shape": {"n_layers": 12, …}, "sha256": [],
      "sources": [{"cite": "Wang et al. 2022, …", "where": "…", "heads": {"name mover": ["L9H9", …]}, "note": "…"}]}
 
-`shape` has fields of `ModelConfig`; all of them must be the open model's, else a file is not about it. Then it is known by its
-fingerprint (`sha256` as `circuitlab info --json` prints it), by its name on the hub, or by that shape alone. A fine-tuned copy
-has the shape too: whatever matched, a published role is a hint about a head, never a finding on it, and says its source.
+`shape` has fields of `ModelConfig`, all of which must match the open model. The model is then recognised by its fingerprint
+(`sha256` as `circuitlab info --json` prints it), by its name on the hub, or by that shape alone. A fine-tuned copy has the same
+shape: whatever matched, a published role is a hint about a head, not a finding on it, and states its source.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OF_A_SOURCE = ("cite", "where", "heads", "note")
 
 @dataclass(frozen=True)
 class Role:
-    """What a head was called, and by whom: `cite` names the work, `where` the place that the list was taken from."""
+    """A head's published name: `cite` is the work, `where` the place in it (or in its code) that lists the head."""
 
     name: str
     cite: str
@@ -49,7 +49,7 @@ class Published:
     notes: tuple[str, ...] = ()
 
     def about(self, config: ModelConfig, source: str, sha256: str) -> By | None:
-        """How the open model was recognised as this file's, None where it is another."""
+        """The evidence that the open model is this file's, None where it is another."""
         if any(getattr(config, name) != value for name, value in self.shape.items()):
             return None
         if sha256 and sha256 in self.sha256:

@@ -14,7 +14,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.strict_json import read_object
 
 FOLDER = "checkpoints"
-METRICS = "metrics.json"  # what a training says of the final weights, beside them
+METRICS = "metrics.json"  # a training's metrics of the final weights, beside them
 _STEP = re.compile(r"^step-(\d{1,12})\.safetensors$")
 
 

@@ -12,8 +12,8 @@ the model; losses in nats), and all are float32:
     early_by_text, late_by_text [point, held-out text]          mean loss of each text over the early and over the late positions
     own_token_top_1, own_token_top_10 [point, layer, head]      share of OV rows whose own token is among the first 1, 10
 
-The last four came later: a file without them is read with NaN in their place, which is "not measured", as are points whose
-weights were not kept for measuring them.
+The last four were added later: a file without them is read with NaN ("not measured") in their place, as are points whose weights
+were not kept until then.
 
 `training/series_measuring.py` writes the file; `protocol` ("said" in the file): what was measured, on what, with which seeds.
 """
@@ -37,7 +37,7 @@ from circuitlab.files import write_whole
 FILE = "series.safetensors"
 FORMAT = "circuitlab-series-1"
 GONE = -2  # in place of a checkpoint's index: it was measured, its weights were not kept
-LARGEST = 256 * 2**20  # bytes: what is larger is not what it says it is
+LARGEST = 256 * 2**20  # bytes: no file of measures is larger
 MOST = 2**53  # steps and tokens: whole numbers are exact in float64 up to here
 TEXT_ARRAYS = ("early_by_text", "late_by_text")
 OWN_ARRAYS = ("own_token_top_1", "own_token_top_10")
@@ -96,7 +96,7 @@ def read_series(folder: Path) -> SeriesMeasures:
         with safe_open(str(path), framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get("about", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: a kind numpy has not
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: a dtype that NumPy lacks
         raise BadModel(f"{FILE} cannot be read.", expected=f"a file of format {FORMAT}", got=str(error)[:200]) from error
     return _checked(about, arrays)
 
@@ -151,8 +151,8 @@ def _unmeasured(arrays: Mapping[str, np.ndarray], n: int) -> dict[str, np.ndarra
 def beside(measures: SeriesMeasures, steps: Sequence[int]) -> SeriesMeasures:
     """The measures with `checkpoints` as indices into the present files, which are of `steps`; `GONE` where there is no file.
 
-    Checkpoints may have been added or removed since they were measured, and an index would then mean another step.
+    Checkpoints may have been added or removed since the measurement, and an index would then mean another step.
     """
-    at = {step: i for i, step in enumerate(steps)}
+    index = {step: i for i, step in enumerate(steps)}
     pairs = zip(measures.steps, measures.checkpoints, strict=True)
-    return replace(measures, checkpoints=tuple(None if c is None else at.get(step, GONE) for step, c in pairs))
+    return replace(measures, checkpoints=tuple(None if c is None else index.get(step, GONE) for step, c in pairs))

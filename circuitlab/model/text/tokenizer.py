@@ -30,8 +30,8 @@ from circuitlab.model.text.tokenizer_rules import unbounded
 
 log = logging.getLogger("circuitlab.tokenizer")
 T = TypeVar("T")
-_QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers of bounded rules
-_KEPT, _LONGEST_KEPT = 64, 200_000  # texts whose tokens are kept, and characters of the longest
+_QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers whose rules are bounded
+_CACHED_TEXTS, _LONGEST_CACHED = 64, 200_000  # texts whose tokens are cached, and characters of the longest
 _TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _REMEDY = "Fetch or write the file again, or remove it and use token ids."
 _LARGEST = 64 * 2**20
@@ -65,8 +65,8 @@ class Tokenizer:
     def __init__(self, inner: _Tokenizer, bos: int | None = None, process: TokenizerProcess | None = None) -> None:
         """`process`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
         self._inner, self._process = inner, process
-        self._kept: OrderedDict[str, tuple[int, ...] | BadInput] = OrderedDict()
-        self._keeping = threading.Lock()
+        self._cache: OrderedDict[str, tuple[int, ...] | BadInput] = OrderedDict()
+        self._cache_lock = threading.Lock()
         self._inner.no_truncation()
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
@@ -80,10 +80,10 @@ class Tokenizer:
     @cached_property
     def content(self) -> str:
         """A hash of vocabulary and rules: equal for tokenizers that give the same ids for every text, except for BOS."""
-        described = json.loads(self._inner.to_str())
-        cut_out = [t for t in described.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
-        parts = [described.get(part) for part in ("normalizer", "pre_tokenizer", "model")]
-        rules = json.dumps([*parts, cut_out], sort_keys=True)
+        spec = json.loads(self._inner.to_str())
+        added = [t for t in spec.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
+        parts = [spec.get(part) for part in ("normalizer", "pre_tokenizer", "model")]
+        rules = json.dumps([*parts, added], sort_keys=True)
         if self._process is not None:  # the inner tokenizer has only the vocabulary
             rules += f"in process {id(self._process)}"
         return hashlib.sha256(rules.encode()).hexdigest()
@@ -126,11 +126,12 @@ class Tokenizer:
         """
         text = "a" if self._characters is None or "a" in self._characters else min(self._characters)
         try:
-            plain, whole = self._ids(text), self._ids(text, special=True)
+            plain, with_special = self._ids(text), self._ids(text, special=True)
         except BadInput as error:
             what = "The model's tokenizer cannot encode the letter ‘a’."
             raise BadModel(what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
-        return whole[0] if plain and whole[1 : 1 + len(plain)] == plain and whole[0] in self._special else None
+        follows = bool(plain) and with_special[1 : 1 + len(plain)] == plain
+        return with_special[0] if follows and with_special[0] in self._special else None
 
     def id_of(self, text: str) -> int | None:
         """The id of the token with this spelling in the vocabulary, special tokens included."""
@@ -146,45 +147,45 @@ class Tokenizer:
 
     def quick(self, text: str) -> bool:
         """Whether `encode` returns within a few milliseconds, as it must for a keystroke."""
-        return (self._process is None and len(text) <= _QUICK) or text in self._kept
+        return (self._process is None and len(text) <= _QUICK) or text in self._cache
 
     def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
         """Ids of `text`, after BOS if `bos` is set and there is one. A special token's spelling is encoded as text if possible.
 
         Other threads keep running. Raises `BadInput` if the tokenizer fails on the text or does not finish in time.
         """
-        ids = self._remembered(text)
+        ids = self._cached_ids(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
     def beginning(self, text: str, most: int, bos: bool = False) -> str:
         """The longest prefix of `text` that encodes to at most `most` tokens. Raises `BadInput` as `encode` does."""
-        room = most - (bos and self.bos is not None)
-        ids = self._remembered(text)
-        if len(ids) <= room:
+        most_ids = most - (bos and self.bos is not None)
+        ids = self._cached_ids(text)
+        if len(ids) <= most_ids:
             return text
-        cut = self.decode(ids[:room]).rstrip("\ufffd")
-        if text.startswith(cut) and len(self._ids(cut)) <= room:
-            return cut
+        prefix = self.decode(ids[:most_ids]).rstrip("\ufffd")
+        if text.startswith(prefix) and len(self._ids(prefix)) <= most_ids:
+            return prefix
         fits, over = 0, len(text)  # the tokenizer changes the text, or splits a prefix differently from the whole
         while over - fits > 1:
             middle = (fits + over) // 2
-            fits, over = (middle, over) if len(self._ids(text[:middle])) <= room else (fits, middle)
+            fits, over = (middle, over) if len(self._ids(text[:middle])) <= most_ids else (fits, middle)
         return text[:fits]
 
-    def _remembered(self, text: str) -> tuple[int, ...]:
+    def _cached_ids(self, text: str) -> tuple[int, ...]:
         """`_ids` with a cache of recent texts, failures included, so that nobody waits twice for the same text."""
-        with self._keeping:
-            outcome = self._kept.get(text)
+        with self._cache_lock:
+            outcome = self._cache.get(text)
         if outcome is None:
             try:
                 outcome = self._ids(text)
             except BadInput as error:
                 outcome = error
-            if len(text) <= _LONGEST_KEPT or isinstance(outcome, BadInput):
-                with self._keeping:
-                    self._kept[text] = outcome
-                    while len(self._kept) > _KEPT:
-                        self._kept.popitem(last=False)
+            if len(text) <= _LONGEST_CACHED or isinstance(outcome, BadInput):
+                with self._cache_lock:
+                    self._cache[text] = outcome
+                    while len(self._cache) > _CACHED_TEXTS:
+                        self._cache.popitem(last=False)
         if isinstance(outcome, BadInput):
             raise BadInput(outcome.what, expected=outcome.expected, got=outcome.got, remedy=outcome.remedy)
         return outcome

@@ -16,7 +16,7 @@ MEMORY = 3 * 2**30  # bytes of address space, on systems that can limit it
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
-    """The next frame, None at the end."""
+    """The contents of the next frame, None at the end."""
     head = pipe.read(4)
     if len(head) < 4:
         return None
@@ -26,7 +26,7 @@ def read_frame(pipe: IO[bytes]) -> bytes | None:
 
 
 def write_frame(pipe: IO[bytes], data: bytes) -> None:
-    """One frame."""
+    """Write one frame."""
     pipe.write(struct.pack(">I", len(data)))
     pipe.write(data)
     pipe.flush()

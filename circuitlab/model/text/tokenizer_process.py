@@ -86,7 +86,7 @@ class TokenizerProcess:
                 reply, late = _exchange(child, json.dumps(request).encode(), limit)
             except BadModel as error:
                 raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
-            except BaseException:  # Ctrl+C during a request: its answer would be taken for the next one's
+            except BaseException:  # Ctrl+C during a request: its reply would be taken for that of the next one
                 _end(self._running)
                 raise
             if reply is None:
@@ -122,7 +122,7 @@ def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tupl
         assert requests is not None and answers is not None
         write_frame(requests, data)
         reply = read_frame(answers)
-    except OSError:  # it has ended
+    except OSError:  # the child has ended
         reply = None
     finally:
         timer.cancel()

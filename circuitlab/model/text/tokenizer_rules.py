@@ -19,8 +19,8 @@ _OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER, _SHORT = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
-# The expressions by which public models of our families split text, each linear in its length: every alternative is one run of
-# one class.
+# The expressions by which public models of our families split text. Each is linear in the length of the text: every alternative is
+# one run of one class.
 KNOWN = frozenset(
     (
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -42,12 +42,12 @@ KNOWN = frozenset(
     )
 )
 
-# The most characters into which a step can turn one.
+# The most characters that a step can make of one.
 _NORMALISERS = {
     "NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "Strip": 1, "StripAccents": 1, "BertNormalizer": 4, "Nmt": 1,
     "ByteLevel": 4,
 }  # fmt: skip
-_CUTS = {
+_PRE_TOKENIZERS = {
     "ByteLevel", "BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Metaspace", "Punctuation", "Digits",
     "CharDelimiterSplit", "UnicodeScripts",
 }  # fmt: skip
@@ -62,12 +62,12 @@ class _Unknown(Exception):
 def unbounded(spec: Mapping[str, Any]) -> str:
     """The part of a tokenizer's description that is not known to be bounded by the length of the text, "" if there is none."""
     try:
-        _grows(_steps(spec.get("normalizer"), "normalizers"), _normaliser)
+        _check_growth(_steps(spec.get("normalizer"), "normalizers"), _normaliser)
         for step in _steps(spec.get("pre_tokenizer"), "pretokenizers"):
-            _cut(step)
-        _grows(_steps(spec.get("decoder"), "decoders"), _decoder)
+            _pre_tokenizer(step)
+        _check_growth(_steps(spec.get("decoder"), "decoders"), _decoder)
         for step in _steps(spec.get("post_processor"), "processors"):
-            _template(step)
+            _post_processor(step)
         _model(spec.get("model"))
     except _Unknown as unknown:
         return str(unknown)
@@ -79,24 +79,24 @@ def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
     steps: list[Mapping[str, Any]] = []
     rest = [] if step is None else [step]
     while rest:
-        one = rest.pop(0)
-        if not isinstance(one, Mapping) or len(steps) >= _MOST_STEPS:
-            raise _Unknown("a step that is not an object" if not isinstance(one, Mapping) else "very many steps")
-        if one.get("type") == "Sequence":
-            more = one.get(inside)
-            if not isinstance(more, list) or len(more) > _MOST_STEPS:
+        first = rest.pop(0)
+        if not isinstance(first, Mapping) or len(steps) >= _MOST_STEPS:
+            raise _Unknown("a step that is not an object" if not isinstance(first, Mapping) else "very many steps")
+        if first.get("type") == "Sequence":
+            nested = first.get(inside)
+            if not isinstance(nested, list) or len(nested) > _MOST_STEPS:
                 raise _Unknown("very many steps")
-            rest = [*more, *rest]
+            rest = [*nested, *rest]
         else:
-            steps.append(one)
+            steps.append(first)
     return steps
 
 
-def _grows(steps: list[Mapping[str, Any]], growth: Callable[[Mapping[str, Any]], float]) -> None:
-    whole = 1.0
+def _check_growth(steps: list[Mapping[str, Any]], growth_of: Callable[[Mapping[str, Any]], float]) -> None:
+    growth = 1.0
     for step in steps:
-        whole *= growth(step)
-    if whole > _MOST_GROWTH:
+        growth *= growth_of(step)
+    if growth > _MOST_GROWTH:
         raise _Unknown("a text that may grow without bound")
 
 
@@ -144,17 +144,17 @@ def _expression(pattern: Any) -> None:
         raise _Unknown("an unknown regular expression")
 
 
-def _cut(step: Mapping[str, Any]) -> None:
+def _pre_tokenizer(step: Mapping[str, Any]) -> None:
     kind, pattern = step.get("type"), step.get("pattern")
     if kind == "Split":
         plain = isinstance(pattern, Mapping) and len(pattern) == 1 and isinstance(pattern.get("String"), str)
         if not plain:
             _expression(pattern)
-    elif kind not in _CUTS:
+    elif kind not in _PRE_TOKENIZERS:
         raise _Unknown(f"the pre-tokenizer {str(kind)[:40]}")
 
 
-def _template(step: Mapping[str, Any]) -> None:
+def _post_processor(step: Mapping[str, Any]) -> None:
     kind = step.get("type")
     if kind == "TemplateProcessing":
         pieces = [step.get("single"), step.get("pair")]
