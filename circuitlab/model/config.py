@@ -23,7 +23,7 @@ _MOST = {
     "d_head": 65_536,
     "n_heads": 65_536,
     "experts": 65_536,
-}  # beyond any model; what is made per layer stays small
+}  # beyond any model, so that nothing grows without bound with the number of layers or heads
 _LARGEST = 2**40
 _NUMBERS = ("norm_eps", "embed_scale", "score_scale", "score_soft_cap", "logit_soft_cap")
 _SWITCHES = ("final_norm", "gated", "parallel", "smeared_keys", "tied", "prepend_bos")
@@ -40,10 +40,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Rotary:
-    """Rotary positions: pair i of a head's first `dims` columns turns by `position · θ_i`, θ_i = base^(−2i/dims).
+    """Rotary positions: pair i of a head's first `dims` columns rotates by `position · θ_i`, θ_i = base^(−2i/dims).
 
     `pairs`: "interleaved" rotates columns (2i, 2i+1), "half" (i, i + dims/2). `dims` 0 means all of `d_head`.
-    `theta` gives the frequencies outright, one a pair, in place of `base`. `amplitude` scales the rotated columns: the attention
+    `theta`: the frequencies themselves, one a pair, in place of `base`. `amplitude` scales the rotated columns: the attention
     factor of YaRN and LongRoPE, applied to queries and keys alike.
     """
 
@@ -65,7 +65,7 @@ class Rotary:
             )
 
     def frequencies(self, d_head: int) -> tuple[float, ...]:
-        """θ, one per turning pair (radians per position)."""
+        """θ, one a rotary pair (radians per position)."""
         dims = self.dims or d_head
         return self.theta or tuple(self.base ** (-2 * i / dims) for i in range(dims // 2))
 
@@ -97,11 +97,11 @@ class Experts:
 
 
 def alibi_slopes(n_heads: int) -> tuple[float, ...]:
-    """2^(−8 i / n), i = 1 … n, for n heads where n is a power of two; else those of the next lower power, and then every
+    """2^(−8 i / n), i = 1 … n, for n heads where n is a power of two; else those of the next lower power, followed by every
     second one of the next higher (Press et al. 2021, "Train short, test long", and its code)."""
-    whole = 2 ** (n_heads.bit_length() - 1)
-    extra = range(1, 2 * (n_heads - whole), 2)
-    exponents = [*(i / whole for i in range(1, whole + 1)), *(i / (2 * whole) for i in extra)]
+    power = 2 ** (n_heads.bit_length() - 1)
+    extra = range(1, 2 * (n_heads - power), 2)
+    exponents = [*(i / power for i in range(1, power + 1)), *(i / (2 * power) for i in extra)]
     return tuple(2 ** (-8 * x) for x in exponents)
 
 
@@ -110,7 +110,7 @@ class ModelConfig:
     """The shape and the conventions of a decoder. Raises `BadModel` when its fields contradict each other.
 
     positions: "learned" and "sinusoidal" ([sin | cos] halves) are added to the embedding; "shortformer" adds `W_pos` to the
-    inputs of queries and keys only; "rotary" turns queries and keys; "alibi" subtracts `slope · (destination − source)` from
+    inputs of queries and keys only; "rotary" rotates queries and keys; "alibi" subtracts `slope · (destination − source)` from
     each head's scores, `slopes` having one for each head. `position_layers` limits the last three to some layers, `()` means
     every layer.
     norm_placement: "pre" normalises what a sublayer reads, "post_residual" the stream after the addition, "post_sublayer" what
@@ -160,16 +160,16 @@ class ModelConfig:
     family: str = ""
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # frozen: only inside the constructor
-        put("n_kv_heads", self.n_kv_heads or self.n_heads)
-        put("d_vocab_out", self.d_vocab_out or self.d_vocab)
+        assign = lambda name, value: object.__setattr__(self, name, value)  # frozen: only inside the constructor
+        assign("n_kv_heads", self.n_kv_heads or self.n_heads)
+        assign("d_vocab_out", self.d_vocab_out or self.d_vocab)
         if self.positions == "rotary" and self.rotary is None:
-            put("rotary", Rotary())
+            assign("rotary", Rotary())
         if self.positions == "alibi" and not self.slopes and type(self.n_heads) is int and 0 < self.n_heads <= _MOST["n_heads"]:
-            put("slopes", alibi_slopes(self.n_heads))
+            assign("slopes", alibi_slopes(self.n_heads))
         self._check_sizes()
         self._check_types()
-        put("score_scale", float(self.score_scale) or 1 / math.sqrt(self.d_head))
+        assign("score_scale", float(self.score_scale) or 1 / math.sqrt(self.d_head))
         self._check_choices()
 
     def _check_sizes(self) -> None:
@@ -312,13 +312,13 @@ class ModelConfig:
         return acts and (not self.position_layers or layer in self.position_layers)
 
     def rotation(self, layer: int) -> Rotary | None:
-        """How queries and keys of this layer turn; None where they do not."""
+        """The rotation of this layer's queries and keys, None without one."""
         if self.positions != "rotary" or not self.positional(layer):
             return None
         return self.rotary_windowed if self.rotary_windowed is not None and self.window(layer) else self.rotary
 
     def slopes_in(self, layer: int) -> tuple[float, ...]:
-        """ALiBi's slope of each head of this layer; () where there is none."""
+        """ALiBi's slope of each head of this layer; () without ALiBi."""
         return self.slopes if self.positional(layer) else ()
 
     def window(self, layer: int) -> int:
@@ -326,7 +326,7 @@ class ModelConfig:
         return self.windows[layer] if self.windows else 0
 
     def n_parameters(self) -> int:
-        """The number of parameters by these shapes, tied ones once."""
+        """The number of parameters by these shapes, tied ones counted once."""
         attention = self.d_model * self.d_head * (2 * self.n_heads + 2 * self.n_kv_heads)
         widths = {
             "q": self.n_heads * self.d_head,
@@ -354,11 +354,11 @@ class ModelConfig:
         return self.d_model * self.d_mlp * (2 + self.gated)
 
     def mlp_matrices(self) -> int:
-        """The number of weights of one block's MLP, biases left out: with experts those of all, of the router and of the gate."""
-        one, experts = self.expert_parameters(), self.experts
+        """The number of weights of one block's MLP without biases: of a mixture all experts, the router and the gate."""
+        per_expert, experts = self.expert_parameters(), self.experts
         if experts is None:
-            return one
-        return experts.n * (one + self.d_model) + self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
+            return per_expert
+        return experts.n * (per_expert + self.d_model) + self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `config.json`; fields at their defaults are left out."""

@@ -42,7 +42,7 @@ def devices() -> tuple[Device, ...]:
 def _main_memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not asked for in this way on Windows
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return 0
 
 
@@ -61,7 +61,7 @@ def checked(name: str) -> str:
 
 
 def memory_of(name: str) -> int:
-    """Bytes of a device's memory, 0 where that is not known."""
+    """Bytes of a device's memory, 0 if unknown."""
     return next((device.memory for device in devices() if device.name == name), 0)
 
 
@@ -73,7 +73,7 @@ def has_doubles(name: str) -> bool:
 def making_on(name: str) -> AbstractContextManager[Any]:
     """A context in which this thread creates new tensors on the device.
 
-    Does nothing for the CPU: the context costs a little at every call. Where one device's work asks for another's (a part that
-    is computed on the CPU), say so with `torch.device` itself.
+    Does nothing for the CPU: the context costs a little at every call. Work within it that belongs on another device (a part
+    computed on the CPU) uses `torch.device` itself.
     """
     return nullcontext() if name == "cpu" else torch.device(name)

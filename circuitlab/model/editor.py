@@ -1,7 +1,7 @@
 """Applying interventions: `Editor` rewrites values as the forward pass, or a recomputation in `Run`, produces them.
 
 A tensor at a site is [..., pos, width] (resid_pre, mlp_out) or [..., head, pos, width]; for scores and pattern the width is
-the source axis. Values are never written in place: what was captured stays what it was.
+the source axis. Values are never written in place, so that captured ones do not change.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
         ("position", (*site.positions, *site.sources), n_tokens),
     ):
         if bad := [v for v in values if not 0 <= v < limit]:
-            raise BadInput(f"An intervention names a {what} that is not there.", expected=f"0..{limit - 1}", got=str(bad))
+            raise BadInput(f"An intervention names a {what} that does not exist.", expected=f"0..{limit - 1}", got=str(bad))
     if site.name == "mlp_out" and config.attention_only:
         raise BadInput("This model has no MLP.", expected="an attention site", got="mlp_out")
 
@@ -143,7 +143,7 @@ class Editor:
         return x
 
     def operate(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
-        """One operation on the chosen heads and positions of x, everything else as it was."""
+        """x with one operation applied to the chosen heads and positions."""
         chosen = self.where(site, x, start, heads)
         return torch.where(chosen, self._new_value(edit, site, x, start, heads), x)
 
@@ -152,8 +152,8 @@ class Editor:
         on = x.device
         rows = torch.ones(x.shape[-2], dtype=torch.bool, device=on)
         if site.positions:
-            here = torch.arange(start, start + x.shape[-2], device=on)
-            rows = torch.isin(here, torch.tensor(site.positions, device=on))
+            positions = torch.arange(start, start + x.shape[-2], device=on)
+            rows = torch.isin(positions, torch.tensor(site.positions, device=on))
         chosen = rows[:, None]
         if site.name not in HEADLESS and site.heads:
             head_indices = torch.arange(x.shape[-3], device=on) if heads is None else torch.tensor(heads, device=on)
@@ -172,10 +172,10 @@ class Editor:
         if edit.op == "mean" and not edit.source:
             return x.mean(dim=-2, keepdim=True).expand_as(x)
         run = self._source(edit.source or self._tokens)
-        taken = run.get(site.name, site.layer, heads or ())
+        donor = run.get(site.name, site.layer, heads or ())
         if edit.op == "mean":
-            return taken.mean(dim=-2, keepdim=True).expand_as(x)
-        return self._aligned(edit, site, x, taken, start)
+            return donor.mean(dim=-2, keepdim=True).expand_as(x)
+        return self._aligned(edit, site, x, donor, start)
 
     def _constant(self, edit: Intervention, x: Tensor) -> Tensor:
         if len(edit.value) not in (1, x.shape[-1]):
@@ -186,12 +186,13 @@ class Editor:
             )
         return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)
 
-    def _aligned(self, edit: Intervention, site: Site, x: Tensor, other: Tensor, start: int) -> Tensor:
-        here = range(start, start + x.shape[-2])
+    def _aligned(self, edit: Intervention, site: Site, x: Tensor, donor: Tensor, start: int) -> Tensor:
+        """The donor's values at the positions that correspond to those of x, and x where none does."""
         align = edit.align or tuple(range(len(self._tokens)))
-        limit = other.shape[-2]
-        rows = torch.tensor([align[p] if align[p] < limit else -1 for p in here], device=x.device)
-        taken = other[..., rows.clamp(min=0), :]
+        limit = donor.shape[-2]
+        positions = range(start, start + x.shape[-2])
+        rows = torch.tensor([align[p] if align[p] < limit else -1 for p in positions], device=x.device)
+        taken = donor[..., rows.clamp(min=0), :]
         if site.name in ("scores", "pattern"):
             columns = torch.tensor([a if a < limit else -1 for a in align[: x.shape[-1]]], device=x.device)
             taken = taken[..., columns.clamp(min=0)]

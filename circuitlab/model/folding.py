@@ -1,13 +1,13 @@
-"""Conventions as another `Weights`: norm gains folded into what reads, writing weights and the unembedding centred.
+"""Conventions as another `Weights`: norm gains folded into the reading weights, writing weights and unembedding centred.
 
 For norms before sublayers ("pre") with gain g and bias b:
 
     reading weight  W -> diag(g) W,     its bias  c -> c + b W,     then gain 1 and bias 0
 
-is exact. Before a mixture of experts the norm stays where it stands. With a LayerNorm, which subtracts the mean itself,
-everything that writes to the stream may also lose its mean over d_model. Centring `W_U` over the vocabulary shifts all logits of
-a position alike. None of this changes a log-probability; logits then stand minus their vocabulary mean (soft-capped logits are
-left uncentred, where centring would not be exact).
+is exact. Before a mixture of experts the norm is not folded. With a LayerNorm, which subtracts the mean itself, everything that
+writes to the stream may also lose its mean over d_model. Centring `W_U` over the vocabulary shifts all logits of a position
+alike. None of this changes a log-probability; logits lose their mean over the vocabulary (soft-capped logits are not centred, as
+that would not be exact).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> We
     if device != "cpu":
         return FoldedWeights(weights, conventions, device)
     dtype = _TORCH[conventions.dtype]
-    # of a model in its file a question for the embedding would convert it
+    # the embedding of a model in its file is not looked at: that would convert it
     plain = weights.resident and not (conventions.fold_norm or conventions.centre)
     same = plain and weights.embed().W_E.dtype == dtype
     return weights if same else FoldedWeights(weights, conventions)
@@ -51,7 +51,7 @@ def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
 
 
 def embed_rows(weights: Weights, tokens: Tokens) -> Tensor:
-    """[token, d_model]: W_E of some tokens; of a model in its file no more is converted than these."""
+    """[token, d_model]: W_E of some tokens; of a model in its file only these rows are converted."""
     if isinstance(weights, FoldedWeights) and not weights.resident:
         return weights.embed_rows(tokens)
     return weights.embed().W_E[tokens]
@@ -72,9 +72,9 @@ class FoldedWeights:
         self._layers: dict[int, Layer] = {}
         self._embed: Embed | None = None
         self._unembed: Unembed | None = None
-        # as they lie in the file: what is converted here is a copy of our own, which may then be folded in place
-        self._lying: Weights = raw.as_stored() if isinstance(raw, LazyWeights) else raw
-        self._stored = self._lying if device == "cpu" else WeightsOnDevice(self._lying, device)
+        # in the file's dtype: a converted tensor is then a copy of our own, which may be folded in place
+        self._on_cpu: Weights = raw.as_stored() if isinstance(raw, LazyWeights) else raw
+        self._stored = self._on_cpu if device == "cpu" else WeightsOnDevice(self._on_cpu, device)
         self._device = torch.device(device)
         self._mean_out: Tensor | None = None
         c = raw.config
@@ -114,8 +114,8 @@ class FoldedWeights:
         """Block i, folded."""
         if i in self._layers:
             return self._layers[i]
-        whole = mlp or self.resident
-        layer = self._folded_layer(self._stored.layer(i, whole))
+        with_mlp = mlp or self.resident
+        layer = self._folded_layer(self._stored.layer(i, with_mlp))
         if self.resident:
             self._layers[i] = layer
         return layer
@@ -130,7 +130,7 @@ class FoldedWeights:
     def embed_rows(self, tokens: Tokens) -> Tensor:
         """[token, d_model]: `embed().W_E` of some tokens, without the rest."""
         with torch.device("cpu"):
-            stored = self._lying.embed().W_E[_here(tokens)]
+            stored = self._on_cpu.embed().W_E[_to_cpu(tokens)]
         stored = stored.to(self._device)
         return self._written(self._cast(stored), stored)
 
@@ -147,17 +147,17 @@ class FoldedWeights:
         return columns.sub_(self._mean_out)
 
     def _folded_columns(self, tokens: Tokens) -> Tensor:
-        """A copy, before it is centred over the vocabulary."""
+        """[d_model, token]: a copy, not yet centred over the vocabulary."""
         with torch.device("cpu"):
-            ends = self._lying.unembed()
-            stored = ends.W_U[:, _here(tokens)]
+            ends = self._on_cpu.unembed()
+            stored = ends.W_U[:, _to_cpu(tokens)]
         columns = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
         gain = ends.norm.gain if self._fold_final else None
         return columns if gain is None else columns.mul_(self._cast(gain.to(self._device))[:, None])
 
     def _folded_embed(self) -> Embed:
         raw = self._stored.embed()
-        # shortformer positions are added to what queries and keys read, behind the norm: their mean counts
+        # shortformer positions are added to the input of queries and keys, after the norm: their mean counts
         move_pos = self.config.positions != "shortformer"
         pos = None if raw.W_pos is None else self._cast(raw.W_pos)
         W_E = self._written(self._cast(raw.W_E), raw.W_E)
@@ -168,7 +168,7 @@ class FoldedWeights:
         W, norm = self._cast(raw.W_U), self._cast_norm(raw.norm)
         b = None if raw.b_U is None else self._cast(raw.b_U)
         if self._fold_final:
-            b = _moved(b, norm.bias, W)
+            b = _with_bias(b, norm.bias, W)
             W, norm = W if norm.gain is None else _times(W, norm.gain[:, None], raw.W_U), Norm()
         if self._centre_logits:
             W = _less(W, W.mean(dim=1, keepdim=True), raw.W_U)
@@ -176,7 +176,7 @@ class FoldedWeights:
         return Unembed(W, b, norm)
 
     def _cast(self, x: Tensor) -> Tensor:
-        """Before anything is folded: in float64 the products of folding count too."""
+        """To the dtype of the conventions, before folding, so that the products of folding have its precision."""
         return x.to(_TORCH[self.conventions.dtype])
 
     def _cast_norm(self, norm: Norm) -> Norm:
@@ -188,7 +188,7 @@ class FoldedWeights:
 
     def _folded_layer(self, stored: Layer) -> Layer:
         raw = self._cast_layer(stored)
-        # shortformer adds positions behind the norm, where a folded gain would reach them too
+        # shortformer adds positions after the norm, where a folded gain would act on them too
         reads = self._fold and self.config.positions != "shortformer"
         attention = self._folded_attention(raw, stored) if reads else raw
         mlp = attention.mlp
@@ -235,19 +235,19 @@ class FoldedWeights:
         return replace(mlp, shared=shared, **cast)
 
 
-def _here(tokens: Tokens) -> Tokens:
+def _to_cpu(tokens: Tokens) -> Tokens:
     return tokens if isinstance(tokens, slice) else tokens.cpu()
 
 
-def _moved(c: Tensor | None, bias: Tensor | None, W: Tensor) -> Tensor | None:
-    """c + bias W."""
+def _with_bias(c: Tensor | None, bias: Tensor | None, W: Tensor) -> Tensor | None:
+    """c + bias W, where either may be missing."""
     if bias is None:
         return c
     return bias @ W if c is None else c + bias @ W
 
 
 def _times(W: Tensor, factor: Tensor, stored: Tensor) -> Tensor:
-    """W · factor, in place where W is a converted copy of what is stored: a model larger than memory has no room for two."""
+    """W · factor, in place where W is a converted copy: a model larger than memory has no room for two."""
     return W * factor if W is stored else W.mul_(factor)
 
 
@@ -262,6 +262,6 @@ def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | Mixture | None) -> Mlp:
     for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
         weight, stored_weight = getattr(mlp, W), getattr(stored, W)
         if weight is not None:  # the bias first: it reads the weight before its gain
-            folded[b] = _moved(getattr(mlp, b), norm.bias, weight)
+            folded[b] = _with_bias(getattr(mlp, b), norm.bias, weight)
             folded[W] = weight if norm.gain is None else _times(weight, norm.gain[:, None], stored_weight)
     return replace(mlp, **folded)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
     x_0 = W_E[tokens] (+ positions);   x_{l+1} = block_l(x_l);   logits = norm(x_L) W_U
 
-`forward` runs one prompt, applies interventions where the values arise, and keeps what a `Run` needs; given an earlier run of
+`forward` runs one prompt, applies interventions where the values arise, and stores what a `Run` needs; given an earlier run of
 the same weights and interventions it computes only the positions after the common prefix, on that run's keys, values and
 streams. `forward_from` continues a batch of changed streams from a layer. `logits` and `patterns` take batches of prompts and are
 differentiable: training and batched measurements use them. All of them go through the same functions of `block`.
@@ -133,8 +133,8 @@ def _captured_block(run: Run, old: Run | None, i: int, x: Tensor, start: int) ->
     qkv = _edited_projections(run, layer, i, x, start, before)
     new = Captured(x, qkv.q, qkv.k, qkv.v, block.norm_scale(x, config.norm, config.norm_eps))
     run.captured.append(new if reused is None else _joined(reused, new, start))
-    whole = run.captured[-1]
-    attn_out = _attention(run, layer, i, QKV(qkv.q, whole.k, whole.v), start)
+    captured = run.captured[-1]
+    attn_out = _attention(run, layer, i, QKV(qkv.q, captured.k, captured.v), start)
     mid = after_attention(config, layer, x, attn_out)
     if layer.mlp is None:
         return mid
@@ -157,8 +157,8 @@ def _edited_projections(run: Run, layer: Layer, i: int, x: Tensor, start: int, b
     parts = _project(run.weights, layer, i, x, start, before)._asdict()
     for reading in run.editor.readings(run, i):  # with any of these every position is computed: start is 0
         narrow = reading.narrowed(run.weights.config, layer)
-        again = _project(run.weights, narrow, i, x + reading.change, start, before)
-        parts[reading.name] = reading.merged(parts[reading.name], getattr(again, reading.name))
+        changed = _project(run.weights, narrow, i, x + reading.change, start, before)
+        parts[reading.name] = reading.merged(parts[reading.name], getattr(changed, reading.name))
     return QKV(*(run.editor.apply(name, i, part, start) for name, part in parts.items()))
 
 
@@ -215,7 +215,7 @@ def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
             qkv = _project(w, layer, i, x, 0, None)
             pattern = full_pattern(config, i, qkv)
             yield i, pattern
-            if i < config.n_layers - 1:  # nothing looks at what the last layer writes
+            if i < config.n_layers - 1:  # the output of the last layer is not needed
                 x = _after_plain(config, layer, x, pattern @ block.per_query_head(config, qkv.v))
 
 
@@ -230,7 +230,7 @@ def attended(run: Run, i: int, layer: Layer, x: Tensor, frozen: bool = False, de
     v = editor.apply("v", i, qkv.v)
     if frozen:
         pattern = run.get("pattern", i, (), dest)
-        pattern = pattern.clone() if torch.is_grad_enabled() else pattern  # made in inference mode: no gradient takes it
+        pattern = pattern.clone() if torch.is_grad_enabled() else pattern  # created in inference mode, where autograd refuses it
         return editor.apply("z", i, pattern @ block.per_query_head(config, v))
     q, k = editor.apply("q", i, qkv.q)[..., dest, :], editor.apply("k", i, qkv.k)
     start, stop, _ = dest.indices(n)

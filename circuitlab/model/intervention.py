@@ -24,10 +24,10 @@ SITE_NAMES: tuple[str, ...] = get_args(SiteName)
 HEADLESS: frozenset[str] = frozenset({"resid_pre", "mlp_out"})
 
 
-def _whole(of: object, *names: str) -> None:
-    """Make tuples of int of these fields, which may be any sequence of whole numbers. Raises `UsageError`."""
+def _convert_to_tuples(value: object, *names: str) -> None:
+    """Convert these fields, any sequences of whole numbers, to tuples of int. Raises `UsageError`."""
     for name in names:
-        object.__setattr__(of, name, whole_numbers(getattr(of, name), name))
+        object.__setattr__(value, name, whole_numbers(getattr(value, name), name))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Site:
     sources: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _whole(self, "heads", "positions", "sources")
+        _convert_to_tuples(self, "heads", "positions", "sources")
         if self.sources and self.name not in ("scores", "pattern"):
             raise UsageError(
                 f"The site {self.name} has no sources.", expected="sources at scores or pattern only", got=str(self.sources)
@@ -63,12 +63,12 @@ class Intervention:
     - `set`: it becomes `value`, one number or one per element of the site's last axis.
     - `mean`: it becomes its own mean over positions (of `source` if given, else of this prompt; at `scores` and `pattern`
       over destinations).
-    - `freeze`: it becomes what it is in the run of the same tokens without interventions.
-    - `patch`: it becomes what it is in the run on the tokens `source` without interventions; `align[i]` is the position there
-      that belongs to position i here, -1 for none (left alone); empty: the same position.
-    - `path_from`: instead of replacing the site's value, it is computed again from an input in which only what the sender
-      at `path_from` wrote has undergone the operation. For `q`, `k`, `v` and a `result` or `mlp_out` sender. Where several
-      choose one cell, the changes of all senders are in its input together.
+    - `freeze`: it becomes its value in the run of the same tokens without interventions.
+    - `patch`: it becomes its value in the run on the tokens `source` without interventions; `align[i]` is the position there
+      that corresponds to position i here, -1 for none (the value is left alone); empty: the same position.
+    - `path_from`: instead of replacing the site's value, recompute it from an input in which the operation has been applied to
+      the output of the sender at `path_from` only. For `q`, `k`, `v` and a `result` or `mlp_out` sender. Where several act on
+      one cell, its input has the changes of all senders together.
     """
 
     op: Op
@@ -79,7 +79,7 @@ class Intervention:
     path_from: Site | None = None
 
     def __post_init__(self) -> None:
-        _whole(self, "source", "align")
+        _convert_to_tuples(self, "source", "align")
         if self.op not in get_args(Op):
             raise UsageError("There is no such intervention.", expected=" ".join(get_args(Op)), got=repr(self.op))
         if self.op == "scale" and len(self.value) != 1:
@@ -110,7 +110,7 @@ class Intervention:
             )
 
     def fits(self, n_tokens: int) -> bool:
-        """Whether it means something in a prompt of this length."""
+        """Whether it applies to a prompt of this length."""
         sites = (self.site,) if self.path_from is None else (self.site, self.path_from)
         inside = all(p < n_tokens for site in sites for p in (*site.positions, *site.sources))
         return inside and (not self.align or len(self.align) == n_tokens)

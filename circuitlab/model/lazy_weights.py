@@ -37,7 +37,7 @@ class Named(Mapping[str, Tensor]):
         return self._make(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # without making it
+        return name in self._names  # without creating the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -65,7 +65,7 @@ class LazyWeights:
 
     @property
     def n_parameters(self) -> int | None:
-        """How many parameters the parts are made of, shared ones once; None where the parts do not know."""
+        """The number of parameters, shared ones counted once; None where the parts do not know it."""
         return getattr(self.parts, "n_parameters", None)
 
     def as_stored(self) -> LazyWeights:
@@ -83,10 +83,10 @@ class LazyWeights:
         return self.parts.resident
 
     def layer(self, i: int, mlp: bool = True) -> Layer:
-        """Block i; without its MLP where that is not wanted."""
+        """Block i; `mlp` False: without its MLP."""
         stored = self.parts.layer(i)
-        left = "mlp.experts." if mlp else "mlp."  # unread: experts until a token is sent to them
-        tensors = {name: self._to(stored[name]) for name in stored if not name.startswith(left)}
+        unread = "mlp.experts." if mlp else "mlp."  # experts are read when a token is sent to one
+        tensors = {name: self._to(stored[name]) for name in stored if not name.startswith(unread)}
         block = None
         if "mlp.router" in tensors:
             block = self._mixture(stored, tensors)
@@ -98,12 +98,12 @@ class LazyWeights:
     def _mixture(self, stored: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Mixture:
         """Experts as they are stored, unread (few of them see a token); the rest converted."""
         assert self.config.experts is not None
-        every = Unread(self.config.experts.n, lambda e: _mlp(f"mlp.experts.{e}", stored))
+        experts = Unread(self.config.experts.n, lambda e: _mlp(f"mlp.experts.{e}", stored))
         shared = _mlp("mlp.shared", tensors) if self.config.experts.shared else None
-        return Mixture(tensors["mlp.router"], every, shared, tensors.get("mlp.shared_gate"))
+        return Mixture(tensors["mlp.router"], experts, shared, tensors.get("mlp.shared_gate"))
 
     def unembed(self) -> Unembed:
-        """The final norm and the unembedding; of tied models the transposed embedding."""
+        """The final norm and the unembedding (in tied models the transposed embedding)."""
         ends = self.parts.ends()
         W_U = ends["unembed.W_U"] if "unembed.W_U" in ends else ends["embed.W_E"].T
         norm = Norm(self._maybe(ends.get("unembed.norm.gain")), self._maybe(ends.get("unembed.norm.bias")))
@@ -141,7 +141,7 @@ class CanonicalParts:
         return Named(self._ends, self._source.tensor)
 
     def layer(self, i: int) -> Mapping[str, Tensor]:
-        """Block i, prefix taken off."""
+        """Block i, its names without their prefix."""
         return Named(self._layers.get(str(i), ()), lambda name: self._source.tensor(f"layers.{i}.{name}"))
 
 
@@ -183,8 +183,8 @@ def _layer_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
     for name in names.get(c.norm_placement, ["attn_post_norm", "mlp_post_norm"]):
         if name.startswith("attn") or not c.attention_only:
             shapes |= _norm_shapes(name, c.norm, c.d_model)
-    every = c.qk_norm_over == "all"
-    q_width, k_width = ((c.n_heads, c.d_head), (c.n_kv_heads, c.d_head)) if every else ((c.d_head,), (c.d_head,))
+    over_all = c.qk_norm_over == "all"
+    q_width, k_width = ((c.n_heads, c.d_head), (c.n_kv_heads, c.d_head)) if over_all else ((c.d_head,), (c.d_head,))
     return shapes | _norm_shapes("q_norm", c.qk_norm, *q_width) | _norm_shapes("k_norm", c.qk_norm, *k_width)
 
 

@@ -47,7 +47,7 @@ class WeightsOnDevice:
 
     def embed(self) -> Embed:
         """The embeddings."""
-        with torch.device("cpu"):  # whoever asks may make its tensors elsewhere; files are read into memory
+        with torch.device("cpu"):  # the caller may create its tensors elsewhere; files are read into memory
             part = self.raw.embed()
         return moved(part, self.device)
 

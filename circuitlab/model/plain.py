@@ -49,13 +49,13 @@ def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
         if not isinstance(number, (int, float)) or isinstance(number, bool):
             continue
         if (low is not None and number < low) or (high is not None and number > high):
-            whole = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
-            return f.name, whole, str(number)
+            bounds = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
+            return f.name, bounds, str(number)
     return None
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values of anything in the table."""
+    """Plain JSON values of any of the types above."""
     if isinstance(value, Head):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

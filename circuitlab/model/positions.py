@@ -21,7 +21,7 @@ def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32, dev
 
 @lru_cache(maxsize=32)
 def _turns(rotary: Rotary, d_head: int, start: int, stop: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    with torch.inference_mode(False):  # kept: must serve gradients too, whoever asked first
+    with torch.inference_mode(False):  # cached: must serve gradients too, whichever caller came first
         position = torch.arange(start, stop, dtype=torch.float64, device="cpu")[:, None]
         angle = position * torch.tensor(rotary.frequencies(d_head), dtype=torch.float64, device="cpu")
         cos, sin = ((rotary.amplitude * turn).to(dtype) for turn in (angle.cos(), angle.sin()))
@@ -37,11 +37,11 @@ def rotate(x: Tensor, rotary: Rotary, start: int) -> Tensor:
     d_head = x.shape[-1]
     dims = rotary.dims or d_head
     cos, sin = _turns(rotary, d_head, start, start + x.shape[-2], x.dtype, x.device)
-    turning, rest = x[..., :dims], x[..., dims:]
+    rotary_part, rest = x[..., :dims], x[..., dims:]
     if rotary.pairs == "interleaved":
-        a, b = turning[..., 0::2], turning[..., 1::2]
+        a, b = rotary_part[..., 0::2], rotary_part[..., 1::2]
         rotated = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
     else:
-        a, b = turning.chunk(2, dim=-1)
+        a, b = rotary_part.chunk(2, dim=-1)
         rotated = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
     return torch.cat([rotated, rest], dim=-1) if rest.shape[-1] else rotated

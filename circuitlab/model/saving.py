@@ -17,7 +17,7 @@ from circuitlab.model.lazy_weights import check_shapes
 from circuitlab.model.text.tokenizer import Tokenizer
 
 FORMAT = "circuitlab-1"
-ORIGIN = "import.json"  # of an imported model: what it was made of and what was assumed
+ORIGIN = "import.json"  # of an imported model: its source and the assumptions
 
 
 def save_directory(

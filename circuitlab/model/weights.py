@@ -29,7 +29,7 @@ class Norm:
     bias: Tensor | None = None
 
     def of_head(self, head: int) -> Norm:
-        """The part of a q/k norm that is this head's, [d_head]: norms that all heads share are everyone's."""
+        """The part of a q/k norm that applies to one head, [d_head]; the whole norm if all heads share it."""
         own = lambda x: x if x is None or x.dim() == 1 else x[head]
         return Norm(own(self.gain), own(self.bias))
 
@@ -38,7 +38,7 @@ class Norm:
 class Mlp:
     """`act(x W_in + b_in) W_out + b_out`, gated: `(act(x W_gate + b_gate) * (x W_in + b_in)) W_out + b_out`.
 
-    `norm` [d_mlp] is of the neurons, behind the activation "solu_ln".
+    `norm` [d_mlp]: of the neurons, after the activation "solu_ln".
     """
 
     W_in: Tensor
@@ -51,11 +51,11 @@ class Mlp:
 
 
 class Unread(Sequence[Mlp]):
-    """Experts, each created by `make(number)` on access; `keep`: and cached."""
+    """Experts, each created by `make(number)` on access; `keep`: and then cached."""
 
     def __init__(self, n: int, make: Callable[[int], Mlp], keep: bool = False) -> None:
         self._n, self._make, self._keep = n, make, keep
-        self._kept: dict[int, Mlp] = {}
+        self._cache: dict[int, Mlp] = {}
 
     def __len__(self) -> int:
         return self._n
@@ -63,9 +63,9 @@ class Unread(Sequence[Mlp]):
     def __getitem__(self, e: Any) -> Any:
         if not 0 <= e < self._n:
             raise IndexError(e)
-        expert = self._kept.get(e) or self._make(e)
+        expert = self._cache.get(e) or self._make(e)
         if self._keep:
-            self._kept[e] = expert
+            self._cache[e] = expert
         return expert
 
 

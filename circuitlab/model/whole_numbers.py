@@ -23,15 +23,15 @@ def elements(value: Any) -> list[Any] | None:
 def whole_numbers(value: Any, name: str) -> tuple[int, ...]:
     """A tuple of int. Raises `UsageError` that names the first element that is not an integer.
 
-    In an array of floats no element is an int: the first that is not integral is named, if there is one.
+    In an array of floats, where no element is an int, it names the first that is not integral, if any.
     """
-    several = elements(value)
-    if several is None:
+    values = elements(value)
+    if values is None:
         raise UsageError(
             f"The value of {name} cannot be read.", expected="whole numbers, one after another", got=repr(value)[:80]
         )
-    wrong = [i for i, one in enumerate(several) if isinstance(one, bool) or not hasattr(one, "__index__")]
+    wrong = [i for i, v in enumerate(values) if isinstance(v, bool) or not hasattr(v, "__index__")]
     if wrong:
-        at = next((i for i in wrong if not isinstance(several[i], float) or several[i] % 1), wrong[0])
-        raise UsageError(f"The value of {name}[{at}] cannot be read.", expected="a whole number", got=repr(several[at])[:80])
-    return tuple(map(index, several))
+        at = next((i for i in wrong if not isinstance(values[i], float) or values[i] % 1), wrong[0])
+        raise UsageError(f"The value of {name}[{at}] cannot be read.", expected="a whole number", got=repr(values[at])[:80])
+    return tuple(map(index, values))

@@ -1,7 +1,7 @@
-"""Batches: batch k of a seed is a pure function of the streams, so a resumed run sees what an unbroken one would.
+"""Batches: batch k of a seed is a pure function of the streams, so that a resumed run sees the batches of an unbroken one.
 
 Every sequence is BOS and a random window of one stream; streams are drawn by their shares. A share of the sequences is instead
-a block of uniformly random tokens repeated; in shares of the others something is repeated (`repeats.py`).
+a repeated block of uniformly random tokens; in shares of the others text is repeated (`repeats.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from circuitlab.training.corpus import Stream
 from circuitlab.training.recipe import Data, Stage
-from circuitlab.training.repeats import NamePieces, copy_segment, put_name, repeated_block, say_phrases_again
+from circuitlab.training.repeats import NamePieces, copy_segment, insert_name, repeat_phrases, repeated_block
 
 
 def batch(
@@ -32,12 +32,15 @@ def batch(
         tokens = streams[picks[row]].train
         start = rng.integers(0, len(tokens) - len(body))
         body[:] = tokens[start : start + len(body)]
-        _say_again(rng, body, data, pieces)
+        _repeat(rng, body, data, pieces)
     return torch.from_numpy(ids)
 
 
-def _say_again(rng: np.random.Generator, body: np.ndarray, data: Data, pieces: NamePieces | None) -> None:
-    """At most one kind of repetition per sequence. A share of 0 draws no random numbers: such recipes keep their batches."""
+def _repeat(rng: np.random.Generator, body: np.ndarray, data: Data, pieces: NamePieces | None) -> None:
+    """Add at most one kind of repetition to a sequence.
+
+    Without phrases and names the same random numbers are drawn as before there were any: such recipes keep their batches.
+    """
     if not (data.phrases or data.names):
         if rng.random() < data.self_copy:
             copy_segment(rng, body, data.segment)
@@ -46,11 +49,11 @@ def _say_again(rng: np.random.Generator, body: np.ndarray, data: Data, pieces: N
     if draw < data.self_copy:
         copy_segment(rng, body, data.segment)
     elif draw < data.self_copy + data.phrases:
-        say_phrases_again(rng, body, data.phrase, data.phrase_times)
+        repeat_phrases(rng, body, data.phrase, data.phrase_times)
     elif draw < data.self_copy + data.phrases + data.names and pieces is not None:
-        put_name(rng, body, pieces, data.name, data.name_times)
+        insert_name(rng, body, pieces, data.name, data.name_times)
 
 
 def _count(rng: np.random.Generator, expected: float) -> int:
-    whole = int(expected)
-    return whole + int(rng.random() < expected - whole)
+    least = int(expected)
+    return least + int(rng.random() < expected - least)

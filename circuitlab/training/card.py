@@ -23,7 +23,7 @@ from circuitlab.training.recipe import Recipe
 def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> None:
     """Write the trainer's weights, checkpoints, tokenizer, metrics and card to `path`. Raises `BadMachine`.
 
-    `command` is what was typed. Checkpoints are hard links to those of the run where the disk has links and the format allows it.
+    `command`: the command as typed. Checkpoints are hard links to those of the run if disk and format allow it.
     """
     gpt2, metrics = trainer.recipe.export.format == "gpt2", trainer.measured()
     made_folder(path / FOLDER)
@@ -31,14 +31,14 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
         write = save_gpt2 if gpt2 else save_directory
         write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, metrics, command))
     for step, source in series_of(trainer.out):
-        if step > trainer.step:  # of a state that was lost: the run fell back behind it
+        if step > trainer.step:  # from a state that was lost: the run was resumed from an earlier one
             continue
-        place = path / FOLDER / source.name
+        target = path / FOLDER / source.name
         if not gpt2:
-            linked(source, place)
-        elif not place.is_file():
-            with writing(place):
-                save_gpt2_checkpoint(source, place, trainer.config)
+            linked(source, target)
+        elif not target.is_file():
+            with writing(target):
+                save_gpt2_checkpoint(source, target, trainer.config)
     write_model(path, metrics)
 
 
@@ -94,8 +94,8 @@ def _format_notes(recipe: Recipe) -> tuple[str, ...]:
     )
 
 
-def _steps(done: int, whole: int) -> str:
-    return number_of(done, "step") if done >= whole else f"{done:,} of {number_of(whole, 'step')}"
+def _steps(done: int, planned: int) -> str:
+    return number_of(done, "step") if done >= planned else f"{done:,} of {number_of(planned, 'step')}"
 
 
 def _augmentation(recipe: Recipe) -> str:
@@ -106,9 +106,9 @@ def _augmentation(recipe: Recipe) -> str:
         (d.self_copy, f"in {d.self_copy:.0%} of the others a segment of {to(d.segment)} tokens is copied to a later place"),
         (
             d.phrases,
-            f"in {d.phrases:.0%} of the others {to(d.phrase_times)} phrases of {to(d.phrase)} tokens are said again later",
+            f"in {d.phrases:.0%} of the others {to(d.phrase_times)} phrases of {to(d.phrase)} tokens are repeated later",
         ),
-        (d.names, f"in {d.names:.0%} of the others a made-up name of {to(d.name)} tokens stands at {to(d.name_times)} places"),
+        (d.names, f"in {d.names:.0%} of the others an invented name of {to(d.name)} tokens stands at {to(d.name_times)} places"),
     ]
     return ";\n  ".join(words for share, words in parts if share) or "none, the text as it is"
 

@@ -24,7 +24,10 @@ from circuitlab.training.tables import without_tables
 _SUFFIXES = (".txt", ".md", ".py")
 _SKIPPED = ("test", "tests", "testing", "site-packages", "idlelib", "lib2to3", "__pycache__", "encodings", "pydoc_data")
 _VENDORED = ("_vendor", "_vendored", "vendor", "locale")  # in packages: third-party code, and data
-_MADE = ("model", "so-far")  # folders written by a run: not text, and the same command must find the same files when it resumes
+_OUTPUTS = (
+    "model",
+    "so-far",
+)  # folders written by a run: not text, and the same command must find the same files when it resumes
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors write before UTF-8
 _LIBRARY = "Python standard library"
 _PACKAGES = "packages="
@@ -33,7 +36,7 @@ HELD_OUT = 0.01
 
 @dataclass(frozen=True)
 class Source:
-    """One source of text. `share` 0: an equal part of what the sources with a share leave."""
+    """One source of text. `share` 0: an equal part of what is left by the sources with a share."""
 
     label: str
     files: tuple[Path, ...]
@@ -58,30 +61,30 @@ def find_sources(arguments: list[str]) -> tuple[Source, ...]:
         raise BadInput(
             "There is no text to train on.", expected="--text FILE …", got="none", remedy="Name files or folders with --text."
         )
-    given = sum(s.share for s in sources)
+    stated = sum(s.share for s in sources)
     free = [s for s in sources if not s.share]
-    if given > 1 + 1e-9 or (not free and abs(given - 1) > 1e-6) or (free and given > 1 - 1e-9):
+    if stated > 1 + 1e-9 or (not free and abs(stated - 1) > 1e-6) or (free and stated > 1 - 1e-9):
         raise BadInput(
             "Shares do not add up.",
             expected="shares that sum to 1, or to less where a source has none",
-            got=f"{given:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
+            got=f"{stated:g}" + (f", and nothing is left for {free[0].label}" if free else ""),
             remedy="Change the numbers after the colons of --text.",
         )
-    rest = (1 - given) / len(free) if free else 0.0
+    rest = (1 - stated) / len(free) if free else 0.0
     return tuple(replace(s, share=s.share or rest) for s in sources)
 
 
 def _source(argument: str) -> Source:
-    name, number = _parted(argument)
+    name, share = _name_and_share(argument)
     if name == "stdlib":
         root = Path(sysconfig.get_paths()["stdlib"])
-        return Source(_LIBRARY, _code(root, _SKIPPED), number, installed=True)
+        return Source(_LIBRARY, _code(root, _SKIPPED), share, installed=True)
     if name.startswith(_PACKAGES):
-        return _packages(name.removeprefix(_PACKAGES).split(","), number)
+        return _packages(name.removeprefix(_PACKAGES).split(","), share)
     path = Path(name)
     try:
         if path.is_dir():
-            written = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _MADE}
+            written = {run.parent.parent / name for run in path.rglob("state/run.json") for name in _OUTPUTS}
             files = [p for p in sorted(path.rglob("*")) if p.suffix in _SUFFIXES and p.is_file() and not written & set(p.parents)]
             if not files:
                 got = f"none in {path}"
@@ -91,12 +94,12 @@ def _source(argument: str) -> Source:
                     got=got,
                     remedy="Name another folder or a file.",
                 )
-            return Source(path.name or str(path), tuple(files), number)
+            return Source(path.name or str(path), tuple(files), share)
         if not path.is_file():
             raise BadInput("A text file does not exist.", expected="a file or a folder", got=str(path), remedy="Check the path.")
     except OSError as error:
         raise unreadable(path, error) from error
-    return Source(path.name, (path,), number)
+    return Source(path.name, (path,), share)
 
 
 def _code(root: Path, skipped: tuple[str, ...]) -> tuple[Path, ...]:
@@ -132,8 +135,8 @@ def _licence(about: PackageMetadata) -> str:
     return stated if stated and "\n" not in stated and len(stated) <= 80 else ", ".join(classes) or "licence not stated"
 
 
-def _parted(argument: str) -> tuple[str, float]:
-    """(name, share); 0 where none was given."""
+def _name_and_share(argument: str) -> tuple[str, float]:
+    """(name, share) of an argument; share 0 without one."""
     name, colon, share = argument.rpartition(":")
     if not colon or not share.replace(".", "", 1).isdigit():
         return argument, 0.0
@@ -153,9 +156,9 @@ def unreadable(path: Path, error: OSError) -> BadInput:
 
 
 def checked_bytes(source: Source, path: Path) -> bytes:
-    """The bytes of a file of a source. Raises `BadInput` where they are no UTF-8 text, with the place of the first that is not.
+    """The bytes of a file of a source. Raises `BadInput` if they are not UTF-8 text, with the position of the first bad byte.
 
-    Of the library's own files, those bytes are passed over.
+    In installed code such bytes are dropped.
     """
     try:
         data = path.read_bytes()
@@ -184,7 +187,7 @@ def checked_bytes(source: Source, path: Path) -> bytes:
 
 
 def texts(source: Source) -> Iterator[str]:
-    """The texts of a source, one a file, line ends as \\n; files without any are left out, and tables of installed code."""
+    """The texts of a source, one a file, line ends as \\n; empty files are left out, and tables in installed code."""
     for path in source.files:
         text = checked_bytes(source, path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
         text = without_tables(text)[0] if source.installed else text
@@ -193,16 +196,16 @@ def texts(source: Source) -> Iterator[str]:
 
 
 def tokenised(source: Source, tokenizer: Tokenizer, n_ctx: int) -> Stream:
-    """The token stream of a source. Raises `BadInput` where there is too little for a sequence."""
+    """The token stream of a source. Raises `BadInput` where there is too little text for a sequence."""
     kind = np.uint16 if tokenizer.n_tokens <= 65536 else np.uint32
     parts = [np.array(tokenizer.encode(text + "\n"), dtype=kind) for text in texts(source)]
     tokens = np.concatenate(parts) if parts else np.zeros(0, kind)
-    cut = len(tokens) - max(int(len(tokens) * HELD_OUT), 2 * n_ctx)
-    if cut <= n_ctx:
+    n_train = len(tokens) - max(int(len(tokens) * HELD_OUT), 2 * n_ctx)
+    if n_train <= n_ctx:
         raise BadInput(
             f"{source.label} has too little text." if len(tokens) else f"{source.label} is empty.",
             expected=f"more than {number_of(3 * n_ctx, 'token')}: a context of {n_ctx} to train on, two to measure",
             got=number_of(len(tokens), "token"),
             remedy="Give more text, or a recipe with a shorter context.",
         )
-    return Stream(source.label, source.share, tokens[:cut], tokens[cut:])
+    return Stream(source.label, source.share, tokens[:n_train], tokens[n_train:])

@@ -16,17 +16,17 @@ from circuitlab.training.files import write_whole
 from circuitlab.training.recipe import Data, Optimiser, Recipe
 
 FILE = "run.json"
-_WORDS = ("title", "notes", "name")  # of a recipe: what changes nothing
+_WORDS = ("title", "notes", "name")  # fields of a recipe that do not affect training
 _PARTS = {"data": dataclasses.asdict(Data()), "optimiser": dataclasses.asdict(Optimiser(1))}
 _DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS}))
 
 
 def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> dict[str, Any]:
     """Everything that determines a run, as plain values for JSON. Reads all text; raises `BadInput` where it is not UTF-8."""
-    decides = {k: v for k, v in dataclasses.asdict(recipe).items() if k not in _WORDS}
+    fields = {k: v for k, v in dataclasses.asdict(recipe).items() if k not in _WORDS}
     text = [{"share": round(s.share, 9), "content": _content(s), "name": s.label} for s in sources]
-    words = "trained on the text" if tokenizer is None else hashlib.sha256(tokenizer.read_bytes()).hexdigest()
-    return json.loads(json.dumps({"recipe": decides, "text": text, "tokenizer": words}))
+    origin = "trained on the text" if tokenizer is None else hashlib.sha256(tokenizer.read_bytes()).hexdigest()
+    return json.loads(json.dumps({"recipe": fields, "text": text, "tokenizer": origin}))
 
 
 def _content(source: Source) -> str:
@@ -39,36 +39,37 @@ def _content(source: Source) -> str:
 
 def claim(folder: Path, ours: dict[str, Any]) -> None:
     """Record in the locked `OUT/state` which run it holds. Raises `BadInput`, changing nothing, where it holds another one.
+
     Another run that never started to train is replaced: its tokenizer and tokens are removed.
     """
     if holds(folder, ours):
         return
     with writing(folder):
-        for left in (*folder.glob("tokens-*.npz"), folder / "tokenizer.json", folder / FILE):
-            left.unlink(missing_ok=True)
+        for file in (*folder.glob("tokens-*.npz"), folder / "tokenizer.json", folder / FILE):
+            file.unlink(missing_ok=True)
     write_whole(folder / FILE, (json.dumps(ours, indent=1) + "\n").encode())
 
 
 def holds(folder: Path, ours: dict[str, Any]) -> bool:
-    """Whether `OUT/state` holds part of this run; False where nothing was trained yet. Raises `BadInput` as `claim` does."""
+    """Whether `OUT/state` holds this run; False where nothing was trained yet. Raises `BadInput` as `claim` does."""
     path, trained = folder / FILE, _trained(folder)
     if not path.is_file():
-        left = trained or sorted(p.name for p in folder.glob("*") if p.suffix in (".npz", ".json"))
-        if left:
-            raise _refused(f"{', '.join(left[:4])} without {FILE}, of an unknown run")
+        names = trained or sorted(p.name for p in folder.glob("*") if p.suffix in (".npz", ".json"))
+        if names:
+            raise _refused(f"{', '.join(names[:4])} without {FILE}, of an unknown run")
         return False
     try:
         theirs = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _refused(f"{FILE} that cannot be read: {error}") from error
-    differs = _differences(theirs, ours)
-    if differs and trained:
-        raise _refused("; ".join(differs[:6]) + (f" and {len(differs) - 6} more" if len(differs) > 6 else ""))
-    return not differs
+    differences = _differences(theirs, ours)
+    if differences and trained:
+        raise _refused("; ".join(differences[:6]) + (f" and {len(differences) - 6} more" if len(differences) > 6 else ""))
+    return not differences
 
 
 def _trained(folder: Path) -> list[str]:
-    """Names of the files that training has left: states, and checkpoints of the run."""
+    """Names of the files that training has written: states, and checkpoints of the run."""
     return sorted(p.name for p in (*folder.glob("*.pt"), *(file for _, file in series_of(folder.parent))))
 
 
@@ -83,26 +84,28 @@ def _refused(got: str) -> BadInput:
 
 def _differences(theirs: Any, ours: Any) -> list[str]:
     stored, current = (_flat(x) for x in (theirs, ours))
-    later = _flat(_DEFAULTS)  # a key that came after a run was begun stands at what the run did
+    later = _flat(_DEFAULTS)  # keys that a run begun before them lacks: their defaults are what it does
     names = [n for n in dict.fromkeys((*stored, *current)) if not (n.startswith("text") and n.endswith("name"))]
     label = lambda n: current.get(n.rpartition(".")[0] + ".name", stored.get(n.rpartition(".")[0] + ".name", "?"))
-    out = []
+    differences = []
     for name in names:
         if stored.get(name) == current.get(name) or (name not in stored and name in later and later[name] == current[name]):
             continue
         if name.endswith(".content"):
-            out.append(f"text {label(name)}: other content")
+            differences.append(f"text {label(name)}: other content")
         elif name.endswith(".share") and name.startswith("text"):
-            out.append(f"text {label(name)}: share {stored.get(name, 'none')} there, {current.get(name, 'none')} now")
+            shares = f"share {stored.get(name, 'none')} there, {current.get(name, 'none')} now"
+            differences.append(f"text {label(name)}: {shares}")
         elif name == "tokenizer":
-            out.append("another tokenizer")
+            differences.append("another tokenizer")
         else:
-            out.append(f"{name.removeprefix('recipe.')} {stored.get(name, 'none')} there, {current.get(name, 'none')} now")
-    return out
+            values = f"{stored.get(name, 'none')} there, {current.get(name, 'none')} now"
+            differences.append(f"{name.removeprefix('recipe.')} {values}")
+    return differences
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Leaves of nested tables and of lists of tables, by dotted names."""
+    """Dotted name -> leaf, of nested tables and of lists of tables."""
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, list) and value and all(isinstance(v, dict) for v in value):

@@ -105,8 +105,8 @@ class Trainer:
         made_folder(out / "state")
         self.progress = progress or Progress(out, recipe.optimiser.steps)
         torch.set_float32_matmul_precision("highest")
-        drawn = initial_tensors(recipe, self.config)
-        self.weights = TrainableWeights(self.config, {name: value.to(device) for name, value in drawn.items()})
+        initial = initial_tensors(recipe, self.config)
+        self.weights = TrainableWeights(self.config, {name: value.to(device) for name, value in initial.items()})
         o = recipe.optimiser
         parameters = list(self.weights.tensors.values())
         self.adam = torch.optim.AdamW(parameters, lr=o.rate, betas=o.betas, weight_decay=o.weight_decay, foreach=True)
@@ -116,11 +116,11 @@ class Trainer:
 
     def resume(self, say: Say = lambda line: None) -> bool:
         """Resume a killed run; False where there is none. Raises `BadInput` where no saved state is intact."""
-        saved, passed_over = read_state(self.out / "state")
+        saved, skipped = read_state(self.out / "state")
         if saved is None:
             return False
-        if passed_over:
-            say(passed_over)
+        if skipped:
+            say(skipped)
         with torch.no_grad():
             for name, value in saved["tensors"].items():
                 self.weights.tensors[name].copy_(value)
@@ -128,7 +128,7 @@ class Trainer:
         self.step, self.seconds, self.tokens_seen = saved["step"], saved["seconds"], saved["tokens"]
         self.history = json.loads(saved["history"])
         self._saved_step = self.step
-        self.progress.values |= self._so_far()  # also where there is nothing left to train
+        self.progress.values |= self._so_far()  # also where nothing is left to train
         return True
 
     def save(self) -> None:
@@ -161,12 +161,12 @@ class Trainer:
                 break
             if stop():
                 raise self.stopped()
-            began = time.monotonic()
+            start = time.monotonic()
             loss = self.one_step()
-            self.seconds += time.monotonic() - began
+            self.seconds += time.monotonic() - start
             running = loss if not running else 0.95 * running + 0.05 * loss
             speed = (self.tokens_seen - tokens_then) / max(1e-9, self.seconds - seconds_then)
-            self._tell("training", loss=running, tokens_per_second=speed)
+            self._report("training", loss=running, tokens_per_second=speed)
             if self.step % 50 == 0:
                 say(self._line(running, speed))
             if self.step - self._saved_step >= SAVE_EVERY or time.monotonic() - self._saved_at >= SAVE_SECONDS:
@@ -178,7 +178,7 @@ class Trainer:
         self.save()
         return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command resumes from there.")
 
-    def _tell(self, state: State, **values: float) -> None:
+    def _report(self, state: State, **values: float) -> None:
         self.progress.put(state, **self._so_far(), **values)
 
     def _so_far(self) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class Trainer:
         """Metrics of the current weights: those of the last checkpoint if nothing was trained since."""
         if self.history and self.history[-1]["step"] == self.step:
             return self.history[-1]
-        self._tell("measuring")
+        self._report("measuring")
         with making_on(self.device):
             metrics = measure(self.weights, self.streams, self.recipe.stage(max(0, self.step - 1)).context)
         return {"step": self.step, "tokens": self.tokens_seen, **metrics}

@@ -2,10 +2,10 @@
 
     {"step", "steps", "loss", "tokens_per_second", "tokens", "seconds", "state", "error"}
 
-`state` is one of `STATES`; `error` is the whole message where it is "failed" (a run that was stopped says so there), else "".
-`loss` is the running mean of the training loss in nats, null before the first step; `tokens` and `seconds` count the whole run,
-before it was taken up again too, without what measuring took; `tokens_per_second` is that of this process. A run that ended at
-`--stop-at` is "done" with `step` below `steps`. What a process that was killed leaves says what it last did.
+`state` is a `State`; `error` is the whole message of one that "failed" (also of a run that was stopped), else "". `loss` is the
+running mean of the training loss in nats, null before the first step; `tokens` and `seconds` count the whole run, with earlier
+processes and without measuring; `tokens_per_second` is that of this process. A run that ended at `--stop-at` is "done" with
+`step` below `steps`. A killed process leaves the file as it last was.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Progress:
         }
 
     def put(self, state: State, **values: Any) -> None:
-        """Take over new values, and write them where it is time. Raises `BadMachine` where the disk takes them not."""
+        """Take over new values, and write them if it is time. Raises `BadMachine` where they cannot be written."""
         changed = state != self.values["state"]
         self.values |= values | {"state": state}
         if changed or self._clock() - self._written >= EVERY:
             self._write()
 
     def failed(self, error: str) -> None:
-        """Say why the run ended; where even that cannot be written, nothing: the error itself is what matters."""
+        """Write why the run ended. A failure to write even that is ignored: the error itself is raised anyway."""
         self.values |= {"state": "failed", "error": error}
         try:
             self._write()

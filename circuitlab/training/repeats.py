@@ -1,7 +1,7 @@
-"""What is done to a sequence so that something in it is said again: random blocks, copied segments, phrases, made-up names.
+"""Repetition in a training sequence: random blocks, copied segments, phrases, invented names.
 
-Every function works on the ids of one sequence without its BOS, [pos], in place where it changes text, and draws from the
-generator it is given. The card says the share of each (`recipe.Data`).
+Every function works on the ids [pos] of one sequence without its BOS, in place where it changes text, and draws from the given
+generator. The card states the share of each kind (`recipe.Data`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LETTERS = re.compile(r"[a-z]{2,}")
 
 @dataclass(frozen=True, eq=False)
 class NamePieces:
-    """Of a vocabulary: ids that a made-up name begins with and goes on with, and which ids begin a word.
+    """The tokens of a vocabulary from which names are invented: ids of beginnings and continuations, and which ids begin a word.
 
     `first`: a space, a capital, small letters (" Har"); `later`: small letters without a space ("ville"); `begins_word`
     [vocab] bool: tokens that begin with a space, in front of which a name may stand.
@@ -44,7 +44,7 @@ def repeated_block(rng: np.random.Generator, n: int, vocab: int, block: tuple[in
 
 
 def copy_segment(rng: np.random.Generator, body: np.ndarray, segment: tuple[int, int]) -> None:
-    """Copy a segment of `body` to a later place of it; the two do not overlap. Nothing where none is short enough."""
+    """Copy a segment of `body` to a later place of it, without overlap. Does nothing where no segment is short enough."""
     longest = min(segment[1], len(body) // 2)
     if longest < segment[0]:
         return
@@ -54,19 +54,19 @@ def copy_segment(rng: np.random.Generator, body: np.ndarray, segment: tuple[int,
     body[target : target + length] = body[source : source + length]
 
 
-def say_phrases_again(rng: np.random.Generator, body: np.ndarray, phrase: tuple[int, int], times: tuple[int, int]) -> None:
+def repeat_phrases(rng: np.random.Generator, body: np.ndarray, phrase: tuple[int, int], times: tuple[int, int]) -> None:
     """Copy several short phrases of `body` to later places of it, one after the other."""
     for _ in range(int(rng.integers(times[0], times[1] + 1))):
         copy_segment(rng, body, phrase)
 
 
-def put_name(
+def insert_name(
     rng: np.random.Generator, body: np.ndarray, pieces: NamePieces, name: tuple[int, int], times: tuple[int, int]
 ) -> None:
-    """Put a made-up name in front of several words of `body`; the text behind moves on and falls off the end."""
+    """Insert an invented name in front of several words of `body`; the text after it moves on and is cut at the end."""
     length = int(rng.integers(name[0], name[1] + 1))
-    made_up = np.concatenate([rng.choice(pieces.first, 1), rng.choice(pieces.later, length - 1)])
+    invented = np.concatenate([rng.choice(pieces.first, 1), rng.choice(pieces.later, length - 1)])
     words = np.flatnonzero(pieces.begins_word[body])
     count = min(int(rng.integers(times[0], times[1] + 1)), len(words))
     places = np.sort(rng.choice(words, count, replace=False))
-    body[:] = np.insert(body, np.repeat(places, length), np.tile(made_up, count))[: len(body)]
+    body[:] = np.insert(body, np.repeat(places, length), np.tile(invented, count))[: len(body)]

@@ -23,7 +23,7 @@ _HEAD = b"circuitlab-state-1 "
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Write the state whole; the former one becomes the previous one. Raises `BadMachine`."""
+    """Write the state whole; the one before it becomes the previous one. Raises `BadMachine`."""
     buffer = io.BytesIO()
     torch.save(tree_map(lambda x: x.detach().cpu() if isinstance(x, Tensor) else x, state), buffer)
     data = buffer.getvalue()
@@ -32,7 +32,7 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
-    """The last intact state, None where there is none yet; and in words which states were skipped.
+    """The last intact state, None without any; and a line on the states that were skipped, "" if none was.
 
     Raises `BadInput` where there are states and none is intact.
     """
@@ -45,7 +45,7 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         except (OSError, ValueError, RuntimeError, KeyError, EOFError) as error:
             damaged.append(f"{name}: {str(error).splitlines()[0][:120]}")
             continue
-        return state, f"{'; '.join(damaged)}: taken up from {name}" if damaged else ""
+        return state, f"{'; '.join(damaged)}: resumed from {name}" if damaged else ""
     if damaged:
         raise BadInput(
             "The state of this run is damaged.",

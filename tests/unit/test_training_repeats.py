@@ -16,7 +16,7 @@ from circuitlab.training.corpus import Stream, find_sources, texts
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe import Data, Stage
 from circuitlab.training.recipe_file import read_recipe
-from circuitlab.training.repeats import NamePieces, name_pieces, put_name, say_phrases_again
+from circuitlab.training.repeats import NamePieces, insert_name, name_pieces, repeat_phrases
 from circuitlab.training.tables import without_tables
 from tests.models import byte_tokenizer
 
@@ -25,7 +25,7 @@ PIECES = NamePieces(np.arange(100, 110), np.arange(200, 210), np.arange(300) % 3
 
 def test_phrases_are_said_again_later_and_nothing_else_changes() -> None:
     body = np.arange(1, 101)
-    say_phrases_again(np.random.default_rng(3), body, (4, 4), (1, 1))
+    repeat_phrases(np.random.default_rng(3), body, (4, 4), (1, 1))
     changed = np.flatnonzero(body != np.arange(1, 101))
     assert len(changed) == 4
     assert body[changed[-1]] < changed[0] + 1, "the phrase stood wholly before"
@@ -36,7 +36,7 @@ def test_phrases_are_said_again_later_and_nothing_else_changes() -> None:
 def test_a_name_stands_whole_in_front_of_several_words(seed: int) -> None:
     text = np.arange(1, 61) % 90
     body = text.copy()
-    put_name(np.random.default_rng(seed), body, PIECES, (3, 3), (2, 4))
+    insert_name(np.random.default_rng(seed), body, PIECES, (3, 3), (2, 4))
     first = np.flatnonzero(np.isin(body, PIECES.first))
     names = {tuple(body[i : i + 3]) for i in first if i + 3 <= len(body)}
     assert len(names) == 1
@@ -49,7 +49,7 @@ def test_a_name_stands_whole_in_front_of_several_words(seed: int) -> None:
 
 def test_a_text_without_words_takes_no_name() -> None:
     body = np.full(20, 1)
-    put_name(np.random.default_rng(0), body, PIECES, (2, 4), (2, 5))
+    insert_name(np.random.default_rng(0), body, PIECES, (2, 4), (2, 5))
     assert (body == 1).all()
 
 

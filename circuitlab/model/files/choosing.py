@@ -57,7 +57,7 @@ def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
         if option is None:
             shown = ", ".join(_shown(k) for k in keys[:_LISTED])
             raise BadModel(f"{name} has no tensors under that key.", expected=shown, got=_shown(under))
-        return Chosen(option.weights, under, _but(keys, under), False, option.around)
+        return Chosen(option.weights, under, _without(keys, under), False, option.around)
     usual = next((o for key in _USUAL for o in options if o.path == (key,)), None)
     usual = usual or next((o for o in options if not o.path), None)
     option = usual or (options[0] if len(options) == 1 else None)
@@ -69,10 +69,10 @@ def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
             remedy=f'State it: --assume under={_shown(keys[0])}; in a map of `circuitlab import`: under = "{_shown(keys[0])}".',
             asks={"under": tuple(keys[:_LISTED])},
         )
-    return Chosen(option.weights, option.key, _but(keys, option.key), usual is not None, option.around)
+    return Chosen(option.weights, option.key, _without(keys, option.key), usual is not None, option.around)
 
 
-def _but(keys: list[str], key: str) -> tuple[str, ...]:
+def _without(keys: list[str], key: str) -> tuple[str, ...]:
     return tuple(k for k in keys if k != key)[:_LISTED]
 
 
@@ -84,19 +84,19 @@ def _options(contents: Any) -> list[_Option]:
     while waiting and count < _MOST:
         option, count = waiting.pop(0), count + 1
         value = at[option.path]
-        whole, around = None, option.around
+        module_tensors, around = None, option.around
         if isinstance(value, Inert) and value.is_module:
             if id(value) in modules:
                 continue
             modules.add(id(value))
-            whole = state_dict(value)
+            module_tensors = state_dict(value)
             around = (*around, ({k: v for k, v in value.entries.items() if not k.startswith("_")}, None))
-        parts = whole if whole is not None else named_parts(value)
+        parts = module_tensors if module_tensors is not None else named_parts(value)
         if parts is None:
             continue
         if any(isinstance(v, Strided | Other) for v in parts.values()):
             options.append(_Option(option.path, parts, around))
-        if whole is not None or _is_optimiser(parts) or len(option.path) == _DEEPEST:
+        if module_tensors is not None or _is_optimiser(parts) or len(option.path) == _DEEPEST:
             continue
         for key, inner in parts.items():
             if named_parts(inner) is not None and (path := (*option.path, str(key))) not in at:

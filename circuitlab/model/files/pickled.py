@@ -68,7 +68,7 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     except DAMAGE as error:
         reason = str(error).partition("\n")[0].encode("ascii", "replace").decode()[:150]
         raise damaged(file, "a pickle of torch.save", reason or type(error).__name__) from error
-    return _apart(file, choose(file.name, contents, under), storages)
+    return _contents_of(file, choose(file.name, contents, under), storages)
 
 
 def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
@@ -100,8 +100,8 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     return contents, spans
 
 
-def _apart(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
-    """The tensors, and everything else as metadata or lines."""
+def _contents_of(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[int, int]]) -> Pickled:
+    """The contents of a file: tensors of the chosen dictionary, everything else as metadata or lines."""
     places: dict[str, Place] = {}
     tensors = {k: v for k, v in chosen.weights.items() if isinstance(v, Strided | Other)}
     odd = dict.fromkeys(k for k in tensors if isinstance(k, OddKey) or (not isinstance(k, str) and str(k) in tensors))

@@ -31,7 +31,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse(data: bytes, name: str) -> dict[str, Any]:
     """The JSON object in `data`, the contents of the file `name`. Raises `BadModel`."""
     try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_int64)
     except (ValueError, RecursionError) as error:
         reason = "nesting without end" if isinstance(error, RecursionError) else str(error)[:200]
         raise BadModel(
@@ -51,7 +51,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_name
 
 
-def _whole(text: str) -> int:
+def _int64(text: str) -> int:
     if len(text) > 19:
         raise ValueError(f"a number of {number_of(len(text), 'digit')}")
     return int(text)

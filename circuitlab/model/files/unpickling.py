@@ -203,13 +203,13 @@ class _Reader(_Python):
         args = self.stack.pop()
         self.stack[-1] = _called(self.stack[-1], args)
 
-    def _made(self) -> None:
+    def _new_object(self) -> None:
         self.stack.pop()  # arguments of the class, which is not called
         self.stack[-1] = Inert(_name_of(self.stack[-1]))
 
-    def _made_by_keywords(self) -> None:
+    def _new_object_by_keywords(self) -> None:
         self.stack.pop()
-        self._made()
+        self._new_object()
 
     def _built(self) -> None:
         state = self.stack.pop()  # attributes; those of containers and parameters are not needed
@@ -249,11 +249,11 @@ class _Reader(_Python):
             raise TypeError("entries of what is no list")
         self.stack[-1].extend(items)
 
-    def _put(self) -> None:
+    def _set_item(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
         self._fill([key, value])
 
-    def _put_all(self) -> None:
+    def _set_items(self) -> None:
         self._fill(self.pop_mark())
 
     def _fill(self, items: list[Any]) -> None:
@@ -263,8 +263,8 @@ class _Reader(_Python):
         entries = {key_of(key): value for key, value in zip(items[::2], items[1::2], strict=True)}
         top.take(entries) if isinstance(top, Inert) else top.update(entries)
 
-    dispatch |= {pickle.REDUCE[0]: _call, pickle.BUILD[0]: _built, pickle.SETITEM[0]: _put, pickle.SETITEMS[0]: _put_all}
-    dispatch |= {pickle.NEWOBJ[0]: _made, pickle.NEWOBJ_EX[0]: _made_by_keywords, pickle.BYTEARRAY8[0]: _bytes}
+    dispatch |= {pickle.REDUCE[0]: _call, pickle.BUILD[0]: _built, pickle.SETITEM[0]: _set_item, pickle.SETITEMS[0]: _set_items}
+    dispatch |= {pickle.NEWOBJ[0]: _new_object, pickle.NEWOBJ_EX[0]: _new_object_by_keywords, pickle.BYTEARRAY8[0]: _bytes}
     dispatch |= {pickle.EMPTY_SET[0]: _set, pickle.ADDITEMS[0]: _added, pickle.FROZENSET[0]: _frozen}
     dispatch |= {pickle.APPEND[0]: _append, pickle.APPENDS[0]: _append_all}
 

@@ -19,7 +19,7 @@ _OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
 _CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER, _SHORT = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
-# The expressions by which public models of our families split text. Each is linear in the length of the text: every alternative is
+# The expressions by which public models of our families split text, each linear in the length of the text: every alternative is
 # one run of one class.
 KNOWN = frozenset(
     (
