@@ -24,10 +24,8 @@ from circuitlab.training.tables import without_tables
 _SUFFIXES = (".txt", ".md", ".py")
 _SKIPPED = ("test", "tests", "testing", "site-packages", "idlelib", "lib2to3", "__pycache__", "encodings", "pydoc_data")
 _VENDORED = ("_vendor", "_vendored", "vendor", "locale")  # in packages: third-party code, and data
-_OUTPUTS = (
-    "model",
-    "so-far",
-)  # folders written by a run: not text, and the same command must find the same files when it resumes
+# folders written by a run: they are not text, and the same command must find the same files when it resumes
+_OUTPUTS = ("model", "so-far")
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some editors write before UTF-8
 _LIBRARY = "Python standard library"
 _PACKAGES = "packages="

@@ -84,7 +84,7 @@ def _refused(got: str) -> BadInput:
 
 def _differences(theirs: Any, ours: Any) -> list[str]:
     stored, current = (_flat(x) for x in (theirs, ours))
-    later = _flat(_DEFAULTS)  # keys that a run begun before them lacks: their defaults are what it does
+    later = _flat(_DEFAULTS)  # a run begun before a key existed lacks it, and does what its default says
     names = [n for n in dict.fromkeys((*stored, *current)) if not (n.startswith("text") and n.endswith("name"))]
     label = lambda n: current.get(n.rpartition(".")[0] + ".name", stored.get(n.rpartition(".")[0] + ".name", "?"))
     differences = []

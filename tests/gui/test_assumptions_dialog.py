@@ -81,7 +81,7 @@ def test_what_cannot_be_is_said_in_place_and_the_open_model_stays(window: Window
     assert isinstance(tokenizer, QLineEdit)
     tokenizer.setText("/nowhere/tokenizer.json")
     dialog.again.click()
-    qtbot.waitUntil(lambda: "not there" in dialog.message.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "does not exist" in dialog.message.text(), timeout=20000)
     assert window.context.document.state == before
     assert dialog.again.isEnabled()
     assert tokenizer.text() == "/nowhere/tokenizer.json"

@@ -131,12 +131,12 @@ def test_what_is_no_weight_is_an_error_only_where_it_is_needed(tmp_path: Path, v
 
 
 _ODD_KEYS: dict[str, tuple[Any, Any]] = {  # beside the weights {"a": …}, and what is said of it
-    "tuple": ({(0, "w"): torch.ones(2)}, "(0, 'w') (a tensor whose key is no name)"),
-    "twice": ({7: torch.ones(2), "7": torch.zeros(3)}, "7 (a tensor whose key is no name)"),
+    "tuple": ({(0, "w"): torch.ones(2)}, "(0, 'w') (a tensor whose key is not a name)"),
+    "twice": ({7: torch.ones(2), "7": torch.zeros(3)}, "7 (a tensor whose key is not a name)"),
     "dtype": ({"x": {torch.float32: 1}}, "x.torch.float32 (int)"),
     "path": ({"x": {Path("p"): 1}}, "PosixPath (int)" if os.name == "posix" else "WindowsPath (int)"),
     "nested": ({"x": {((1, (2, (3, 4))), b"k"): 1}}, "((1, a list of objects), b'k') (int)"),
-    "escape": ({("\x1b[2J",): torch.ones(2)}, "(a tensor whose key is no name)"),
+    "escape": ({("\x1b[2J",): torch.ones(2)}, "(a tensor whose key is not a name)"),
     "counter": ({"x": Counter({("a", "b"): 2})}, "x (collections.Counter)"),
 }
 
@@ -195,7 +195,7 @@ def test_tensors_of_other_kinds_say_what_they_are_and_what_to_do(tmp_path: Path,
     source = _opened(tmp_path / "a.pt")
     assert torch.equal(source.copy("a"), torch.ones(3))
     for ask in (lambda: source.tensor("odd"), lambda: matrix(source, "odd")):
-        with pytest.raises(BadModel, match="not a weight") as caught:
+        with pytest.raises(BadModel, match="as a weight") as caught:
             ask()
         assert remedy in caught.value.remedy and "damaged" not in str(caught.value)
 

@@ -78,8 +78,8 @@ def _edit_tensors(weights: Path, what: str) -> None:
 
 
 DAMAGE = {
-    "no weights": "model.safetensors is not there",
-    "no config": "config.json is not there",
+    "no weights": "model.safetensors does not exist",
+    "no config": "config.json is missing",
     "truncated": "damaged or not a safetensors",
     "not safetensors": "damaged or not a safetensors",
     "header lies": "damaged or not a safetensors",

@@ -407,7 +407,7 @@ def test_the_command_says_what_is_missing(model: Path, text: Path, capsys: pytes
     said = lambda *words: (main(["measure", *words]), capsys.readouterr().err)
     assert said(str(model))[0] == 2, "without a text"
     status, err = said(str(model), "--text", str(text.parent / "none.txt"))
-    assert status == 3 and "not there" in err
+    assert status == 3 and "does not exist" in err
     text.write_text("a few words")
     status, err = said(str(model), "--text", str(text))
     assert status == 3 and "too little" in err

@@ -197,7 +197,7 @@ def test_metrics_are_plain_means(streams: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere.txt"], "not there"),
+        (["nowhere.txt"], "does not exist"),
         (["EMPTY"], "no text"),
         (["TEXT:0.5", "TEXT:0.7"], "add up"),
         (["TEXT:0.5"], "add up"),

@@ -247,7 +247,7 @@ def test_a_damaged_state_falls_back_on_the_one_before(
     capsys.readouterr()
     assert train(text, out) == 0
     said = capsys.readouterr().out
-    assert "taken up from state.previous.pt" in said and "resumed at step 6" in said
+    assert "resumed from state.previous.pt" in said and "resumed at step 6" in said
     for name in ("metrics.json", "model/model.safetensors"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 

@@ -128,7 +128,7 @@ def test_rotary_is_read_from_the_stored_tables(tmp_path: Path) -> None:
         ({"score_scale": "0"}, "score scale"),
         ({"norm_eps": "small"}, "norm_eps"),
         ({"mask": "none"}, "causally"),
-        ({"tokenizer": "/nowhere/tokenizer.json"}, "not there"),
+        ({"tokenizer": "/nowhere/tokenizer.json"}, "does not exist"),
     ],
 )
 def test_what_cannot_be_assumed_is_refused(tmp_path: Path, assume: dict[str, str], words: str) -> None:
