@@ -39,34 +39,34 @@ class Counts:
     n_tokens: int
 
 
-def counted(streams: Iterable[Stream], n_vocab: int) -> Counts:
-    """Bigrams and single tokens of the training parts, by share; the counts of all texts sum to about their tokens."""
+def count_bigrams(streams: Iterable[Stream], n_vocab: int) -> Counts:
+    """Bigrams and single tokens of the training parts, weighted by share; they sum to about the number of tokens."""
     codes, weights, single, n_tokens, shares = [], [], np.zeros(n_vocab), 0, 0.0
     for stream in streams:
         tokens = stream.train.astype(np.int64)
-        codes_here, count = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
-        codes.append(codes_here)
-        weights.append(count * (stream.share / len(tokens)))
+        stream_codes, stream_counts = np.unique(tokens[:-1] * n_vocab + tokens[1:], return_counts=True)
+        codes.append(stream_codes)
+        weights.append(stream_counts * (stream.share / len(tokens)))
         single += np.bincount(tokens, minlength=n_vocab) * (stream.share / len(tokens))
         n_tokens, shares = n_tokens + len(tokens), shares + stream.share
-    pairs, place = np.unique(np.concatenate(codes), return_inverse=True)
-    counts = np.bincount(place, np.concatenate(weights), len(pairs)) * (n_tokens / shares)
+    pairs, index = np.unique(np.concatenate(codes), return_inverse=True)
+    counts = np.bincount(index, np.concatenate(weights), len(pairs)) * (n_tokens / shares)
     single = single * (n_tokens / shares) + 1  # one more of each, so that no token is impossible
     return Counts(n_vocab, pairs, counts, single / single.sum(), n_tokens)
 
 
 def write(path: Path, counts: Counts, text: str, limit: int = LIMIT) -> bool:
-    """Write the file. Returns whether all pairs are in it."""
+    """Write the file, at most `limit` bytes. Returns whether it holds all pairs."""
     n = counts.n_vocab
-    wide = np.uint16 if n <= 65536 else np.uint32
-    room = (limit - 16 * (n + 1) - 2048) // (np.dtype(wide).itemsize + 1)
-    chosen = np.sort(np.argsort(-counts.counts, kind="stable")[: max(room, 0)])
+    id_type = np.uint16 if n <= 65536 else np.uint32
+    most = (limit - 16 * (n + 1) - 2048) // (np.dtype(id_type).itemsize + 1)
+    chosen = np.sort(np.argsort(-counts.counts, kind="stable")[: max(most, 0)])
     pairs, logs = counts.pairs[chosen], np.log(counts.counts[chosen])
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
     scale = np.array([low, (high - low) / 255 or 1.0])
     tensors = {
         "offsets": np.searchsorted(pairs, np.arange(n + 1) * n).astype(np.uint32),
-        "successors": (pairs % n).astype(wide),
+        "successors": (pairs % n).astype(id_type),
         "steps": np.rint((logs - scale[0]) / scale[1]).astype(np.uint8),
         "scale": scale,
         "unigrams": counts.unigrams.astype(np.float32),
@@ -94,7 +94,7 @@ def write_bigrams(model: Path, text: list[str], limit: int = LIMIT) -> Path:
     config = read_json(model / "config.json")
     streams = [tokenised(source, tokenizer, int(config.get("n_ctx", 256))) for source in find_sources(text)]
     labels = ", ".join(f"{s.label} {s.share:g}" for s in streams)
-    write(model / FILE, counted(streams, int(config.get("d_vocab", tokenizer.n_tokens))), labels, limit)
+    write(model / FILE, count_bigrams(streams, int(config.get("d_vocab", tokenizer.n_tokens))), labels, limit)
     return model / FILE
 
 
@@ -102,6 +102,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m circuitlab.training.bigrams")
     parser.add_argument("model", type=Path, help="a model directory with a tokenizer.json")
     parser.add_argument("--text", nargs="+", required=True, metavar="FILE", help="files, folders or stdlib; NAME:SHARE")
-    given = parser.parse_args()
-    path = write_bigrams(given.model, given.text)
+    args = parser.parse_args()
+    path = write_bigrams(args.model, args.text)
     sys.stdout.write(f"{path}: {number_of(path.stat().st_size, 'byte')}\n")

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             claim(args.out / "state", ours)
             progress = Progress(args.out, recipe.optimiser.steps)
             try:
-                progress.put("tokenising")
+                progress.update("tokenising")
                 tokenizer, streams = prepare(recipe, sources, args.out, given)
                 with room_on(device, recipe):
                     _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
@@ -195,13 +195,13 @@ def _train(
         speed = trainer.tokens_seen / trainer.seconds
         tokens, long = number_of(trainer.tokens_seen, "token"), lasted(trainer.seconds)
         say(f"trained on {tokens} in {long}: {speed:,.0f} tokens/s, measuring apart")
-    progress.put("measuring")
+    progress.update("measuring")
     export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
     say(f"model written to {args.out / 'model'}")
     set_outdated_aside(args.out / "model")
     if not args.no_measure:
         measure_checkpoints(args.out / "model", streams, tokenizer)
-    progress.put("done")
+    progress.update("done")
 
 
 def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer) -> None:

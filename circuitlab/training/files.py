@@ -13,7 +13,7 @@ from circuitlab.files import unwritable
 
 
 def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:
-    """`files.write_whole` in a folder that only one process writes: the next write replaces what a killed one left."""
+    """`files.write_whole` in a folder that only one process writes to: the next write replaces the remains of a killed one."""
     files.write_whole(path, data, previous, durable, beside(path))
 
 

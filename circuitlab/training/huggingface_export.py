@@ -1,4 +1,4 @@
-"""A trained model as a Hugging Face GPT-2 directory (Radford et al. 2019), which `transformers` opens and so do we.
+"""A trained model as a Hugging Face GPT-2 directory (Radford et al. 2019), which both `transformers` and CircuitLab open.
 
 `Conv1D` weights are [in, out], our row-vector form; `c_attn` [d_model, 3 d_model] holds queries, keys and values of all heads
 side by side; the unembedding is the transposed embedding where the two are tied. The tokenizer puts BOS (id 0) in front of a
@@ -24,7 +24,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.files import beside, write_whole
 
-_ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "quick_gelu")  # called the same there
+_ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "quick_gelu")  # GPT-2's configuration has the same names
 _BIASES = {"q", "k", "v", "o", "mlp"}
 
 

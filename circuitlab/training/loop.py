@@ -179,7 +179,7 @@ class Trainer:
         return Cancelled(f"Stopped at step {self.step}; the state is saved, the same command resumes from there.")
 
     def _report(self, state: State, **values: float) -> None:
-        self.progress.put(state, **self._so_far(), **values)
+        self.progress.update(state, **self._so_far(), **values)
 
     def _so_far(self) -> dict[str, Any]:
         return {"step": self.step, "tokens": self.tokens_seen, "seconds": round(self.seconds, 3)}

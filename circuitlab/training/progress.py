@@ -41,7 +41,7 @@ class Progress:
             "error": "",
         }
 
-    def put(self, state: State, **values: Any) -> None:
+    def update(self, state: State, **values: Any) -> None:
         """Take over new values, and write them if it is time. Raises `BadMachine` where they cannot be written."""
         changed = state != self.values["state"]
         self.values |= values | {"state": state}

@@ -33,7 +33,7 @@ from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
 from circuitlab.session.cuts import ablation, heads_of, with_edits
 from circuitlab.session.state import Compare, Pin, State
-from circuitlab.training.bigrams import counted, write
+from circuitlab.training.bigrams import count_bigrams, write
 from circuitlab.training.corpus import Stream
 from tests.gui.training import measures
 from tests.models import CONFIGS, byte_tokenizer, directory
@@ -77,7 +77,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, S
     measures(path / "attention-only", (0, 100, 200, 300), 400, fall=1)
     n = CONFIGS["attention-only"].d_vocab
     text = Stream("random", 1.0, np.random.default_rng(0).integers(0, n, 20_000).astype(np.uint16), np.zeros(0, np.uint16))
-    write(path / "attention-only" / FILE, counted((text,), n), "random")  # bigrams, among which bugs are looked for
+    write(path / "attention-only" / FILE, count_bigrams((text,), n), "random")  # bigrams, among which bugs are looked for
     return Engine(ModelStore()), states
 
 

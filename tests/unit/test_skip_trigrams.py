@@ -26,7 +26,7 @@ from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import FILE, _read
 from circuitlab.model.subject import Conventions, Head, ModelRef
-from circuitlab.training.bigrams import counted, write, write_bigrams
+from circuitlab.training.bigrams import count_bigrams, write, write_bigrams
 from circuitlab.training.corpus import Stream
 from tests.models import CONFIGS, directory
 from tests.reference.whole_circuits import Whole, as_double, centred, gauged
@@ -63,7 +63,7 @@ class ByHand:
 
 
 def with_corpus(path: Path, n: int, limit: int = 10**6) -> ByHand:
-    write(path / FILE, counted(_streams(n), n), "two texts", limit)
+    write(path / FILE, count_bigrams(_streams(n), n), "two texts", limit)
     return ByHand(_streams(n), n)
 
 
@@ -81,7 +81,7 @@ def test_corpus_bigrams_are_the_counts_by_hand(tmp_path: Path) -> None:
         wanted = sorted((b, c) for (a, b), c in hand.pairs.items() if a == i)
         assert ids.tolist() == [b for b, _ in wanted]
         np.testing.assert_allclose(counts, [c for _, c in wanted], rtol=0.02)
-        assert found.seen(i, np.arange(40)).tolist() == [(i, j) in hand.pairs for j in range(40)]
+        assert found.follows(i, np.arange(40)).tolist() == [(i, j) in hand.pairs for j in range(40)]
         np.testing.assert_allclose(found.log_probs(i), [hand.log_prob(i, j) for j in range(40)], atol=0.02)
         assert np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6)
 

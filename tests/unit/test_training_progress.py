@@ -21,13 +21,13 @@ def _read(out: Path) -> dict:
 def test_it_is_written_at_most_once_a_second_but_a_new_state_at_once(tmp_path: Path) -> None:
     now = [0.0]
     progress = Progress(tmp_path, 9, lambda: now[0])
-    progress.put("tokenising")
+    progress.update("tokenising")
     assert _read(tmp_path) == dict.fromkeys(FIELDS, 0) | {"steps": 9, "loss": None, "state": "tokenising", "error": ""}
-    progress.put("training", step=1, loss=2.5)
-    progress.put("training", step=2)
+    progress.update("training", step=1, loss=2.5)
+    progress.update("training", step=2)
     assert (_read(tmp_path)["step"], _read(tmp_path)["loss"]) == (1, 2.5)
     now[0] = 1.5
-    progress.put("training", step=3, loss=float("nan"))
+    progress.update("training", step=3, loss=float("nan"))
     assert (_read(tmp_path)["step"], _read(tmp_path)["loss"]) == (3, None)
     progress.failed("why")
     assert (_read(tmp_path)["state"], _read(tmp_path)["error"]) == ("failed", "why")

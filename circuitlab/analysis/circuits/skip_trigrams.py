@@ -201,7 +201,7 @@ class _Triples:
         scores = np.outer(qk, ov)
         from_text = np.full((2, *scores.shape), -1)
         if corpus is not None and scores.size:
-            in_text = np.array([corpus.seen(int(token), o) for token in d])
+            in_text = np.array([corpus.follows(int(token), o) for token in d])
             crossed = ~in_text & in_text.any(axis=1, keepdims=True) & in_text.any(axis=0, keepdims=True)
             from_text = np.stack(np.broadcast_arrays(o[in_text.argmax(1)][:, None], d[in_text.argmax(0)]))
             scores = np.where(crossed, scores, 0)

@@ -128,7 +128,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
     """A matrix that is not stored: the identity, split by heads if it has them."""
     if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
         raise UsageError(
-            f"The map’s {ours} cannot be the identity so.",
+            f"The map’s {ours} cannot be the identity in this form.",
             expected=f"{{ identity = true }}, of {' '.join(_MAPS)} embed.W_E or unembed.W_U",
             got=repr(dict(steps))[:80],
         )
@@ -167,12 +167,12 @@ def _permuted(ours: str, order: Any) -> Any:
             f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60]
         )
 
-    def turn(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
+    def permuted(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
         if x.dim() != len(order):
             raise Misfit(f"permute {order} needs {len(order)} axes, and {tuple(x.shape)} has {x.dim()}")
         return x.permute(order)
 
-    return turn
+    return permuted
 
 
 def _split(ours: str, where: Stored, text: Any) -> Stored:
@@ -221,10 +221,10 @@ def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut
         used |= {whole_of(n) for n in names}
         if name not in shapes:
             problems.append(f"{name} has no place in a model of this configuration")
-        elif lost := [n for n in names if n not in parts.source.names()]:
-            problems.append(f"{name}: there is no tensor {lost[0]}")
-        elif odd := [n for n in names if parts.source.kind(n) not in WEIGHT_KINDS]:
-            problems.append(f"{name}: {odd[0]} has a dtype that weights cannot have, {parts.source.kind(odd[0])}")
+        elif missing := [n for n in names if n not in parts.source.names()]:
+            problems.append(f"{name}: there is no tensor {missing[0]}")
+        elif wrong := [n for n in names if parts.source.kind(n) not in WEIGHT_KINDS]:
+            problems.append(f"{name}: {wrong[0]} has a dtype that weights cannot have, {parts.source.kind(wrong[0])}")
         elif misfit := _misfit(parts, where, i, shapes[name]):
             report = f"{name} from {names[0]} {parts.source.shape(names[0])}" if names else name
             problems.append(f"{report}: {misfit}")

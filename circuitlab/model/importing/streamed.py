@@ -1,4 +1,4 @@
-"""Writes a CircuitLab directory from parts of another file, one tensor in memory at a time, each in its own dtype."""
+"""Writing a CircuitLab directory from the parts of another file: one tensor in memory at a time, each in its own dtype."""
 
 from __future__ import annotations
 

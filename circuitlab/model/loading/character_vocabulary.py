@@ -1,4 +1,4 @@
-"""A vocabulary of single characters that was saved with a model: `stoi`, `itos`, `chars` in it, or nanoGPT's `meta.pkl`.
+"""A vocabulary of single characters saved with a model: `stoi`, `itos` or `chars` in its file, or nanoGPT's `meta.pkl`.
 
 It becomes a tokenizer that splits a text into its characters and rejects all others.
 """
@@ -37,21 +37,21 @@ def vocabulary(metadata: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def _by_text(stoi: Any) -> dict[str, int] | None:
-    return _whole(list(stoi.items())) if isinstance(stoi, Mapping) else None
+    return _numbered(list(stoi.items())) if isinstance(stoi, Mapping) else None
 
 
 def _by_id(itos: Any) -> dict[str, int] | None:
     if isinstance(itos, Mapping):
-        return _whole([(c, i) for i, c in itos.items()])
+        return _numbered([(c, i) for i, c in itos.items()])
     return _in_order(itos)
 
 
 def _in_order(chars: Any) -> dict[str, int] | None:
-    return _whole([(c, i) for i, c in enumerate(chars)]) if isinstance(chars, str | list | tuple) else None
+    return _numbered([(c, i) for i, c in enumerate(chars)]) if isinstance(chars, str | list | tuple) else None
 
 
-def _whole(pairs: list[tuple[Any, Any]]) -> dict[str, int] | None:
-    """The pairs where they are characters numbered from 0 without a gap."""
+def _numbered(pairs: list[tuple[Any, Any]]) -> dict[str, int] | None:
+    """The pairs as a vocabulary, None unless they are characters numbered from 0 without a gap."""
     ids = {i for _, i in pairs if type(i) is int}
     single = all(isinstance(c, str) and len(c) == 1 for c, _ in pairs)
     if not pairs or len(pairs) > _MOST or not single or ids != set(range(len(pairs))):
@@ -74,7 +74,7 @@ def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
 
 
 def character_tokenizer(metadata: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
-    """The tokenizer, None without a vocabulary; where it came from; and a note on an unusable `meta.pkl`."""
+    """(the tokenizer, None without a vocabulary; its origin in words; a note on an unusable `meta.pkl`)."""
     if (vocab := vocabulary(metadata)) is not None:
         return tokenizer_of(vocab), f"a vocabulary of {number_of(len(vocab), 'character')} was saved with the weights", ""
     vocab, note = meta_beside(folder)

@@ -16,7 +16,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Family, Keep, Opened
-from circuitlab.model.loading.gated_decoder import BUFFERS, Read, filled_unless_null, noted, read, turning_in
+from circuitlab.model.loading.gated_decoder import BUFFERS, Read, filled_unless_null, noted, read, with_rotary_in
 from circuitlab.model.loading.huggingface import flag, number, size, sliding_windows
 from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 
@@ -49,7 +49,7 @@ def _windowed(config: Mapping[str, Any], model: ModelConfig) -> Read:
     if every < 1:
         raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every))
     model = replace(model, windows=sliding_windows(config, model.n_layers, lambda i: bool((i + 1) % every)))
-    model, position_notes = turning_in(model, [i for i in range(model.n_layers) if model.window(i)])
+    model, position_notes = with_rotary_in(model, [i for i in range(model.n_layers) if model.window(i)])
     return model, (*default_notes, *position_notes)
 
 

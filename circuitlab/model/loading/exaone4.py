@@ -12,7 +12,7 @@ from typing import Any
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read, turning_in
+from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read, with_rotary_in
 from circuitlab.model.loading.huggingface import size, sliding_windows
 
 _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
@@ -26,7 +26,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     if config["sliding_window"] is None:
         return noted(model, (*notes, *default_notes))
     model = replace(model, windows=sliding_windows(config, model.n_layers, _local(config, model.n_layers)))
-    model, position_notes = turning_in(model, [i for i in range(model.n_layers) if model.window(i)])
+    model, position_notes = with_rotary_in(model, [i for i in range(model.n_layers) if model.window(i)])
     return noted(model, (*notes, *default_notes, *position_notes))
 
 

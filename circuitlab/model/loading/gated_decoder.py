@@ -103,7 +103,7 @@ def fused_mlp(name: str = "layers.{i}.mlp") -> dict[str, Stored]:
     return {"mlp.W_gate": both.half(0), "mlp.W_in": both.half(1), "mlp.W_out": linear(f"{name}.down_proj")}
 
 
-def turning_in(config: ModelConfig, layers: Iterable[int]) -> tuple[ModelConfig, tuple[str, ...]]:
+def with_rotary_in(config: ModelConfig, layers: Iterable[int]) -> tuple[ModelConfig, tuple[str, ...]]:
     """The configuration with rotary positions in these layers only, and a note on the others."""
     rotating = tuple(layers)
     if len(rotating) == config.n_layers:

@@ -1,6 +1,6 @@
-"""Files of kinds that are not opened, known by their first bytes: each is named, with what to do.
+"""Files of unsupported kinds, recognised by their first bytes: the error names the kind, and what to do.
 
-Asked before a weight file is read as anything, since a name says little: `.bin` is a pickle, a llama2.c file or a GGUF.
+This is checked before a weight file is read at all, since its name says little: `.bin` is a pickle, a llama2.c file or a GGUF.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STATE = "Load it where it comes from, save its state_dict with torch or safeten
 
 @dataclass(frozen=True)
 class _Format:
-    """One kind of file: its first bytes (from byte `at`), endings of names that say it too, and what to do."""
+    """One kind of file: its first bytes (from byte `at`), endings of names that also show it, and what to do."""
 
     what: str
     remedy: str
@@ -39,7 +39,7 @@ _FORMATS = (
     ),
     _Format("an HDF5 file (Keras, TensorFlow)", f"{_STATE}.", (b"\x89HDF\r\n\x1a\n",), (".h5", ".hdf5")),
     _Format(
-        "an array of numpy",
+        "a NumPy array",
         "Save all arrays of the model as tensors by name, torch.save({name: torch.from_numpy(x) …}, FILE), and import that with "
         "a map; from Python, circuitlab.api.Transformer(config, arrays) opens them as they are.",
         (b"\x93NUMPY",),
@@ -56,20 +56,20 @@ _FORMATS = (
     ),
     _Format(
         "a web page, not the file itself",
-        "Download the file itself; what was saved is a page about it.",
+        "Download the file itself; this is a page about it.",
         (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML"),
     ),
 )
 _PACKED = (b"\x1f\x8b", b"7z\xbc\xaf", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")
-_NPZ = _Format("an NPZ file: arrays of numpy", _FORMATS[2].remedy)
+_NPZ = _Format("an NPZ file of NumPy arrays", _FORMATS[2].remedy)
 _ZIP = _Format("a packed archive", "Unpack it, and open what is in it.", _PACKED)
 
 
 def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torch, or a llama2.c file") -> None:
-    """Raise `BadModel` for a file of a kind that is known and not opened; silent about all others, also where none is."""
+    """Raise `BadModel` for a file of a recognised kind that is not supported; a missing file is no error here."""
     try:
         kind = _kind_of(path)
-    except BadModel:  # whoever reads it says what is wrong with it
+    except BadModel:  # its reader reports what is wrong with it
         return
     if kind is not None:
         raise BadModel(
@@ -81,9 +81,9 @@ def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torc
 
 
 def refuse_text(path: Path) -> None:
-    """Raise `BadModel` for a file of text, or an empty one, that was given for weights; silent where there is none.
+    """Raise `BadModel` for a text file, or an empty one, in place of weights; a missing file is no error here.
 
-    Weights are never text: a length or a magic number in front has bytes that no text has.
+    Weights are never text: they begin with a length or a magic number, which has bytes that no text has.
     """
     if not path.is_file():
         return
@@ -95,14 +95,14 @@ def refuse_text(path: Path) -> None:
         text = head.decode("utf-8", "ignore" if file.size > len(head) else "strict")
     except UnicodeDecodeError:
         return
-    if head and len(text.encode()) < len(head) - 3:  # more was passed over than a letter that the end cuts
+    if head and len(text.encode()) < len(head) - 3:  # more was ignored than a character that the end cuts
         return
     kind = "a JSON file" if text.lstrip()[:1] in ("{", "[") else "a text file"
     raise BadModel(
-        f"{shown(Path(path.name))} is {f'{kind}, no weights' if head else 'empty'}.",
+        f"{shown(Path(path.name))} is {f'{kind}, not weights' if head else 'empty'}.",
         expected="safetensors, a checkpoint of torch, or a llama2.c file",
         got=shown(path)[:300],
-        remedy="Open the model's folder, or the file of its weights; if it should be that, copy or download it again.",
+        remedy="Open the model's folder, or the file of its weights; if this should be that file, copy or download it again.",
     )
 
 
@@ -118,7 +118,7 @@ def _kind_of(path: Path) -> _Format | None:
 
 
 def _zip_kind(file: WholeFile) -> _Format | None:
-    """What a zip holds where it is none of torch's."""
+    """The kind of a zip that is not torch's."""
     check_directory(file)
     try:
         with file.duplicate() as handle, zipfile.ZipFile(handle) as archive:
@@ -132,11 +132,11 @@ def _zip_kind(file: WholeFile) -> _Format | None:
 
 
 def refuse_folder(folder: Path) -> None:
-    """Raise `BadModel` for a folder whose weights, if it has any, are of another kind; silent where nothing is known of it."""
+    """Raise `BadModel` for a folder whose weights, if it has any, are of a recognised kind that is not supported."""
     if (folder / "adapter_config.json").is_file():
         refuse_adapter(folder / "adapter_config.json")
     for file in sorted(f for f in folder.iterdir() if f.is_file())[:200]:
-        if not file.name.endswith((".gz", ".zip", ".html")):  # lie about anywhere
+        if not file.name.endswith((".gz", ".zip", ".html")):  # may lie in any folder
             refuse_format(file)
 
 

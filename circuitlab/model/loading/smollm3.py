@@ -10,7 +10,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
-from circuitlab.model.loading.gated_decoder import Read, layout, noted, read, turning_in
+from circuitlab.model.loading.gated_decoder import Read, layout, noted, read, with_rotary_in
 from circuitlab.model.loading.huggingface import flag, size, sliding_windows
 
 _DEFAULTS = {
@@ -28,7 +28,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     turning = _turning(config, model.n_layers)
     slides = flag(config, "use_sliding_window", False)
     windows = sliding_windows(config, model.n_layers, lambda i: slides and i not in turning)
-    model, position_notes = turning_in(replace(model, windows=windows), turning)
+    model, position_notes = with_rotary_in(replace(model, windows=windows), turning)
     return noted(model, (*notes, *position_notes))
 
 

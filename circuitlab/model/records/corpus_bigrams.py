@@ -63,7 +63,7 @@ class CorpusBigrams:
         P[ids] += counts
         return np.log(P / (total + smoothing) if total + smoothing > 0 else self.unigrams.astype(np.float64))
 
-    def seen(self, token: int, after: np.ndarray) -> np.ndarray:
+    def follows(self, token: int, after: np.ndarray) -> np.ndarray:
         """[n] bool: whether each token of `after` [n] follows `token` anywhere in the text, as far as pairs are stored."""
         return np.isin(after, self.row(token)[0])
 

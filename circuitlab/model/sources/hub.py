@@ -45,12 +45,12 @@ class HubName:
 
     @property
     def folder(self) -> Path:
-        """Where the cache keeps this repository."""
+        """The cache's folder of this repository."""
         return cache_folder() / ("models--" + self.repo.replace("/", "--"))
 
 
 def looks_like_a_name(text: str) -> bool:
-    """Whether a word that is no path here may name a model of the hub: `OWNER/NAME`, with or without a revision."""
+    """Whether a word that is not a path may name a model of the hub: `OWNER/NAME`, with or without a revision."""
     repo = text.partition("@")[0]
     return repo.count("/") == 1 and bool(_ID.match(repo)) and not repo.startswith(".")
 
@@ -74,10 +74,10 @@ def snapshot(name: HubName) -> Path | None:
     folder = name.folder / "snapshots" / commit
     if Path(commit).name != commit or ".." in commit or not (folder / "config.json").is_file():
         return None
-    return folder if any((folder / f).is_file() for f in SINGLE) or any(_all_there(folder / f) for f in INDEXES) else None
+    return folder if any((folder / f).is_file() for f in SINGLE) or any(_is_complete(folder / f) for f in INDEXES) else None
 
 
-def _all_there(index: Path) -> bool:
+def _is_complete(index: Path) -> bool:
     """Whether a snapshot has an index and all its shards."""
     try:
         if index.stat().st_size > _LARGEST_INDEX:

@@ -1,4 +1,4 @@
-"""Downloads from the Hugging Face hub into its own cache, with progress; they can be stopped and resumed.
+"""Downloads from the Hugging Face hub into its own cache, with progress; a download can be stopped and resumed.
 
 The library (`pip install circuitlab[hub]`) handles the protocol, the token and the list of files; it is imported at the first
 download. `hub_transfer` receives the bytes: bounded, checked against their hash, never written outside the cache.
@@ -15,10 +15,10 @@ from typing import Any
 
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_meter import Meter, Progress, Said
-from circuitlab.model.sources.hub_transfer import PART, Wanted, checked_hash, into_cache, is_bare
+from circuitlab.model.sources.hub_meter import Meter, OnProgress, Progress
+from circuitlab.model.sources.hub_transfer import PART, HubFile, checked_hash, into_cache, is_bare
 
-__all__ = ["Plan", "Progress", "Wanted", "fetch", "plan", "revisions"]
+__all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
 
 _COMPANIONS = (
     "config.json",
@@ -37,7 +37,7 @@ class Plan:
 
     name: HubName
     commit: str
-    files: tuple[Wanted, ...]
+    files: tuple[HubFile, ...]
 
     @property
     def total(self) -> int:
@@ -51,22 +51,22 @@ def _endpoint() -> str | None:
 
 
 def revisions(repo: str) -> tuple[str, ...]:
-    """Branches and tags of a repository, `main` first. Raises `CircuitLabError` in plain words."""
-    with _plain_words(HubName(repo)) as hub:
+    """Branches and tags of a repository, `main` first. Raises `CircuitLabError`."""
+    with _library(HubName(repo)) as hub:
         refs = hub.HfApi(endpoint=_endpoint()).list_repo_refs(repo)
         names = [*(b.name for b in refs.branches), *(t.name for t in refs.tags)]
     return tuple(sorted(set(names), key=lambda n: (n != "main", _by_number(n))))
 
 
 def _by_number(name: str) -> tuple[str, int]:
-    """`step1000` after `step512`."""
+    """A sort key that puts `step1000` after `step512`."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :][:18] or 0)
 
 
 def plan(name: HubName) -> Plan:
-    """The commit and files to fetch. Raises `CircuitLabError` in plain words."""
-    with _plain_words(name) as hub:
+    """The commit and files to fetch. Raises `CircuitLabError`."""
+    with _library(name) as hub:
         info = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
     sizes = {s.rfilename: max(0, int(s.size or 0)) for s in info.siblings or () if is_bare(s.rfilename)}
     weights = _weights(sizes)
@@ -77,11 +77,11 @@ def plan(name: HubName) -> Plan:
             got=", ".join(sorted(sizes)[:8]) or "no files",
         )
     files = [*(n for n in _COMPANIONS if n in sizes), *weights]
-    return Plan(name, checked_hash(info.sha, "its commit"), tuple(Wanted(n, sizes[n]) for n in files))
+    return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n]) for n in files))
 
 
 def _weights(sizes: dict[str, int]) -> list[str]:
-    """Safetensors before pickles, one file before shards."""
+    """The weight files to fetch: safetensors before pickles, one file before shards."""
     for single, index in zip(SINGLE, INDEXES, strict=True):
         if single in sizes:
             return [single]
@@ -91,13 +91,13 @@ def _weights(sizes: dict[str, int]) -> list[str]:
     return []
 
 
-def fetch(what: Plan, say: Said, cancelled: Callable[[], bool] = lambda: False) -> Path:
+def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = lambda: False) -> Path:
     """Download the missing files; returns the snapshot's folder. Raises `Cancelled`, or another `CircuitLabError`.
 
     Partial downloads are kept: the same call resumes where an earlier one stopped.
     """
-    meter = Meter(what.total, say, cancelled)
-    with _plain_words(what.name) as hub:
+    meter = Meter(what.total, on_progress, cancelled)
+    with _library(what.name) as hub:
         for file in what.files:
             meter.file = file.name
             into_cache(hub, what.name, what.commit, file, _endpoint(), meter)
@@ -109,13 +109,13 @@ def fetch(what: Plan, say: Said, cancelled: Callable[[], bool] = lambda: False) 
             fresh.replace(ref)
     folder = snapshot(HubName(what.name.repo, what.commit))
     if folder is None:
-        raise BadModel(f"{what.name} is not whole after the download.", expected="all files of its index", got="some of them")
+        raise BadModel(f"{what.name} is incomplete after the download.", expected="all files of its index", got="some of them")
     return folder
 
 
 @contextlib.contextmanager
-def _plain_words(name: HubName) -> Iterator[Any]:
-    """The library, with its errors translated into ours."""
+def _library(name: HubName) -> Iterator[Any]:
+    """A context with the hub's library, whose errors it translates into ours."""
     try:
         import huggingface_hub as hub
         from huggingface_hub.utils import disable_progress_bars

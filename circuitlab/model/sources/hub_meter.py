@@ -12,7 +12,7 @@ from circuitlab.errors import Cancelled
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a download: bytes, bytes per second over the last seconds (0: unknown yet), seconds left."""
+    """Progress of a download: bytes done and in total, bytes per second over the last seconds (0: not known yet)."""
 
     file: str
     done: int
@@ -34,7 +34,7 @@ class Progress:
         return f"{text} · {self.speed / mib:,.1f} MiB/s · {clock} left"
 
 
-Said = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class Meter:
     """Counts bytes, and stops the transfer once it is cancelled."""
 
     total: int
-    say: Said
+    on_progress: OnProgress
     cancelled: Callable[[], bool]
     file: str = ""
     done: int = 0
@@ -58,7 +58,7 @@ class Meter:
             self._recent.append((now, self.done))
             while len(self._recent) > 2 and now - self._recent[0][0] > 3:
                 self._recent.popleft()
-        self.say(Progress(self.file, self.done, self.total, self._speed()))
+        self.on_progress(Progress(self.file, self.done, self.total, self._speed()))
 
     def wait(self, seconds: float) -> None:
         """Wait before another attempt, unless the download is cancelled."""

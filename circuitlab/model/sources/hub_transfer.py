@@ -1,8 +1,8 @@
-"""Downloads one file of the hub into its cache, from an untrusted server.
+"""Downloading one file of the hub into its cache, from an untrusted server.
 
 A server's answer becomes part of a path only after validation: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256 hash), a
-commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed. A partial file lies beside
-the cache's blobs under its own name until it is complete; bytes received are not requested twice.
+commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed. A partial file is stored
+beside the cache's blobs under its own name until it is complete; bytes received are not requested twice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BARE = re.compile(r"[A-Za-z0-9_][\w.-]{0,200}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One file of a repository; its size in bytes as the hub lists it, 0 where it does not."""
+class HubFile:
+    """One file of a repository; its size in bytes as the hub lists it, 0 if it does not."""
 
     name: str
     size: int
@@ -36,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Place:
-    """Where to get the bytes of one file, with the size and hash they must have."""
+    """The address of one file's bytes, with the size and hash that they must have."""
 
     url: str
     etag: str
@@ -61,9 +61,9 @@ def is_bare(name: str) -> bool:
     return bool(_BARE.fullmatch(name))
 
 
-def into_cache(hub: Any, name: HubName, commit: str, file: Wanted, endpoint: str | None, meter: Meter) -> None:
+def into_cache(hub: Any, name: HubName, commit: str, file: HubFile, endpoint: str | None, meter: Meter) -> None:
     """Download one file of a commit unless it is in the cache already. Raises `CircuitLabError`, or the library's errors."""
-    named = name.folder / "snapshots" / commit / file.name
+    link = name.folder / "snapshots" / commit / file.name
     if isinstance(hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit), str):
         meter.add(file.size, moved=False)
         return
@@ -74,10 +74,10 @@ def into_cache(hub: Any, name: HubName, commit: str, file: Wanted, endpoint: str
         _transfer(hub, place, blob, meter)
     else:
         meter.add(file.size, moved=False)
-    _point(named, blob)
+    _link(link, blob)
 
 
-def _place(file: Wanted, url: str, about: Any) -> Place:
+def _place(file: HubFile, url: str, about: Any) -> Place:
     """The server's answer about one file, validated. Raises `BadModel`."""
     sizes = {n for n in (file.size or None, about.size) if n is not None}
     if len(sizes) != 1 or min(sizes) < 0:
@@ -87,17 +87,19 @@ def _place(file: Wanted, url: str, about: Any) -> Place:
     return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
 
 
-def _point(named: Path, blob: Path) -> None:
-    """The blob under its file's name in the snapshot, by a relative link as the library makes it; moved there where links
-    cannot be made. The library would ask the server once more and believe its second answer."""
-    named.parent.mkdir(parents=True, exist_ok=True)
-    fresh = named.with_name(named.name + PART)
+def _link(link: Path, blob: Path) -> None:
+    """Link a snapshot's file to its blob, relatively as the library does; where links are impossible, move the blob there.
+
+    The library itself would ask the server once more and believe its second answer.
+    """
+    link.parent.mkdir(parents=True, exist_ok=True)
+    fresh = link.with_name(link.name + PART)
     fresh.unlink(missing_ok=True)
     try:
-        fresh.symlink_to(os.path.relpath(blob, named.parent))
+        fresh.symlink_to(os.path.relpath(blob, link.parent))
     except (OSError, NotImplementedError):
         shutil.move(blob, fresh)
-    fresh.replace(named)
+    fresh.replace(link)
 
 
 def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
@@ -105,7 +107,7 @@ def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     blob.parent.mkdir(parents=True, exist_ok=True)
     part = blob.with_name(blob.name + PART)
     with part.open("ab") as file:
-        if file.tell() > place.size:  # of another file, or of a server that did not end
+        if file.tell() > place.size:  # part of another file, or from a server that sent too much
             _empty(file)
         meter.add(file.tell(), moved=False)
         failures = 0
@@ -133,24 +135,24 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
 
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
     if not place.same_host:
-        headers.pop("authorization", None)  # the token is the hub's, not that of the host it sends us to
+        headers.pop("authorization", None)  # the token is for the hub, not for the host it redirects to
     start = file.tell()
     headers |= {"Range": f"bytes={start}-"} if start else {}
     with get_session().stream("GET", place.url, headers=headers, follow_redirects=True, timeout=10) as response:
         hf_raise_for_status(response)
         _refuse_packed(response, meter.file)
-        if start and not _goes_on(response, start):  # the server starts again from the front, or elsewhere
+        if start and not _resumes_at(response, start):  # the server starts again from the first byte, or elsewhere
             _empty(file)
             meter.add(-start, moved=False)
             if response.status_code == 206:
-                raise OSError(f"{meter.file}: another part came than was asked for")
+                raise OSError(f"{meter.file}: the server sent another part than requested")
         for chunk in response.iter_raw():
             if file.tell() + len(chunk) > place.size:
                 _empty(file)
                 raise BadModel(
                     f"The hub sends more of {meter.file} than it announced.",
                     expected=number_of(place.size, "byte"),
-                    got="a stream that goes on behind them",
+                    got="a stream that continues beyond them",
                     remedy="The download was discarded. Check HF_ENDPOINT and the network between; then download again.",
                 )
             file.write(chunk)
@@ -158,11 +160,11 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
 
 
 def _empty(file: IO[bytes]) -> None:
-    file.seek(0)  # a position behind the end would count as bytes that are there
+    file.seek(0)  # a position beyond the end would count as bytes received
     file.truncate()
 
 
-def _goes_on(response: Any, start: int) -> bool:
+def _resumes_at(response: Any, start: int) -> bool:
     """Whether a response begins at byte `start` of the file."""
     return response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
 

@@ -11,7 +11,7 @@ from circuitlab.paths import model_dir, shipped_models
 
 
 def resolve(ref: ModelRef) -> Path:
-    """The folder or file of a reference; for a constructed model, a path where nothing lies. Raises `BadModel`."""
+    """The folder or file of a reference; for a constructed model, a path that does not exist. Raises `BadModel`."""
     kind, _, rest = ref.source.partition(":")
     if kind == "builtin":
         if rest not in shipped_models():

@@ -40,7 +40,7 @@ FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "npz": ("weights.npz", "NPZ", lambda p: np.savez(p, a=np.zeros(3))),
     "packed npz": ("weights.npz", "NPZ", lambda p: np.savez_compressed(p, a=np.zeros(3))),
     "npz as pt": ("weights.pt", "NPZ", _npz_named),
-    "npy": ("weights.npy", "array of numpy", lambda p: np.save(p, np.zeros(3))),
+    "npy": ("weights.npy", "NumPy array", lambda p: np.save(p, np.zeros(3))),
     "onnx": ("model.onnx", "ONNX", lambda p: p.write_bytes(b"\x08\x08\x12\x07pytorch")),
     "flax": ("flax_model.msgpack", "Flax", lambda p: p.write_bytes(b"\x81\xa1a")),
     "pointer": ("model.safetensors", "pointer of Git LFS", lambda p: p.write_bytes(POINTER)),
