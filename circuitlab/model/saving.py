@@ -13,7 +13,7 @@ from torch import Tensor
 from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import ResidentTensors
-from circuitlab.model.lazy_weights import check_shapes
+from circuitlab.model.lazy_weights import check_shapes, expected_shapes
 from circuitlab.model.text.tokenizer import Tokenizer
 
 FORMAT = "circuitlab-1"
@@ -40,8 +40,6 @@ def save_directory(
 
 def random_tensors(config: ModelConfig, seed: int = 0, scale: float = 0.1) -> dict[str, Tensor]:
     """Random weights of the right shapes (gains near 1), for tests and benchmarks."""
-    from circuitlab.model.lazy_weights import expected_shapes
-
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, Tensor] = {}
     for name, shape in expected_shapes(config).items():
