@@ -30,7 +30,7 @@ NAMES = ("resid_pre resid_mid resid_post q k v scores pattern z result attn_out 
 class Captured:
     """The stored values of one layer: resid_pre [pos, d_model]; q [head, pos, d_head]; k, v [kv_head, pos, d_head].
 
-    `attn_scale` [pos, 1]: the norm scale in front of attention.
+    `attn_scale` [pos, 1]: the scale of the norm before attention.
     """
 
     resid_pre: Tensor
@@ -49,7 +49,7 @@ class Captured:
 class Run:
     """One forward pass of one prompt. Treat as immutable.
 
-    `final` [pos, d_model] is the stream after the last block; `reused` is how many positions were taken over from an earlier
+    `final` [pos, d_model] is the stream after the last block; `reused` is the number of positions taken from an earlier
     run; `start` of every recomputation is 0: a run always holds all its positions.
     """
 
@@ -122,7 +122,7 @@ class Run:
         return block.norm_scale(x, config.norm, config.norm_eps)
 
     def _grouped(self, by_kv_head: Tensor, heads: tuple[int, ...]) -> Tensor:
-        """Keys or values as the given query heads see them: each its group's."""
+        """Keys or values per query head, each head with those of its group."""
         config = self.weights.config
         chosen = heads or tuple(range(config.n_heads))
         return by_kv_head[[config.kv_head(h) for h in chosen]]
@@ -138,7 +138,7 @@ class Run:
         return raw if rows is dest else raw[:, dest]
 
     def _mixes_rows(self, layer: int) -> bool:
-        """Whether an intervention looks at all destinations at once, so that rows cannot be computed alone."""
+        """Whether an intervention reads all destinations at once, so that rows cannot be computed alone."""
         return self.editor.touches(layer, "scores", "pattern", "z", "result")
 
     def _pattern(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:

@@ -12,7 +12,7 @@ from circuitlab.model.intervention import Intervention
 
 _HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
 
-# folders that training writes into the folder of a run: what a name says of each behind the name of the run
+# folders that training writes into the folder of a run -> what follows the run's name in theirs
 IN_A_RUN = {"model": "", "so-far": " · so far"}
 
 

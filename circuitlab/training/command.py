@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         recipe = recipe if args.seed is None else dataclasses.replace(recipe, seed=args.seed)
         sources = find_sources(args.text)
         device = device_of(args.device)
-        given = None if args.tokenizer is None else fitting(Tokenizer.from_file(args.tokenizer), recipe, args.tokenizer)
+        own_tokenizer = None if args.tokenizer is None else fitting(Tokenizer.from_file(args.tokenizer), recipe, args.tokenizer)
         ours = identity(recipe, sources, args.tokenizer)
         made_folder(args.out / "state")
         with Lock(args.out / "state"):
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             progress = Progress(args.out, recipe.optimiser.steps)
             try:
                 progress.update("tokenising")
-                tokenizer, streams = prepare(recipe, sources, args.out, given)
+                tokenizer, streams = prepare(recipe, sources, args.out, own_tokenizer)
                 with room_on(device, recipe):
                     _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
             except (Exception, KeyboardInterrupt) as error:
@@ -110,12 +110,13 @@ def room_on(device: str, recipe: Recipe) -> Iterator[None]:
 
 
 def prepare(
-    recipe: Recipe, sources: tuple[Source, ...], out: Path, given: Tokenizer | None
+    recipe: Recipe, sources: tuple[Source, ...], out: Path, own_tokenizer: Tokenizer | None
 ) -> tuple[Tokenizer, tuple[Stream, ...]]:
-    """Tokenizer and token streams, computed once and stored in `out/state`."""
+    """Tokenizer and token streams, computed once and stored in `out/state`; `own_tokenizer` None: one is trained."""
     tokenizer_file = out / "state" / "tokenizer.json"
     if not tokenizer_file.is_file():
-        tokenizer = train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes)) if given is None else given
+        train = lambda: train_tokenizer(sources, recipe.vocab, int(recipe.tokenizer_bytes))
+        tokenizer = train() if own_tokenizer is None else own_tokenizer
         write_whole(tokenizer_file, tokenizer.file_text().encode())
     tokenizer = fitting(Tokenizer.from_file(tokenizer_file), recipe, tokenizer_file)
     n_ctx = recipe.config().n_ctx

@@ -108,13 +108,13 @@ def _n_windows(stream: Stream, context: int) -> int:
 
 
 def _even_starts(stream: Stream, context: int, windows: int) -> np.ndarray:
-    """[window] first tokens of evenly spaced windows."""
+    """[window] start indices of evenly spaced windows."""
     count = max(1, round(windows * stream.share))
     return np.linspace(0, _n_windows(stream, context) - 1, count).astype(int)
 
 
 def _random_starts(stream: Stream, context: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """[window] first tokens of random windows, ascending, without repetition. Raises `BadInput` if there are not enough."""
+    """[window] start indices of random windows, ascending, without repetition. Raises `BadInput` if there are not enough."""
     n = _n_windows(stream, context)
     if count > n:
         raise BadInput(

@@ -22,7 +22,7 @@ class NamePieces:
     """The tokens of a vocabulary from which names are invented: ids of beginnings and continuations, and which ids begin a word.
 
     `first`: a space, a capital, small letters (" Har"); `later`: small letters without a space ("ville"); `begins_word`
-    [vocab] bool: tokens that begin with a space, in front of which a name may stand.
+    [vocab] bool: tokens that begin with a space, before which a name may stand.
     """
 
     first: np.ndarray

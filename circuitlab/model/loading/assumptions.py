@@ -33,28 +33,29 @@ class Assumption:
 class Assumed:
     """Collects the assumptions of one loading in order: `assumptions`."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """`values`: the person's own, by name."""
+        self._values = values
         self.assumptions: list[Assumption] = []
 
-    def given(self, name: str) -> bool:
+    def chosen(self, name: str) -> bool:
         """Whether the person gave a value."""
-        return name in self._given
+        return name in self._values
 
     def choice(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
         """One of `choices`. Raises `BadModel` for another."""
-        value = self._given.get(name, default)
+        value = self._values.get(name, default)
         if value not in choices:
             raise _bad(name, " or ".join(choices), value)
         return self._record(name, value, choices, why)
 
     def text(self, name: str, default: str, choices: tuple[str, ...], why: str) -> str:
         """One of `choices`, or free text that the caller interprets."""
-        return self._record(name, self._given.get(name, default), choices, why, free=True)
+        return self._record(name, self._values.get(name, default), choices, why, free=True)
 
     def number(self, name: str, default: float, why: str) -> float:
         """A finite number. Raises `BadModel` for anything else."""
-        text = self._given.get(name, f"{default:.10g}")
+        text = self._values.get(name, f"{default:.10g}")
         try:
             value = float(text)
         except ValueError:
@@ -66,7 +67,7 @@ class Assumed:
 
     def size(self, name: str, default: int | None, why: str) -> int:
         """A whole number of at least 1; `default` None: the person must give it. Raises `BadModel`."""
-        if default is None and name not in self._given:
+        if default is None and name not in self._values:
             raise BadModel(
                 f"The tensors do not say what {name} is.",
                 expected=why,
@@ -74,14 +75,14 @@ class Assumed:
                 remedy=f"State it: --assume {name}=NUMBER, or put a configuration beside the file.",
                 asks={name: ()},
             )
-        text = self._given.get(name, str(default))
+        text = self._values.get(name, str(default))
         if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
             raise _bad(name, "a whole number of at least 1", text)
         self._record(name, text, (), why)
         return int(text[:18])
 
     def _record(self, name: str, value: str, choices: tuple[str, ...], why: str, free: bool = False) -> str:
-        self.assumptions.append(Assumption(name, value, choices, YOUR_CHOICE if name in self._given else why, free))
+        self.assumptions.append(Assumption(name, value, choices, YOUR_CHOICE if name in self._values else why, free))
         return value
 
 
@@ -89,10 +90,10 @@ def _bad(name: str, expected: str, got: str) -> BadModel:
     return BadModel(f"The assumption {name} cannot be read.", expected=expected, got=repr(got)[:80])
 
 
-def pairs(given: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def pairs(items: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """`NAME=VALUE` words as pairs in the order of their names. Raises `UsageError`, also for a name that is given twice."""
     values = {}
-    for item in given:
+    for item in items:
         name, equals, value = item.partition("=")
         if not (equals and name.strip()):
             raise UsageError("An assumption could not be read.", expected="NAME=VALUE, such as positions=shortformer", got=item)

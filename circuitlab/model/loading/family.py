@@ -149,9 +149,9 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
     Raises `BadModel` where the person gave a value for something that is not assumed.
     """
     assumptions, weights, notes = (*checkpoint.assumed, *opened.assumptions), opened.weights, tuple[str, ...]()
-    tokenizer = checkpoint.assume.get("tokenizer")
-    if isinstance(weights, LazyWeights) and (tokenizer is not None or weights.tokenizer is None):
-        assumption, notes = _with_tokenizer(weights, checkpoint, tokenizer)
+    choice = checkpoint.assume.get("tokenizer")
+    if isinstance(weights, LazyWeights) and (choice is not None or weights.tokenizer is None):
+        assumption, notes = _with_tokenizer(weights, checkpoint, choice)
         assumptions = (*assumptions, assumption)
     names = [a.name for a in assumptions]
     if unknown := sorted(set(checkpoint.assume) - set(names)):
@@ -165,25 +165,25 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
         weights, more = fitted(weights, checkpoint.folder)
         notes = (*notes, *more)
     if checkpoint.skipped:
-        notes = (*notes, f"beside the weights, passed over: {', '.join(checkpoint.skipped)}")
+        notes = (*notes, f"beside the weights, not read: {', '.join(checkpoint.skipped)}")
     return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
 
 
-def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, given: str | None) -> tuple[Assumption, tuple[str, ...]]:
+def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, choice: str | None) -> tuple[Assumption, tuple[str, ...]]:
     """Give the weights the chosen tokenizer, or that of the characters saved with them. Returns the assumption and notes."""
     characters, origin, note = character_tokenizer(checkpoint.metadata, checkpoint.folder)
     default = _CHARACTERS if characters is not None else "none"
-    chosen = given or default
+    chosen = choice or default
     if chosen == _CHARACTERS and characters is not None:
         weights.tokenizer = characters
     elif chosen != "none":
         weights.tokenizer = tokenizer_at(chosen)
     else:
         weights.tokenizer = None
-    why = YOUR_CHOICE if given is not None else origin or "there is none beside the weights"
+    why = YOUR_CHOICE if choice is not None else origin or "there is none beside the weights"
     choices = (_CHARACTERS, "none") if characters is not None else ()
     assumption = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
-    return assumption, (note,) if note and given is None else ()
+    return assumption, (note,) if note and choice is None else ()
 
 
 def tokenizer_at(name: str) -> Tokenizer | None:

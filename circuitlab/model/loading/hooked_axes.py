@@ -64,7 +64,7 @@ def axes(shapes: Mapping[str, tuple[int, ...]], vectors: Iterable[tuple[int, ...
     if not square:
         return Axes(d, frozenset(old))
     difference = f"{', '.join(sorted(old))} transposed; {', '.join(sorted(square))} square"
-    if not ask.given("axes"):
+    if not ask.chosen("axes"):
         raise BadModel(
             "Some weights are stored transposed; whether square ones are, their shape does not say.",
             expected="an order that shapes decide",

@@ -1,4 +1,4 @@
-"""The tensor names of a TransformerLens-like file: recognised, behind a common prefix, and in the spelling of today.
+"""The tensor names of a TransformerLens-like file: recognised, without their common prefix, and in today's spelling.
 
 A file whose list of blocks has another name (`attn_blocks.0.W_Q`) is read under `blocks.0.attn.W_Q`.
 """
