@@ -37,8 +37,8 @@ def test_it_is_written_at_most_once_a_second_but_a_new_state_at_once(tmp_path: P
 def test_a_run_says_that_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text(WORDS * 60 + "".join(chr(i) for i in range(0xC0, 0x180)) * 9, encoding="utf-8")
     states: list[str] = []
-    put = Progress.put
-    monkeypatch.setattr(Progress, "put", lambda self, state, **v: (states.append(state), put(self, state, **v))[1])
+    update = Progress.update
+    monkeypatch.setattr(Progress, "update", lambda self, state, **v: (states.append(state), update(self, state, **v))[1])
     assert main(["train", "tiny", "--text", str(tmp_path / "a.txt"), "--out", str(tmp_path / "o"), "--no-measure"]) == 0
     found = _read(tmp_path / "o")
     assert set(found) == FIELDS

@@ -276,7 +276,7 @@ def check_kind(source: TensorSource, name: str) -> None:
     kind = source.kind(name)
     if kind not in WEIGHT_KINDS:
         raise BadModel(
-            f"The tensor {name} is {kind}, which cannot be read as a weight."
+            f"The tensor {name} ({kind}) cannot be read as a weight."
             if kind in _PLAINER
             else f"The tensor {name} has a dtype that weights do not have.",
             expected=" ".join(WEIGHT_KINDS),

@@ -228,7 +228,7 @@ _MISFITS = [  # a line of the map, and what its problem has to name: what is nee
     ({"W_K": {"from": "wte", "heads": True}}, ("3 heads of 5", "15", "24")),
     ({"W_K": {"from": "q", "split": "q", "heads": True}}, ("45 columns", "15")),
     ({"W_K": {"from": "wte", "split": "k within heads", "heads": True}}, ("45", "24")),
-    ({"W_K": {"from": "v", "transpose": True}}, ("transposed", "2 axes", "(15,)")),
+    ({"W_K": {"from": "v", "transpose": True}}, ("transpose", "2 axes", "(15,)")),
     ({"W_K": {"from": "wte", "permute": [0, 2, 1]}}, ("permute [0, 2, 1]", "3 axes", "(24, 24)")),
     ({"W_K": {"from": "v", "half": 0}}, ("even", "15")),
 ]

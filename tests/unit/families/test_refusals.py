@@ -23,8 +23,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "t5": ({"model_type": "t5"}, "encoder-decoder"),
     "unknown with two stacks": ({"model_type": "new", "is_encoder_decoder": True}, "encoder-decoder"),
     "mamba": ({"model_type": "mamba"}, "state space"),
-    "vit": ({"model_type": "vit"}, "pictures"),
-    "pictures in a family that has none": ({"model_type": "llama", "vision_config": {}}, "pictures"),
+    "vit": ({"model_type": "vit"}, "images"),
+    "pictures in a family that has none": ({"model_type": "llama", "vision_config": {}}, "images"),
     "gptq": ({"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantised"),
     "awq": ({"model_type": "mistral", "quantization_config": {"quant_method": "awq"}}, "quantised"),
     "bitsandbytes": ({"model_type": "gpt2", "quantization_config": {"load_in_4bit": True}}, "quantised"),
@@ -46,7 +46,7 @@ def test_refusals_say_what_why_and_what_instead(tmp_path: Path, name: str) -> No
 
 
 def test_no_family_that_is_opened_is_refused(tmp_path: Path) -> None:
-    refused = [name for refusal in TABLE for name in refusal.of]
+    refused = [name for refusal in TABLE for name in refusal.model_types]
     assert len(refused) == len(set(refused))
     opened = [n for n in refused if any(f.claims(Checkpoint(tmp_path, tmp_path, {"model_type": n})) for f in families())]
     assert opened == []
