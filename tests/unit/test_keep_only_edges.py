@@ -141,7 +141,7 @@ def test_shares_are_those_of_the_definition(tmp_path: Path, name: str) -> None:
         assert found.random_faithfulness[i] == pytest.approx(share(loss(every - drawn)), abs=1e-8)
         assert found.random_completeness[i] == pytest.approx(1 - share(loss(drawn)), abs=1e-8)
     said = " ".join(found.conventions)
-    assert "2 random sets of 5 edges, seed 5" in said and f"{len(every)} in all" in said and "never cut: embeddings" in said
+    assert "2 random sets of 5 edges, seed 5" in said and f"{len(every)} in all" in said and "never ablated: embeddings" in said
     assert found.table().n_rows == 1 + 5 + 2 and found.table().columns[1].name == "edges"
 
 

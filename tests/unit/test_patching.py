@@ -160,7 +160,7 @@ def test_equal_prompts_are_aligned_by_position_and_others_by_equal_blocks() -> N
     assert not shorter.differs.any()
     assert shorter.first_difference == 1
     assert alignment_of((1, 2), (1, 2)).first_difference == 2
-    assert "2 here have no partner" in shorter.words
+    assert "2 tokens here have no partner" in shorter.words
 
 
 def test_a_position_without_a_partner_is_left_alone(tmp_path: Path) -> None:

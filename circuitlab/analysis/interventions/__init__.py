@@ -1,1 +1,1 @@
-"""What changes when something is taken out, put in, or kept alone."""
+"""What changes when parts are ablated, patched, or left as the only ones: ablation, patching, circuit faithfulness."""

@@ -1,6 +1,6 @@
 """Attribution patching: first-order (gradient) estimates of every patch from one backward pass.
 
-    effect of taking activation a from the other run  ≈  Σ_width (∂ target / ∂ a) · (a there − a here)
+    effect of patching activation a  ≈  Σ_width (∂ target / ∂ a) · (a in the other run − a in this run)
 
 Exact in the limit of a small difference between the two runs (Nanda 2023, Attribution Patching: Activation Patching At Industrial
 Scale; Syed, Rager and Conmy 2023, Attribution Patching Outperforms Automated Circuit Discovery). The gradient is that of this
@@ -64,7 +64,9 @@ def off_by(effect: np.ndarray, estimate: np.ndarray) -> tuple[str, ...]:
     if not both.any():
         return ()
     off, largest = np.abs(estimate[both] - effect[both]), np.abs(effect[both]).max()
-    return (f"first-order estimates off by {off.mean():.3f}, at most {off.max():.3f}, of effects up to {largest:.3f}",)
+    return (
+        f"first-order estimates off by {off.mean():.3f} on average, {off.max():.3f} at most, for effects up to {largest:.3f}",
+    )
 
 
 def backward_entries(config: ModelConfig, n: int) -> int:

@@ -79,7 +79,7 @@ class HeadSets:
         return self.config.n_layers * self.config.n_heads
 
     def words(self) -> tuple[str, ...]:
-        return ("everything but heads stays",)
+        return ("only heads are ablated",)
 
     def at_once(self, n: int) -> int:
         return ablation_sweep.at_once(n)
@@ -113,8 +113,8 @@ class EdgeSets:
         stays = "what heads write to MLPs" if ends else "what heads write to MLPs and to the logits"
         stays = stays if not self.config.attention_only else "" if ends else "what heads write to the logits"
         never = ", ".join(x for x in ("embeddings", "biases", "" if self.config.attention_only else "MLPs", stays) if x)
-        group = ["heads of a key-value group read a key or value together"] if self.config.group > 1 else []
-        return (f"edges: {' and '.join((*heads, *ends))}, {self.of} in all", f"never cut: {never}", *group)
+        group = ["heads of a key-value group share their edges through K and V"] if self.config.group > 1 else []
+        return (f"edges: {' and '.join((*heads, *ends))}, {self.of} in all", f"never ablated: {never}", *group)
 
     def at_once(self, n: int) -> int:
         return 1
@@ -139,7 +139,7 @@ def edge_sets(config: ModelConfig, edges: tuple[str, ...], through: tuple[Throug
     """The circuit by edge names, and random sets of as many edges. Raises `UsageError`, or `BadInput` for an unknown edge."""
     every = universe(config, through)
     if not len(every):
-        raise BadInput("There is no edge to cut.", expected="through Q, K, V or logits", got=", ".join(through) or "none")
+        raise BadInput("There is no edge to ablate.", expected="through Q, K, V or logits", got=", ".join(through) or "none")
     circuit = every.find(config, edges)
     return EdgeSets(config, every, circuit, random_edges(len(every), len(circuit), samples, seed))
 

@@ -3,9 +3,9 @@
     q^h, k^h, v^h of layer m = projection of (x_m + Σ_{s ablated for h} Δ_s),    Δ_s = r_s − z_s W_O^s
 
 r_s replaces the sender's output: 0, a mean, or another text's. x_m is the stream of this same pass, in which earlier ablations
-have already taken effect. A sender ablated for every later reader is summed once for all of them, and only the others are kept
-one by one; readers with the same ablated senders are projected together. The result equals one `Intervention` along a path for
-each ablated edge (`as_interventions`), which is the way taken if the run has interventions along paths of its own.
+have already taken effect. The Δ of senders ablated for every later reader are summed once for all of them, and only the others
+are stored one by one; readers with the same ablated senders are projected together. The result equals one `Intervention` along a
+path for each ablated edge (`as_interventions`), which is used if the run has interventions along paths of its own.
 """
 
 from __future__ import annotations

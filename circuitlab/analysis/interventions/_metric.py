@@ -124,7 +124,7 @@ def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, positio
     at = torch.arange(first, n) - 1
     share = torch.full((len(at),), 1 / max(1, len(at)), dtype=torch.float64)
     where = f"tokens {first} to {n - 1}" if len(at) else "no token: there is no loss"
-    return Measure(run.tokens, at, share, None, f"mean loss of {where}", "nats")
+    return Measure(run.tokens, at, share, None, f"mean loss on {where}", "nats")
 
 
 def _in_context(run: Run) -> Measure:
@@ -136,7 +136,7 @@ def _in_context(run: Run) -> Measure:
     at = torch.cat([early, late]) - 1
     share = torch.cat([-torch.ones(len(early)), torch.ones(len(late))]).double() / max(1, len(early))
     window_words = f"{_span(late)} minus {_span(early)}" if len(at) else "too few tokens"
-    return Measure(run.tokens, at, share, None, f"in-context score of one prompt: loss of {window_words}", "nats")
+    return Measure(run.tokens, at, share, None, f"in-context score of one prompt: loss on {window_words}", "nats")
 
 
 def _span(tokens: Tensor) -> str:

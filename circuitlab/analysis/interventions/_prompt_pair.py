@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.base import Ctx, Inputs, read_only
 from circuitlab.analysis.interventions._partial_reruns import Span, Tick, span_of
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
 from circuitlab.analysis.target import TargetVector, position_of, target_at
@@ -47,6 +50,11 @@ class PromptPair:
         return tuple(self.aligned.align.tolist())
 
     @property
+    def donor(self) -> str:
+        """The run that activations are taken from, for captions."""
+        return "this prompt without its interventions" if self.source == self.run.tokens else "the other prompt"
+
+    @property
     def paths(self) -> bool:
         """Whether an intervention acts along a path, so that its effect depends on its sender's output in the changed run."""
         return any(e.path_from is not None for e in self.run.edits)
@@ -62,11 +70,47 @@ class PromptPair:
         assert changed.final is not None
         return self.aim.measure(run.weights, changed.final[self.at, None])
 
+    def result_fields(self) -> dict[str, Any]:
+        """What every result of patching says of the pair: alignment, target tokens, position, and the target's two values."""
+        return {
+            "align": self.aligned.align,
+            "differs": self.aligned.differs,
+            "ids": read_only(self.aim.ids[0].cpu().numpy().copy()),
+            "clean": self.clean,
+            "other": self.other,
+            "at": self.at,
+        }
+
     def words(self) -> tuple[str, ...]:
         """For captions: the target, its values on both prompts, the alignment."""
-        same = () if differ(self.clean, self.other) else (f"no normalised effect: {_why_alike(self.other)}",)
-        ends = f"{self.clean:.3f} here, {self.other:.3f} there"
-        return (f"{self.aim.words} at position {self.at}: {ends}", *same, self.aligned.words, "later patterns recomputed")
+        alike = () if differ(self.clean, self.other) else (f"no normalised effect: {_why_alike(self.other)}",)
+        values = f"{self.clean:.3f} on this prompt"
+        values += "" if math.isnan(self.other) else f", {self.other:.3f} on {self.donor}"
+        return (f"{self.aim.words} at position {self.at}: {values}", *alike, self.aligned.words, "later patterns recomputed")
+
+
+class PatchEffects:
+    """The effects in a result of patching. `values`: the target after each patch; `clean`, `other`: on either prompt.
+
+    A base class without fields, so that each result keeps the order of its own.
+    """
+
+    values: np.ndarray
+    clean: float
+    other: float
+    ACROSS: ClassVar[Mapping[str, str]] = {"effect": "logit", "normalised": "dimensionless"}
+
+    @property
+    def effect(self) -> np.ndarray:
+        """Patched − clean, on the axes of `values`."""
+        return self.values - self.clean
+
+    @property
+    def normalised(self) -> np.ndarray:
+        """(patched − clean) / (other − clean), on the axes of `values`; NaN if both prompts give the same value."""
+        if not differ(self.clean, self.other):
+            return np.full_like(self.values, np.nan)
+        return self.effect / (self.other - self.clean)
 
 
 def prompt_pair(inputs: Inputs, source: tuple[int, ...], target: Target, position: int, contrast: bool, ctx: Ctx) -> PromptPair:
@@ -77,15 +121,15 @@ def prompt_pair(inputs: Inputs, source: tuple[int, ...], target: Target, positio
     """
     if source in ((), inputs.subject.tokens) and not inputs.subject.edits:
         raise BadInput(
-            "There is nothing to patch: the other run is this very one.",
-            expected="source: the tokens of another prompt; or an intervention, whose effect the same prompt without it undoes",
+            "There is nothing to patch: both runs are the same.",
+            expected="source: the tokens of another prompt; or an intervention on this prompt, to be undone by patches",
             got="no source" if not source else "this prompt's own tokens, and no intervention",
             remedy="Give source=…, or ablate something first.",
         )
     if source:
         check_tokens(inputs.weights.config, source, "The other prompt")
     run = inputs.run()
-    ctx.tick(0, 1, "the other prompt")
+    ctx.tick(0, 1, "run on the other prompt")
     other_run = inputs.run(source or run.tokens, ())
     aligned = alignment_of(run.tokens, other_run.tokens)
     at = position_of(run.n, position)
@@ -114,4 +158,4 @@ def differ(clean: float, other: float) -> bool:
 
 
 def _why_alike(other: float) -> str:
-    return "this position has no partner there" if math.isnan(other) else "the target is the same on both prompts"
+    return "this position has no partner in the other prompt" if math.isnan(other) else "the target is the same in both runs"

@@ -1,4 +1,4 @@
-"""Head ablation: the change of a metric when heads' outputs are replaced.
+"""Head ablation: how a metric changes when heads' outputs are replaced.
 
     effect(h) = value(z_h replaced) − value(unchanged)           value: a mean loss (nats), an in-context score, a logit
 
@@ -143,7 +143,7 @@ class _PartialResult:
         arrays = {name: getattr(self, name).copy() for name in ("effect", "exact", "token_change")}
         arrays |= {name: getattr(self, name).copy() for name in ("members", "set_effect", "set_change")}
         estimates = bool((~self.exact & ~np.isnan(self.effect)).any())
-        words = (*self.words, "where not exact: first-order estimates") if estimates else self.words
+        words = (*self.words, "first-order estimates where not exact") if estimates else self.words
         done = 1.0 if complete else min(0.99, self.count() / self.total)
         return AblationResult(**arrays, baseline=self.sweep.before, unit=self.sweep.measure.unit, conventions=words, done=done)
 
@@ -196,9 +196,9 @@ def _strongest(effect: np.ndarray, most: int) -> tuple[Head, ...]:
 
 def _refuse(config: ModelConfig, p: AblationParams) -> str | None:
     if p.what == "set" and not p.heads:
-        return "ablating a set needs heads: none are given."
+        return "ablating a set needs heads, and none is given."
     if p.what == "pairs" and not 2 <= (len(set(p.heads)) if p.heads else p.most) <= MOST:
-        return f"pairs are taken of 2 to {MOST} heads."
+        return f"all pairs can be ablated of 2 to {MOST} heads."
     return sweep_refusal(config, p.how, p.source, p.effect)
 
 

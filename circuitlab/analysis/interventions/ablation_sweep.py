@@ -1,9 +1,9 @@
-"""Many ablations of one prompt in batches: what replaces z, what is measured, and the changed forward passes.
+"""Many ablations on one prompt in batches: what replaces z, what is measured, and the changed forward passes.
 
     resid_mid' = resid_pre + Σ_h z'_h W_O^h + b_O,     z'_h = 0, a mean, or another text's z if head h is ablated, else z_h
 
-An ablation replaces z: the head's output `z W_O` goes and the output bias stays. It is the same as an intervention at site `z`
-after the subject's own ones. A batch starts from the recorded residual stream of the first layer in which a head is ablated.
+An ablation replaces z, so that the head's output `z W_O` changes and the output bias stays. It equals an intervention at site `z`
+that follows the subject's own. A batch starts from the recorded residual stream of the first layer in which a head is ablated.
 Later layers are recomputed for each ablation, or with every pattern held at its recorded value (the pattern-preserving ablation
 of Olsson et al. 2022); the last one only for the positions that are measured.
 """
@@ -63,8 +63,8 @@ class Replacement:
             return "zero ablation of z"
         if self.how == "mean":
             whose = "this prompt" if self.other is None else f"another text of {number_of(len(self.source), 'token')}"
-            return f"z becomes its mean over the positions of {whose}"
-        return f"z becomes that of another text of {number_of(len(self.source), 'token')}, position by position"
+            return f"mean ablation: z replaced by its mean over the positions of {whose}"
+        return f"resample ablation: z replaced by that of another text of {number_of(len(self.source), 'token')}, by position"
 
 
 def replacement_from(inputs: Inputs, how: How, source: tuple[int, ...]) -> Replacement:
@@ -244,16 +244,16 @@ def prepare_sweep(
 
 def sweep_conventions(sweep: AblationSweep) -> tuple[str, ...]:
     """The conventions of the replacement and the measure, for captions."""
-    held = "later patterns held at their recorded values" if sweep.held else "later patterns recomputed"
+    patterns = "later patterns held at their recorded values" if sweep.held else "later patterns recomputed"
     n = len(sweep.run.edits)
-    own = (f"on top of {number_of(n, 'intervention')}",) if n else ()
-    return (sweep.replacement.words(), held, *own, f"{sweep.measure.words}, {sweep.measure.unit}")
+    edits = (f"on top of {number_of(n, 'intervention')}",) if n else ()
+    return (sweep.replacement.words(), patterns, *edits, f"{sweep.measure.words}, {sweep.measure.unit}")
 
 
 def sweep_refusal(config: ModelConfig, how: How, source: tuple[int, ...], effect: Effect) -> str | None:
     """Why this ablation or its measure does not apply to the model, or None."""
     if how == "resample" and not source:
-        return "resample ablation takes z from another text: give its tokens as source."
+        return "resample ablation takes z from another text: give that text's tokens as source."
     if effect != "target" and config.d_vocab_out < config.d_vocab:
         return "this model cannot predict every token that it reads: measure a target instead of the loss."
     return None

@@ -57,9 +57,15 @@ def _matched(tokens: tuple[int, ...], source: tuple[int, ...]) -> np.ndarray:
     return align
 
 
-def _words(align: np.ndarray, differs: np.ndarray, n_there: int) -> str:
+def _words(align: np.ndarray, differs: np.ndarray, n_other: int) -> str:
     n, alone = len(align), int((align < 0).sum())
-    method = "position by position" if n == n_there else f"{number_of(n, 'token')} here, {n_there} there, matched by equal blocks"
+    method = (
+        "position by position"
+        if n == n_other
+        else f"by blocks of equal tokens ({number_of(n, 'token')} here, {n_other} in the other)"
+    )
     changed = number_of(int(differs.sum()), "token differs", "tokens differ")
-    words = f"aligned {method}: {changed}" + (f", {number_of(alone, 'here has', 'here have')} no partner" if alone else "")
-    return words if n == n_there else Essential(words)
+    words = f"aligned {method}: {changed}" + (
+        f", {number_of(alone, 'token here has', 'tokens here have')} no partner" if alone else ""
+    )
+    return words if n == n_other else Essential(words)

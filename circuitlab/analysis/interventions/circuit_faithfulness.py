@@ -92,9 +92,9 @@ def _left_by(previous: object, values: np.ndarray, sets: Sets) -> np.ndarray:
 
 def _refuse(config: ModelConfig, p: KeepOnlyParams) -> str | None:
     if not 0 <= p.samples <= MOST:
-        return f"0 to {MOST} random sets can be compared with."
+        return f"the number of random sets must be 0 to {MOST}."
     if p.edges and p.heads:
-        return "a circuit is given by its heads or by its edges: give one of them."
+        return "a circuit is a set of heads or a set of edges: give one of the two."
     if p.edges and config.norm_placement != "pre":
         return "edges need pre-norm blocks: here a norm stands between a head's output and the residual stream."
     return sweep_refusal(config, p.how, p.source, p.effect)
@@ -116,8 +116,8 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Circuit faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config
-    some = (p.samples, p.seed)
-    sets: Sets = edge_sets(config, p.edges, p.through, *some) if p.edges else head_sets(config, p.heads, *some)
+    draw = (p.samples, p.seed)
+    sets: Sets = edge_sets(config, p.edges, p.through, *draw) if p.edges else head_sets(config, p.heads, *draw)
     sweep = prepare_sweep(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
     words = (*inputs.subject.conventions.words(), *sweep_conventions(sweep), *sets.words(), _sample(p, len(sets.members)))
     k, total = len(sets.members), 3 + len(sets.members) + 2 * p.samples
@@ -134,12 +134,12 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
 
 
 def _sample(p: KeepOnlyParams, size: int) -> str:
-    parts = number_of(size, "edge" if p.edges else "head")
-    return f"{number_of(p.samples, 'random set')} of {parts}, seed {p.seed}" if p.samples else "no random sets"
+    members = number_of(size, "edge" if p.edges else "head")
+    return f"{number_of(p.samples, 'random set')} of {members}, seed {p.seed}" if p.samples else "no random sets"
 
 
 def _finished(result: KeepOnlyResult, what: str) -> KeepOnlyResult:
     if not np.isnan(result.whole):
         return replace(result, done=1.0)
-    words = f"shares not computed: ablating every {what} changes nothing"
+    words = f"faithfulness not computed: ablating every {what} changes nothing"
     return replace(result, done=1.0, conventions=(*result.conventions, words))

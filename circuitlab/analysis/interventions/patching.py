@@ -4,9 +4,9 @@
 
 The other run has no interventions; this run keeps its own. `clean` is the target on this prompt, `other` on the other one;
 `normalised` = (patched − clean) / (other − clean) is 0 if the patch changes nothing and 1 if it alone restores the other value.
-Everything after the patched activation is recomputed, patterns included: the same as an `Intervention("patch", …)` at that site
-("resid_mid" has no site of its own; "head" is the site `result`; "attn_out" is `result` of all heads). The method is activation
-patching (Vig et al. 2020; Meng et al. 2022; Wang et al. 2022).
+Everything after the patched activation is recomputed, patterns included, as with an `Intervention("patch", …)` at that site
+("resid_mid" has no site of its own; "head" is the site `result`; "attn_out" is `result` of all heads). Vig et al. 2020; Meng et
+al. 2022; Wang et al. 2022.
 
 Cells outside the causal cone are not computed: their value is exactly `clean`. A cell is outside if no later layer can carry it
 to the position that is read, or if the activation is the same in both runs, as at every position before the first difference.
@@ -27,7 +27,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.interventions._attribution_patching import backward_entries, first_order, gradients, off_by, slope_of
 from circuitlab.analysis.interventions._partial_reruns import Tick, rerun_entries
-from circuitlab.analysis.interventions._prompt_pair import differ, prompt_pair
+from circuitlab.analysis.interventions._prompt_pair import PatchEffects, prompt_pair
 from circuitlab.analysis.interventions.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -70,7 +70,7 @@ class PatchingParams:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PatchingResult(Result):
+class PatchingResult(PatchEffects, Result):
     """`values` [row, col]: the target after patching; a first-order estimate or NaN where `exact` bool [row, col] is false.
 
     `estimate` [row, col]: estimated effects, kept beside the exact ones that replace them; NaN for none.
@@ -93,19 +93,6 @@ class PatchingResult(Result):
     clean: float = scalar("logit")
     other: float = scalar("logit")
     at: int
-    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
-
-    @property
-    def effect(self) -> np.ndarray:
-        """[row, col]: patched − clean."""
-        return self.values - self.clean
-
-    @property
-    def normalised(self) -> np.ndarray:
-        """[row, col]: (patched − clean) / (other − clean); NaN if both prompts give the same value."""
-        if not differ(self.clean, self.other):
-            return np.full_like(self.values, np.nan)
-        return self.effect / (self.other - self.clean)
 
     def across(self) -> Mapping[str, np.ndarray]:
         """`effect`, `normalised` [layer, head] (or [layer]), if all positions are patched at once; else nothing."""
@@ -270,12 +257,7 @@ class _Sweep:
             inside=self.inside.copy(),
             exact=~np.isnan(self.values),
             estimate=self.estimate.copy(),
-            align=self.pair.aligned.align,
-            differs=self.pair.aligned.differs,
-            ids=read_only(self.pair.aim.ids[0].cpu().numpy().copy()),
-            clean=self.pair.clean,
-            other=self.pair.other,
-            at=self.pair.at,
+            **self.pair.result_fields(),
             conventions=self._words(),
             done=done,
         )
@@ -283,13 +265,15 @@ class _Sweep:
     def _words(self) -> tuple[str, ...]:
         p, inputs = self.p, self.pair.inputs
         where = "at each position" if p.grid == "position" else "at all positions at once"
-        grouped = ["of key-value heads"] if p.what in ("k", "v") and inputs.weights.config.group > 1 else []
-        source = "from the other prompt" if p.source else "from this prompt without its interventions"
-        exchange_words = " ".join([VALUE_NAMES[p.what], *grouped, where, source])
+        grouped = " of key-value heads" if p.what in ("k", "v") and inputs.weights.config.group > 1 else ""
         return (
             *inputs.subject.conventions.words(),
-            exchange_words,
+            f"{VALUE_NAMES[p.what]}{grouped} patched {where} from {self.pair.donor}",
             *self.pair.words(),
             *off_by(self.values - self.pair.clean, self.estimate),
-            *(("first-order estimates keep each token's experts",) if p.estimate and inputs.weights.config.experts else ()),
+            *(
+                ("first-order estimates hold the choice of experts fixed",)
+                if p.estimate and inputs.weights.config.experts
+                else ()
+            ),
         )

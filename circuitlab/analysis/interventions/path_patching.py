@@ -1,11 +1,11 @@
 """Path patching: the target when one later head alone reads the sender's output from another prompt.
 
-    q', k' or v' = projection of (x_m + Δ),     Δ = the sender's output there − its output here
+    q', k' or v' = projection of (x_m + Δ),     Δ = the sender's output on the other prompt − its output on this one
 
-Only the direct path from the sender to the receiver's own query, key or value carries the other prompt: every head and MLP
-between them reads this run's stream. The receiver's new output then flows on, with later patterns recomputed. The same as an
+Only the direct path from the sender to the receiver's query, key or value is patched: every head and MLP between them reads this
+run's stream. The receiver's new output acts on everything after it, with later patterns recomputed. The same as an
 `Intervention` "patch" at `Site("q" | "k" | "v", m, (head,))` with `path_from` the sender (Wang et al. 2022; Goldowsky-Dill et al.
-2023). The sum over receivers need not equal the sender's whole effect, which is given as `total`.
+2023). The effects of single paths need not sum to that of patching the sender for every reader (`total`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, scalar
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.interventions._partial_reruns import projected, rerun_entries
-from circuitlab.analysis.interventions._prompt_pair import PromptPair, differ, prompt_pair
+from circuitlab.analysis.interventions._prompt_pair import PatchEffects, PromptPair, prompt_pair
 from circuitlab.analysis.interventions.patched_block import Cells, PatchedBlock, What, inside_cone
 from circuitlab.analysis.ordering import head_names
 from circuitlab.errors import BadInput
@@ -55,8 +55,8 @@ class PathPatchingParams:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PathPatchingResult(Result):
-    """`values` [through, layer, head]: the target after patching; NaN for heads that are no receivers or not computed yet.
+class PathPatchingResult(PatchEffects, Result):
+    """`values` [through, layer, head]: the target after patching; NaN for heads that are not receivers or not computed yet.
 
     `names`: the entries of the axis `through`. `total`: the target with the sender patched for every reader; `clean`, `other`: on
     this and on the other prompt. `align`, `differs`, `ids`, `at` as in `PatchingResult`.
@@ -71,22 +71,9 @@ class PathPatchingResult(Result):
     other: float = scalar("logit")
     total: float = scalar("logit")
     at: int
-    ACROSS: ClassVar = {"effect": "logit", "normalised": "dimensionless"}
-
-    @property
-    def effect(self) -> np.ndarray:
-        """[through, layer, head]: patched − clean."""
-        return self.values - self.clean
-
-    @property
-    def normalised(self) -> np.ndarray:
-        """[through, layer, head]: (patched − clean) / (other − clean); NaN if both prompts give the same value."""
-        if not differ(self.clean, self.other):
-            return np.full_like(self.values, np.nan)
-        return self.effect / (self.other - self.clean)
 
     def across(self) -> Mapping[str, np.ndarray]:
-        """`effect`, `normalised` [through, layer, head], NaN for no receiver; `total`: the effect through all readers."""
+        """`effect`, `normalised` [through, layer, head], NaN where no head receives; `total`: the effect through all readers."""
         return {"effect": self.effect, "normalised": self.normalised, "total": np.array(self.total - self.clean)}
 
     def table(self) -> Table:
@@ -111,11 +98,11 @@ def _memory(config: ModelConfig, n: int, p: PathPatchingParams) -> int:
 
 def _refuse(config: ModelConfig, p: PathPatchingParams) -> str | None:
     if config.norm_placement != "pre":
-        return "paths need pre-norm blocks: here a norm stands between a head's output and the residual stream."
+        return "path patching needs pre-norm blocks: here a norm stands between a head's output and the residual stream."
     if p.writer == "mlp" and config.attention_only:
         return "this model has no MLP that could be the sender."
     if p.sender.layer + 1 >= config.n_layers:
-        return f"no head reads after layer {p.sender.layer}: the sender must stand before the last layer."
+        return f"no head comes after layer {p.sender.layer}: the sender must be in an earlier layer than the last."
     return None
 
 
@@ -127,7 +114,7 @@ def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchi
     with torch.inference_mode():
         pair = prompt_pair(inputs, p.source, p.target, p.position, p.contrast, ctx)
         sender = _sender(p)
-        total = pair.intervened(_edit(pair, sender), lambda: ctx.tick(0, 1, "the sender for everyone"))
+        total = pair.intervened(_edit(pair, sender), lambda: ctx.tick(0, 1, "the sender patched for every reader"))
         values = np.full((len(p.through), config.n_layers, config.n_heads), np.nan)
         before = ctx.previous
         if isinstance(before, PathPatchingResult) and before.values.shape == values.shape:
@@ -207,20 +194,15 @@ def _changed_reading(pair: PromptPair, sender: Site, layer: int, part: What) -> 
 def _result(pair: PromptPair, p: PathPatchingParams, values: np.ndarray, total: float, done: float) -> PathPatchingResult:
     config = pair.run.weights.config
     sender = f"MLP of layer {p.sender.layer}" if p.writer == "mlp" else str(p.sender)
-    grouped = ["a key-value group reads together"] if config.group > 1 and set(p.through) & {"K", "V"} else []
-    source = "the other prompt" if p.source else "this prompt without its interventions"
-    path_words = f"{sender} as on {source}, on the path to one receiver's {', '.join(p.through)} alone"
-    everyone = f"exchanged for every reader: {total - pair.clean:+.3f} (paths need not add up to it)"
+    shared = config.group > 1 and bool(set(p.through) & {"K", "V"})
+    grouped = ("heads of a key-value group share their paths through K and V",) if shared else ()
+    path_words = f"output of {sender} patched from {pair.donor}, for one receiver's {', '.join(p.through)} alone"
+    every_reader = f"patched for every reader: {total - pair.clean:+.3f} (single paths need not sum to it)"
     return PathPatchingResult(
         values=values.copy(),
         names=tuple(p.through),
-        align=pair.aligned.align,
-        differs=pair.aligned.differs,
-        ids=read_only(pair.aim.ids[0].cpu().numpy().copy()),
-        clean=pair.clean,
-        other=pair.other,
         total=total,
-        at=pair.at,
-        conventions=(*pair.inputs.subject.conventions.words(), path_words, *grouped, *pair.words(), everyone),
+        **pair.result_fields(),
+        conventions=(*pair.inputs.subject.conventions.words(), path_words, *grouped, *pair.words(), every_reader),
         done=done,
     )

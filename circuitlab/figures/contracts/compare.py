@@ -19,8 +19,7 @@ from circuitlab.figures.contracts.compare_questions import other_question
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
-from circuitlab.figures.contracts.shared_scales import colours, on_one_scale, shared
-from circuitlab.figures.contracts.table_scales import on_one_scale as tables_on_one_scale
+from circuitlab.figures.contracts.shared_scales import colours, differences_on_one_scale, shared, tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
 from circuitlab.figures.marks.texts import ALONE
@@ -211,7 +210,7 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     label = short_label(state, pin, facts)
     pinned = Pinned(label, alignment.align, len(pin.subject.tokens), rounding, same_ids, to_ours, to_theirs)
     pairs = {mark: difference(mark, ref_figure.find(mark.name), pinned) for mark in figure.marks()}
-    compared = on_one_scale({mark: change for mark, (change, _) in pairs.items()})
+    compared = differences_on_one_scale({mark: change for mark, (change, _) in pairs.items()})
     mark_words = [words if change is mark else words + colours(compared[mark]) for mark, (change, words) in pairs.items()]
     covered = lambda words: any(words != longer and longer.startswith(words) for longer in mark_words)
     mark_words = [words for words in dict.fromkeys(mark_words) if not covered(words)]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from circuitlab.caption_parts import Essential, reworded
-from circuitlab.figures.contracts.shared_scales import ends, figured
+from circuitlab.figures.contracts.shared_scales import Levels, ends, figured, union
 from circuitlab.figures.marks import Figure, Heatmap, Mark, RowColumn, Rows, Tokens
-
-Levels = tuple[float, float]
 
 
 class HeldScales:
@@ -51,18 +49,17 @@ class HeldScales:
             return mark if all(a is b for a, b in zip(columns, mark.columns, strict=True)) else replace(mark, columns=columns)
         if not isinstance(mark, Heatmap | Tokens) or mark.rgb is not None:
             return mark
-        levels = self._union((type(mark), mark.name, mark.map, mark.unit), mark.levels)
+        levels = self._widened((type(mark), mark.name, mark.map, mark.unit), mark.levels)
         return mark if levels == mark.levels else replace(mark, levels=levels)
 
     def _column(self, mark: Rows, column: RowColumn) -> RowColumn:
         if column.map is None and not column.bar:
             return column
-        levels = self._union((mark.name, column.name, column.map), column.levels)
+        levels = self._widened((mark.name, column.name, column.map), column.levels)
         return column if levels == column.levels else replace(column, levels=levels)
 
-    def _union(self, key: tuple[object, ...], levels: Levels) -> Levels:
-        low, high = self._widest.get(key, levels)
-        self._widest[key] = widest = min(low, levels[0]), max(high, levels[1])
+    def _widened(self, key: tuple[object, ...], levels: Levels) -> Levels:
+        self._widest[key] = widest = union(self._widest.get(key, levels), levels)
         return widest
 
 

@@ -25,7 +25,7 @@ from circuitlab.figures.contracts.selection_reading import (
     token_read,
     weights_refusal,
 )
-from circuitlab.figures.contracts.table_scales import on_one_scale
+from circuitlab.figures.contracts.shared_scales import tables_on_one_scale
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
@@ -122,7 +122,7 @@ def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
     computed = [table for i, table in enumerate(tables) if not np.isnan(result.sd[i])]
     bias = [facts.token_text(int(i)) for i in result.bias_top_ids[:3]]
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
-    grid = on_one_scale(tuple(tuple(computed[i : i + 2]) for i in range(0, len(computed), 2)))
+    grid = tables_on_one_scale(tuple(tuple(computed[i : i + 2]) for i in range(0, len(computed), 2)))
     name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
     return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
 
@@ -159,7 +159,9 @@ def _largest(facts: Facts, entries: Mapping[str, Answer[LargestEntriesResult]]) 
     rows = tuple(_entries(answer, facts, role) for role, answer in entries.items())
     skipped = [f"{role}: {answer.result.skipped:.0%} of the product skipped by bounds" for role, answer in entries.items()]
     heads = dict.fromkeys(str(answer.request.params.head) for answer in entries.values())
-    return Figure(on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(entries.values()), *skipped))
+    return Figure(
+        tables_on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(entries.values()), *skipped)
+    )
 
 
 def _entries(answer: Answer[LargestEntriesResult], facts: Facts, role: str) -> Rows:
@@ -203,7 +205,7 @@ def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
     what = "skip-trigram bugs" if params.bugs else "skip-trigrams"
     of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
     rows = Rows("triples", columns, keys, searchable=True, ranked=True)
-    return Figure(on_one_scale(((rows,),)), f"{params.head} · {what}{of}", captions((answer,), result.formula))
+    return Figure(tables_on_one_scale(((rows,),)), f"{params.head} · {what}{of}", captions((answer,), result.formula))
 
 
 def pick(state: State, hit: Hit) -> State:

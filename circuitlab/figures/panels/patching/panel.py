@@ -13,23 +13,13 @@ from circuitlab.analysis.interventions.path_patching import PathPatchingParams, 
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, has_mlps, number, pick_position
+from circuitlab.figures.contracts.common import has_mlps, number, pick_position
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
-from circuitlab.figures.panels.patching.two_prompts import (
-    Show,
-    effects_of,
-    measured,
-    no_share,
-    prompts,
-    read_beside,
-    scale,
-    strip_weights,
-    whose,
-)
+from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, no_share, scale, under_prompts, whose
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -151,20 +141,20 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Both prompts, and below them the grid or the paths."""
     if why := _why(state, facts):
         return empty(why, TITLE)
-    view = _view(state)
-    if view.page == "paths":
-        figure = figure_of_paths(state, facts, answers.of("paths", path_patching), view.show, TITLE)
+    view, pin = _view(state), state.reference
+    paths = answers.find("paths", path_patching)
+    answer = paths or answers.of("grid", patching)
+    if why := no_share(view.show, answer.result):
+        return empty(why, TITLE)
+    if paths is not None:
+        figure = figure_of_paths(state, facts, paths, view.show)
     else:
         figure = _grid(state, facts, answers.of("grid", patching), view)
-    pin = state.reference
-    pin_is_edited = pin is not None and pin.subject.edits and not figure.why_empty
-    return figure.with_caption("the pin's interventions are not applied") if pin_is_edited else figure
+    return figure.with_caption("the pin's interventions are not applied") if pin is not None and pin.subject.edits else figure
 
 
 def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: PatchingView) -> Figure:
     result = answer.result
-    if why := no_share(view.show, result):
-        return empty(why, TITLE)
     values = memo(answer, ("values", view.show), lambda: _inside(result, view.show))
     unit, top = memo(answer, ("scale", view.show), lambda: scale(view.show, values, result))
     x, y, rows, cols = memo(answer, "axes", lambda: _axes(answer, result, facts))
@@ -189,10 +179,8 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
     cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
     hatched = f"{estimated} of {result.inside.size} coloured and hatched"
     estimates = Essential(f"{hatched}, ≈: first-order estimates until exact") if estimated else ""
-    title = f"{NAMES[answer.request.params.what]} as {whose(state)} · {measured(result, facts, whose(state))}"
-    caption_parts = caption(answer, estimates, cone, read_beside(state), _reading(result, row, col))
-    above = prompts(state, facts, answer)
-    return Figure((*above, (heat,)), title, caption_parts, weights=(*strip_weights(above), 4.0))
+    what = f"{NAMES[answer.request.params.what]} as {whose(state)}"
+    return under_prompts(state, facts, answer, ((heat, 4.0),), what, (estimates, cone, _reading(result, row, col)))
 
 
 def _estimated(result: PatchingResult) -> np.ndarray:

@@ -9,22 +9,12 @@ import numpy as np
 from circuitlab.analysis.interventions.path_patching import PathPatchingResult
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, digits, top_level
+from circuitlab.figures.contracts.common import digits, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import WITHOUT_HEADS, Facts
 from circuitlab.figures.contracts.selection_reading import has_head, no_head, selected_edge
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
-from circuitlab.figures.panels.patching.two_prompts import (
-    Show,
-    effects_of,
-    measured,
-    no_share,
-    prompts,
-    read_beside,
-    scale,
-    strip_weights,
-    whose,
-)
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
+from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, scale, under_prompts
 from circuitlab.model.subject import Head
 from circuitlab.session.state import Kind, State
 
@@ -56,21 +46,18 @@ def why_no_path(state: State, facts: Facts) -> str:
     return ""
 
 
-def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResult], show: Show, title: str) -> Figure:
+def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResult], show: Show) -> Figure:
     """Both prompts, a map of receivers for queries, keys and values, and a table of the strongest paths."""
     result, params = answer.result, answer.request.params
-    if why := no_share(show, result):
-        return empty(why, title)
     sender: Head = params.sender
     name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)
     path = _chosen(state, facts, sender)
     table, count = memo(answer, "table", lambda: _strongest(result, sender))
     chosen_rows = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
     table = replace(table, chosen=chosen_rows)
-    above, heat = prompts(state, facts, answer), _map(answer, result, sender, show, path)
-    head = f"{name} → one later head · {measured(result, facts, whose(state))}"
-    heights = (*strip_weights(above), min(1.5 + 0.15 * len(heat.values), 3.0), 2.0)
-    return Figure((*above, (heat,), (table,)), head, caption(answer, read_beside(state)), count, weights=heights)
+    heat = _map(answer, result, sender, show, path)
+    rows = (heat, min(1.5 + 0.15 * len(heat.values), 3.0)), (table, 2.0)
+    return under_prompts(state, facts, answer, rows, f"{name} → one later head", count=count)
 
 
 def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:

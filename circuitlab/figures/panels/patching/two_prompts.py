@@ -1,4 +1,4 @@
-"""What figures about two prompts share: both texts with differing tokens in colour, and the target on both in words."""
+"""What both pages of Patching share: the two prompts above the effects, their scale, and the target on both in words."""
 
 from __future__ import annotations
 
@@ -11,17 +11,39 @@ import numpy as np
 from circuitlab.analysis.interventions.patching import PatchingResult
 from circuitlab.analysis.interventions.path_patching import PathPatchingResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, quoted, top_level
+from circuitlab.figures.contracts.common import caption, number, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
-from circuitlab.figures.marks import Tokens
+from circuitlab.figures.marks import Figure, Mark, Tokens
 from circuitlab.session.state import UNCUT, State
 
 Show = Literal["effect", "normalised"]
+PatchResult = PatchingResult | PathPatchingResult
+PatchAnswer = Answer[PatchingResult] | Answer[PathPatchingResult]
 Strips = tuple[tuple[Tokens], tuple[Tokens]]
 
 
-def prompts(state: State, facts: Facts, answer: Answer[PatchingResult] | Answer[PathPatchingResult]) -> Strips:
+def under_prompts(
+    state: State,
+    facts: Facts,
+    answer: PatchAnswer,
+    rows: tuple[tuple[Mark, float], ...],
+    what: str,
+    caption_parts: tuple[str, ...] = (),
+    count: tuple[int, int] | None = None,
+) -> Figure:
+    """Marks, one a row with its relative height, under both prompts. `what` is patched: the title adds the target's values.
+
+    `caption_parts` come between the answer's own caption and the words about the two texts.
+    """
+    strips = _prompts(state, facts, answer)
+    title = f"{what} · {_measured(answer.result, facts, whose(state))}"
+    grid = (*strips, *((mark,) for mark, _ in rows))
+    parts = caption(answer, *caption_parts, _texts_words(state))
+    return Figure(grid, title, parts, count, weights=(*_strip_weights(strips), *(height for _, height in rows)))
+
+
+def _prompts(state: State, facts: Facts, answer: PatchAnswer) -> Strips:
     """The pinned prompt above this one: one colour for tokens that differ, another for those without a partner."""
     result, own = answer.result, answer.request.subject.tokens
     source = answer.request.params.source or own
@@ -50,7 +72,7 @@ def _strip(name: str, tokens: tuple[int, ...], partner: np.ndarray, differs: np.
     return Tokens(name, texts, values, (-1.0, 1.0), "signed", tips=tips)
 
 
-def strip_weights(strips: Strips) -> tuple[float, float]:
+def _strip_weights(strips: Strips) -> tuple[float, float]:
     """Relative heights of the two prompts above a figure of about 4, by the lines they take in a narrow panel."""
     lines = [ceil(sum(len(text) + 0.5 for text in strip[0].texts) / 58) for strip in strips]
     return min(0.32 * lines[0] + 0.05, 1.1), min(0.32 * lines[1] + 0.05, 1.1)
@@ -61,33 +83,33 @@ def whose(state: State) -> str:
     return UNCUT if state.pinned is None else "pinned"
 
 
-def read_beside(state: State) -> str:
+def _texts_words(state: State) -> str:
     """For a caption: which text is which, and what the colours mean."""
     if state.pinned is None:
         return "text: both runs read this one; above it the run without interventions"
     return "text: the pinned prompt above this one, orange where they differ, blue without a partner"
 
 
-def measured(result: PatchingResult | PathPatchingResult, facts: Facts, other: str) -> str:
+def _measured(result: PatchResult, facts: Facts, other: str) -> str:
     """The target in token texts, and its value on both prompts."""
     names = [quoted(facts.token_text(int(i))) for i in result.ids if i >= 0]
-    other_value = f"no partner {other}" if np.isnan(result.other) else f"{other} {number(result.other)}"
+    other_value = f"{other}: no partner" if np.isnan(result.other) else f"{other} {number(result.other)}"
     return f"{' − '.join(names) or 'direction'}: here {number(result.clean)}, {other_value}"
 
 
-def scale(show: Show, values: np.ndarray, result: PatchingResult | PathPatchingResult) -> tuple[str, float]:
+def scale(show: Show, values: np.ndarray, result: PatchResult) -> tuple[str, float]:
     """Unit and largest magnitude of the shown values."""
     if show == "normalised":
         return "share", top_level(values)
     return "logits" if (result.ids >= 0).any() else "units", top_level(values)
 
 
-def effects_of(show: Show, result: PatchingResult | PathPatchingResult) -> np.ndarray:
+def effects_of(show: Show, result: PatchResult) -> np.ndarray:
     """The effects of a result, or their shares."""
     return result.normalised if show == "normalised" else result.effect
 
 
-def no_share(show: Show, result: PatchingResult | PathPatchingResult) -> str:
+def no_share(show: Show, result: PatchResult) -> str:
     """Why there is no normalised effect; "" if there is one, or none is to be shown."""
     if show == "effect" or np.isfinite(result.normalised).any() or not np.isfinite(result.values).any():
         return ""
