@@ -183,7 +183,7 @@ def _lens(inputs: Inputs, p: LogitLensParams, previous: Result | None) -> _Lens:
     positions = np.arange(min(first, last), max(first, last) + 1)
     following = np.array([*run.tokens[1:], -1])[positions]
     stages = stages_of(c, p.mid)
-    dtype = np.float64 if inputs.subject.conventions.dtype == "float64" else np.float32
+    dtype = inputs.subject.conventions.dtype
     shape, k = (len(stages) + 1, len(positions)), min(max(1, p.k), c.d_vocab_out)
     arrays: dict[str, np.ndarray] = {name: np.full(shape, np.nan, dtype) for name in ("log_prob", "entropy", "kl", "value")}
     arrays |= {"ids": np.full((*shape, k), -1, np.int64), "probs": np.full((*shape, k), np.nan, dtype)}

@@ -64,7 +64,7 @@ class ThroughEarlier:
 
 def reading_words(inputs: Inputs) -> str:
     """Words for the caption if reading weights are centred, else ""."""
-    return "reading weights centred over d_model as what is written is" if reads_centred(inputs) else ""
+    return "reading weights centred over d_model, like the writing weights" if reads_centred(inputs) else ""
 
 
 def gram(W: Tensor) -> Tensor:
@@ -162,6 +162,11 @@ class Middle:
         return centred, centred + column[..., :, None] * row[..., None, :]
 
 
+def working_dtype(inputs: Inputs) -> torch.dtype:
+    """The precision in which products of factors are computed."""
+    return torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+
+
 def tensor(array: np.ndarray, dtype: torch.dtype = torch.float64) -> Tensor:
     """A float64 array as a tensor in `dtype`, without any other copy."""
     return torch.as_tensor(array.astype(np.float64 if dtype == torch.float64 else np.float32))
@@ -199,16 +204,3 @@ def head_batches(heads: Heads, chosen: list[int]) -> Iterator[tuple[Heads, slice
         subset = lambda W, index=index: W if index == list(range(len(W))) else W[index]
         W_Q, W_K, W_V, W_O = map(subset, (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
         yield Heads(heads.layer, W_Q, W_K, W_V, W_O), slice(start, start + len(index))
-
-
-class SpectraArrays:
-    """Arrays for the spectra of n heads, filled batch by batch."""
-
-    def __init__(self, n: int, d_head: int) -> None:
-        self.eigenvalues, self.eigenvalues_raw = np.zeros((n, d_head), complex), np.zeros((n, d_head), complex)
-        self.singular_values, self.score, self.score_raw = np.zeros((n, d_head)), np.zeros(n), np.zeros(n)
-
-    def fill(self, at: list[int], values: Values, singular: np.ndarray) -> None:
-        """Fill in the heads at indices `at`."""
-        self.eigenvalues[at], self.eigenvalues_raw[at] = values.centred, values.raw
-        self.score[at], self.score_raw[at], self.singular_values[at] = values.score, values.score_raw, singular

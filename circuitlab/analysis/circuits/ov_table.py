@@ -10,21 +10,19 @@ it passes an earlier head h1, x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
+from circuitlab.analysis.circuits._table_row import TableRowResult, row_fields
 from circuitlab.analysis.circuits.factors import is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import (
     Embedding,
     OneHead,
     check_token,
-    ends_of,
     one_head,
-    rank_of,
     refuse_pair,
     refuse_table,
     side_of,
@@ -47,28 +45,10 @@ class OvTableParams:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OvTableResult(Result):
-    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
+class OvTableResult(TableRowResult):
+    """As `TableRowResult`; no entry is the given token's own if the output vocabulary is another one."""
 
-    `mean`, `sd` of all its entries (for a row, the mean that was subtracted); `own` and `own_rank` (from 1): of the given token
-    itself, NaN and −1 if the output vocabulary is another one.
-    """
-
-    top_ids: np.ndarray = over("top", unit="token id")
-    top: np.ndarray = over("top", unit="logit")
-    bottom_ids: np.ndarray = over("bottom", unit="token id")
-    bottom: np.ndarray = over("bottom", unit="logit")
-    mean: float = scalar("logit")
-    sd: float = scalar("logit")
-    own: float = scalar("logit")
-    own_rank: int = scalar("rank", none=True)
-
-    def table(self) -> Table:
-        """The largest entries, then the smallest; the smallest last."""
-        ids = np.concatenate([self.top_ids, self.bottom_ids[::-1]])
-        end = np.repeat(["top", "bottom"], [len(self.top_ids), len(self.bottom_ids)])
-        values = np.concatenate([self.top, self.bottom[::-1]])
-        return Table((Column("end", end), Column("id", ids, of="token"), Column("value", values, "logit")))
+    unit: ClassVar[str] = "logit"
 
 
 def _refuse(c: ModelConfig, p: OvTableParams) -> str | None:
@@ -87,14 +67,8 @@ def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
     check_token(p.token, c.d_vocab if p.given == "source" else c.d_vocab_out)
     with torch.inference_mode():
         row, mean, conventions = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
-        ends = ends_of(row, p.k)
-        own = is_token_map(c)
         return OvTableResult(
-            **ends._asdict(),
-            mean=mean,
-            sd=float(row.std(unbiased=False)),
-            own=float(row[p.token]) if own else float("nan"),
-            own_rank=rank_of(row, p.token) if own else -1,
+            **row_fields(row, p.k, mean, p.token if is_token_map(c) else None),
             conventions=words(inputs, *conventions, ov_bias_words(head)),
         )
 

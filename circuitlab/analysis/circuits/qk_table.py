@@ -12,13 +12,14 @@ x W_OV^{h1} instead of x: K- (or Q-) composition.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
+from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
+from circuitlab.analysis.circuits._table_row import TableRowResult, row_fields
 from circuitlab.analysis.circuits.factors import rotated, words
 from circuitlab.analysis.circuits.vocabulary_rows import (
     Embedding,
@@ -27,7 +28,6 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
     check_token,
     ends_of,
     one_head,
-    rank_of,
     refuse_pair,
     refuse_table,
     side_of,
@@ -57,32 +57,20 @@ class QkTableParams:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QkTableResult(Result):
-    """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column.
+class QkTableResult(TableRowResult):
+    """As `TableRowResult`; `bias_top_ids`, `bias_top` [k]: the largest of the bias row, empty without query biases.
 
-    `mean`, `sd` of all its entries (for a row, the mean that was subtracted); `own`, `own_rank` (from 1): of the given token with
-    itself. `bias_top_ids`, `bias_top` [k]: the largest of the bias row, empty without query biases. `sigma`: with smeared keys,
-    the weight of the current token's key (the previous token's is 1 − sigma); else NaN.
+    `sigma`: with smeared keys, the weight of the current token's key (the previous token's is 1 − sigma); else NaN.
     """
 
-    top_ids: np.ndarray = over("top", unit="token id")
-    top: np.ndarray = over("top", unit="score")
-    bottom_ids: np.ndarray = over("bottom", unit="token id")
-    bottom: np.ndarray = over("bottom", unit="score")
-    mean: float = scalar("score")
-    sd: float = scalar("score")
-    own: float = scalar("score")
-    own_rank: int = scalar("rank", none=True)
+    unit: ClassVar[str] = "score"
     bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
     bias_top: np.ndarray = over("top of the bias", unit="score")
     sigma: float
 
-    def table(self) -> Table:
-        """The largest entries, then the smallest (the smallest last), then the largest of the bias row."""
-        ids = np.concatenate([self.top_ids, self.bottom_ids[::-1], self.bias_top_ids])
-        end = np.repeat(["top", "bottom", "bias"], [len(self.top_ids), len(self.bottom_ids), len(self.bias_top_ids)])
-        values = np.concatenate([self.top, self.bottom[::-1], self.bias_top])
-        return Table((Column("end", end), Column("id", ids, of="token"), Column("value", values, "score")))
+    def ends(self) -> tuple[tuple[str, np.ndarray, np.ndarray], ...]:
+        """Those of every row or column, then the largest of the bias row."""
+        return (*super().ends(), ("bias", self.bias_top_ids, self.bias_top))
 
 
 def _readers(p: QkTableParams) -> tuple[Head, Head]:
@@ -109,11 +97,7 @@ def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
     with torch.inference_mode():
         row, mean, bias, conventions = (_row if p.given == "destination" else _column)(inputs, p, head, ctx)
         return QkTableResult(
-            **ends_of(row, p.k)._asdict(),
-            mean=mean,
-            sd=float(row.std(unbiased=False)),
-            own=float(row[p.token]),
-            own_rank=rank_of(row, p.token),
+            **row_fields(row, p.k, mean, p.token),
             bias_top_ids=bias.top_ids,
             bias_top=bias.top,
             sigma=head.sigma,

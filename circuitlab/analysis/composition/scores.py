@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.factor_products import factors_of, gram, reading_words, reads_centred, root
+from circuitlab.analysis.circuits.factor_products import factors_of, gram, reading_words, reads_centred, root, working_dtype
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
 from circuitlab.analysis.composition._frobenius import (
     GRAM_ROWS,
@@ -120,7 +120,7 @@ class _Sources:
     def __init__(self, inputs: Inputs, d: int, budget: int) -> None:
         c = inputs.weights.config
         self._inputs, self._d, self._n_heads = inputs, d, c.n_heads
-        dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+        dtype = working_dtype(inputs)
         shape = (c.n_layers - 1) * c.n_heads, c.d_head, c.d_model
         self._kept = torch.empty(shape, dtype=dtype) if dtype.itemsize * math.prod(shape) <= budget else None
         self._roots: list[Tensor] = []

@@ -27,12 +27,21 @@ from circuitlab.analysis.circuits.embedding_products import (
     EmbeddingProductsResult,
     embedding_products,
 )
-from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
+from circuitlab.analysis.circuits.factor_products import (
+    PART_FLOPS,
+    Middle,
+    Values,
+    factors_of,
+    head_batches,
+    reading_words,
+    working_dtype,
+)
 from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.ordering import head_names
-from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS, zeros
+from circuitlab.analysis.spectra._head_spectra import centred_words, zeros_words
+from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -130,7 +139,7 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
         diagonal_histogram=counts,
         bins=BINS.copy(),
         n_tokens=n_tokens,
-        conventions=words(inputs, reading_words(inputs), *_conventions(inputs, p, n_tokens), zeros(scores["copying"])),
+        conventions=words(inputs, reading_words(inputs), *_conventions(inputs, p, n_tokens), zeros_words(scores["copying"])),
     )
 
 
@@ -139,7 +148,7 @@ def _scores(
 ) -> Callable[[Heads, tuple[int, slice]], None]:
     """A function that fills in the scores from d_head × d_head matrices, for a batch of a layer's heads."""
     c = inputs.weights.config
-    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    dtype = working_dtype(inputs)
     products = inputs.answer(embedding_products, EmbeddingProductsParams(embed_as))
     ov = Middle.unembed_embed(products, dtype) if is_token_map(c) else None
     qk = None
@@ -224,7 +233,7 @@ def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
 
 def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     c = inputs.weights.config
-    phrases = ["W_U and source W_E centred over the vocabulary, raw beside", NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
+    phrases = [centred_words("W_U and source W_E"), NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
     phrases += [] if p.embed == "tokens" else [EFFECTIVE]

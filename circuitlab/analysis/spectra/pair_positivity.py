@@ -23,12 +23,20 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
-from circuitlab.analysis.circuits.factor_products import PART_FLOPS, Middle, Values, factors_of, head_batches, reading_words
+from circuitlab.analysis.circuits.factor_products import (
+    PART_FLOPS,
+    Middle,
+    Values,
+    factors_of,
+    head_batches,
+    reading_words,
+    working_dtype,
+)
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.ordering import descending
-from circuitlab.analysis.spectra.ov_spectrum import ZEROS
+from circuitlab.analysis.spectra._head_spectra import ZEROS, centred_words
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -197,7 +205,7 @@ def _into(
 
 def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
     """E_sᵀE_d by the embedding that the earlier head reads. The later head is never in the first layer."""
-    dtype = torch.float64 if inputs.subject.conventions.dtype == "float64" else torch.float32
+    dtype = working_dtype(inputs)
     grams: dict[Embedding, Middle] = {}
     sources: set[Embedding] = {read_as(embed, Head(layer, 0)) for layer in range(inputs.weights.config.n_layers - 1)}
     for source in sources:
@@ -209,6 +217,6 @@ def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
 def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
     """Words for captions of QK circuits whose keys read through earlier heads."""
     c = inputs.weights.config
-    phrases = [reading_words(inputs), "source W_E centred over the vocabulary, raw beside", *qk_words(c, 0), ZEROS]
+    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS]
     phrases += [] if embed == "tokens" else [EFFECTIVE]
     return phrases + (["one layer: there are no pairs"] if c.n_layers < 2 else [])
