@@ -27,14 +27,15 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
 from circuitlab.model.weights import Weights
 
-LESS = ", less its vocabulary mean"  # said of a logit under a centred W_U: it is measured against the mean over all tokens
+MINUS_MEAN = ", minus its mean over the vocabulary"  # for captions of a logit that is measured against the mean over all tokens
 
 
 @dataclass(frozen=True, eq=False)
 class TargetVector:
     """A target at `positions` [n]: directions `D` [n, d_model], `offset` [n] (from b_U), token `ids` int64 [n, 2], −1 for none.
 
-    `words` names it in a caption.
+    `words` names it in a caption; `of` is the part of its name after the quantity, as in "logit" of one token. `centred`: it is a
+    logit minus its mean over the vocabulary.
     """
 
     positions: Tensor
@@ -42,6 +43,8 @@ class TargetVector:
     offset: Tensor
     ids: Tensor
     words: str
+    of: str = ""
+    centred: bool = False
 
     def measure(self, weights: Weights, x: Tensor) -> Tensor:
         """[..., n]: the target's values for final streams x [..., n, d_model], each normalised by its own scale."""
@@ -96,8 +99,11 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
     if len(target.tokens) == 2:
         D = D - ends.W_U[:, ids[:, 1]].T
         offset = offset if ends.b_U is None else offset - ends.b_U[ids[:, 1]]
-    less = LESS if inputs.subject.conventions.centre and not c.logit_soft_cap else ""  # folding has centred W_U then
-    return TargetVector(where, D, offset, ids, _words(run, target, where, c.logit_soft_cap, less))
+    # folding has centred W_U then; from a difference of two logits the mean drops out
+    centred = inputs.subject.conventions.centre and not c.logit_soft_cap and len(target.tokens) != 2
+    of = _name(run, target, where)
+    words = f"logit {of}{' before the soft cap' * bool(c.logit_soft_cap)}{MINUS_MEAN * centred}"
+    return TargetVector(where, D, offset, ids, words, of, centred)
 
 
 def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
@@ -116,14 +122,11 @@ def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
     return ids
 
 
-def _words(run: Run, target: Target, where: Tensor, cap: float, less: str) -> str:
-    before = " before the soft cap" if cap else ""
-    if len(target.tokens) == 2:
-        return f"logit difference{before}"
+def _name(run: Run, target: Target, where: Tensor) -> str:
+    """The target's name without its quantity."""
     if target.tokens:
-        return f"logit of one token{before}{less}"
+        return "difference" if len(target.tokens) == 2 else "of one token"
     last = bool((where == run.n - 1).any())
-    follows = f"logit{before} of the token that follows{less}"
     if len(where) == 1 and last:
-        return f"logit{before} of the most probable token{less}"
-    return f"{follows}; after the last token, of the most probable one" if last else follows
+        return "of the most probable token"
+    return "of the token that follows" + (" (after the last token, of the most probable one)" if last else "")

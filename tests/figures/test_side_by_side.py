@@ -166,7 +166,7 @@ def test_the_open_model_joins_with_its_interventions(engine: Engine, zoo: Any) -
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ("short", "it reads 4 tokens at most, and these are 6"),
+        ("short", "it reads 4 tokens at most, and the prompt has 6"),
         ("few", "its vocabulary ends at 6"),
         ("ids", "it has another tokenizer"),
         ("!nowhere", "no folder"),

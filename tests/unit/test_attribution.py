@@ -219,7 +219,7 @@ def test_a_cancelled_attribution_is_gone_on_from(folder: Path) -> None:
 
 
 def _sent(slow: SlowParts, layer: int, head: int, d: int, s: int) -> np.ndarray:
-    """[d_vocab_out]: what source s sends to d through one head, into the logits less their vocabulary mean."""
+    """[d_vocab_out]: what source s sends to d through one head, into the logits minus their mean over the vocabulary."""
     c, t = slow.c, slow.model.t
     part = np.zeros_like(slow.final)
     part[d] = slow.patterns[layer][head, d, s] * slow.values[layer][head][s] @ t[f"layers.{layer}.W_O"][head]
@@ -285,7 +285,7 @@ def test_centring_the_target_is_what_centred_weights_do(folder: Path) -> None:
     raw, centred = (ask("token_attribution", TokenAttributionParams(Target((4,)), 7), conventions=c) for c in (RAW, DOUBLE))
     np.testing.assert_allclose(raw.values, centred.values, atol=1e-10)
     assert raw.total == pytest.approx(centred.total, abs=1e-10)
-    assert any("less its vocabulary mean" in word for word in raw.conventions)
+    assert any("minus its mean over the vocabulary" in word for word in raw.conventions)
 
 
 @pytest.mark.parametrize("direction", ["sources", "destinations"])

@@ -1,4 +1,4 @@
-"""What is measured of one token: its logit, less the vocabulary's mean where W_U is centred, and that is said."""
+"""What is measured of one token: its logit, minus the mean over the vocabulary where W_U is centred, as its caption says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circuitlab.model.subject import Conventions, Target
 from tests.models import CONFIGS, directory
 
 TOKENS, TOKEN = (0, 5, 9, 5, 7, 5, 9), 7
-SAID = ("less its vocabulary mean", "minus their vocabulary mean")
+SAID = ("minus its mean over the vocabulary", "minus their mean over the vocabulary")
 OF_A_TARGET = ("ablation", "direct_attribution", "logit_lens", "neurons", "path_expansion", "token_attribution")
 
 

@@ -25,7 +25,8 @@ from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights
 
-NORM_ON_STREAM = "this model normalises the residual stream itself, so contributions to it do not add up to the logits."
+PARTS_SUM = "parts' sizes sum to"  # what the remainder of a sum of contributions is judged by
+NORM_ON_STREAM = "this model normalises the residual stream itself, so its parts do not add up to the logits."
 
 
 def refuse_norm_on_stream(config: ModelConfig) -> str | None:

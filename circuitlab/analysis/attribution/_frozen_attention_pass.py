@@ -43,8 +43,9 @@ class FrozenAttentionPass:
     def __init__(self, run: Run, ctx: Ctx) -> None:
         self.run, self.config, self._ctx = run, run.weights.config, ctx
         if any(run.editor.paths(i, "v") for i in range(self.config.n_layers)):
-            expected = "interventions on heads, streams and patterns"
-            raise BadInput("Values that are changed along a path have no order.", expected=expected, got="path_from at v")
+            expected = "interventions that are linear in the residual stream"
+            got = "an intervention on values along a path (path_from at v)"
+            raise BadInput("The terms of this run have no order.", expected=expected, got=got)
         with torch.inference_mode():
             self._recorded = [self._record(i) for i in range(self.config.n_layers)]
 
@@ -61,15 +62,15 @@ class FrozenAttentionPass:
         return _RecordedLayer(mlp, sublayer, middle, end)
 
     def every(self) -> Tensor:
-        """[head]: the factor that lets every head of a layer write."""
+        """[head]: the factors with which every head of a layer writes to the stream."""
         return torch.ones(self.config.n_heads, dtype=self.run.captured[0].q.dtype)
 
     def streams(self, added: Sequence[HeadOutputs]) -> list[Tensor]:
-        """[layer + 1] streams [pos, d_model], before each block and after the last, with these head outputs alone."""
+        """[layer + 1] streams [pos, d_model], before each block and after the last, with only these head outputs added."""
         streams: list[Tensor] = []
         with torch.inference_mode():
             for i, heads in enumerate(added):
-                self._ctx.tick(i, self.config.n_layers, "forced pass")
+                self._ctx.tick(i, self.config.n_layers, "frozen-attention pass")
                 # the initial stream contains no head output: it is the run's own
                 x = self.run.editor.apply("resid_pre", i, streams[i]) if i else self.run.get("resid_pre", 0)
                 streams[i:] = [x, self._after(i, x, heads)]

@@ -13,13 +13,13 @@ from circuitlab.analysis.attribution.path_terms import (
     Index,
     Paths,
     add,
-    behind_post_norm,
-    below,
+    before_interventions,
     mlp_output,
     positions_read,
-    recorded,
+    recorded_attention,
     start,
     through,
+    through_post_norm,
 )
 from circuitlab.analysis.base import Ctx
 from circuitlab.analysis.target import TargetVector, final_scale
@@ -65,23 +65,23 @@ def follow(run: Run, target: TargetVector, names: tuple[str, ...], order: int, c
 def _layer(run: Run, i: int, position: int, levels: Levels, index: Index, tick: Tick) -> tuple[Levels, Paths, Tensor]:
     """(paths as they read the stream before block i, order-1 paths through its heads, its heads' direct contributions [head])."""
     order, n, at_target = len(levels) - 1, levels[0][0].weights.shape[1], slice(position, position + 1)
-    now = recorded(run, i, n)
+    attention = recorded_attention(run, i, n)
     tick()
     if not run.weights.config.attention_only:
         _sum(levels, index[f"L{i} MLP"], mlp_output(run, i, n, tick), tick)
-    reading = [[behind_post_norm(paths, now, index) for paths in level] for level in levels]
+    reading = [[through_post_norm(paths, attention, index) for paths in level] for level in levels]
     rows = slice(0, n) if any(reading[1:order]) else at_target  # the target alone reads one destination
     pattern = run.get("pattern", i, (), rows)[..., :n]
     target = reading[0][0]
     direct = run.get("result", i, (), at_target)[:, 0] @ target.direction[0] * target.weights[0, position]
-    end = through(target, now, i, pattern, rows, index)
+    end = through(target, attention, i, pattern, rows, index)
     ending = Paths(end.heads, end.weights, end.direction, end.values.clone())
     after: Levels = [list(level) for level in levels]
     for k, level in enumerate(reading[:order]):
         for paths in level:
             tick()
-            after[k + 1].append(end if k == 0 else through(paths, now, i, pattern, rows, index))
-    return [[below(paths, now, index) for paths in level] for level in after], ending, direct
+            after[k + 1].append(end if k == 0 else through(paths, attention, i, pattern, rows, index))
+    return [[before_interventions(paths, attention, index) for paths in level] for level in after], ending, direct
 
 
 def _sum(levels: Levels, column: int, output: Tensor, tick: Tick) -> None:

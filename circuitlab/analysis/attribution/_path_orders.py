@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution.path_terms import Paths, Recorded, mlp_output, recorded
+from circuitlab.analysis.attribution.path_terms import Paths, RecordedAttention, mlp_output, recorded_attention
 from circuitlab.model import block
 from circuitlab.model.forward import embedded
 from circuitlab.model.recorded_norm import norm_at_scale
@@ -33,12 +33,12 @@ def contributions_by_order(run: Run, ends: Sequence[Paths], tick: Callable[[int]
     by_order = torch.zeros(c.n_layers, c.n_heads, c.n_layers + 1, dtype=parts.dtype)
     for i in range(c.n_layers):
         tick(i)
-        now = recorded(run, i, n)
-        parts = _after_edits(parts, now)
+        attention = recorded_attention(run, i, n)
+        parts = _after_edits(parts, attention)
         by_order[i, :, 1 : len(parts) + 1] = _read(parts, ends[i])
         by_order[i, :, 1] += ends[i].values.sum(1)
         if i + 1 < c.n_layers:
-            parts = _after_layer(run, i, now, parts, lambda i=i: tick(i))
+            parts = _after_layer(run, i, attention, parts, lambda i=i: tick(i))
     return by_order
 
 
@@ -47,77 +47,77 @@ def _read(parts: Tensor, paths: Paths) -> Tensor:
     return ((paths.weights @ parts) * paths.direction).sum(-1).mT
 
 
-def _after_edits(parts: Tensor, now: Recorded) -> Tensor:
+def _after_edits(parts: Tensor, attention: RecordedAttention) -> Tensor:
     """The parts after an intervention on the stream: what it adds is of order 0."""
-    if now.stream.factor is None or now.stream.added is None:
+    if attention.stream.factor is None or attention.stream.added is None:
         return parts
-    parts = parts * now.stream.factor
-    return torch.cat([parts[:1] + now.stream.added, parts[1:]])
+    parts = parts * attention.stream.factor
+    return torch.cat([parts[:1] + attention.stream.added, parts[1:]])
 
 
-def _after_layer(run: Run, i: int, now: Recorded, parts: Tensor, tick: Callable[[], None]) -> Tensor:
+def _after_layer(run: Run, i: int, attention: RecordedAttention, parts: Tensor, tick: Callable[[], None]) -> Tensor:
     """[order + 1, pos, d_model]: the parts after block i."""
-    c, n = now.config, now.n
+    c, n = attention.config, attention.n
     pattern = run.get("pattern", i, (), slice(0, n))[..., :n]
-    attention = torch.zeros_like(parts)
+    outputs = torch.zeros_like(parts)
     for k, part in enumerate(parts):
         tick()
-        attention[k] = _attention_of(now, pattern, part)
-    attention[0] += _constant(now, pattern)
-    attention = _post(now, attention)
+        outputs[k] = _head_sum(attention, pattern, part)
+    outputs[0] += _constant(attention, pattern)
+    outputs = _post(attention, outputs)
     direct = torch.zeros_like(parts[0])
-    if now.layer.b_O is not None:
-        direct = direct + _post(now, now.layer.b_O.expand(n, -1))
-    if now.post_scale is not None and now.layer.attn_post_norm.bias is not None:
-        direct = direct + now.layer.attn_post_norm.bias
+    if attention.layer.b_O is not None:
+        direct = direct + _post(attention, attention.layer.b_O.expand(n, -1))
+    if attention.post_scale is not None and attention.layer.attn_post_norm.bias is not None:
+        direct = direct + attention.layer.attn_post_norm.bias
     if not c.attention_only:
         direct = direct + mlp_output(run, i, n, tick)
     zero = torch.zeros_like(parts[:1])
-    after = torch.cat([parts, zero]) + torch.cat([zero, attention])
+    after = torch.cat([parts, zero]) + torch.cat([zero, outputs])
     after[0] += direct
     return after
 
 
-def _linear(now: Recorded, norm: Norm, x: Tensor, scale: Tensor) -> Tensor:
+def _linear(attention: RecordedAttention, norm: Norm, x: Tensor, scale: Tensor) -> Tensor:
     """A norm at its recorded scale [pos] without its bias, linear in x [..., pos, d_model]."""
-    return norm_at_scale(x, norm, now.config.norm, scale[:, None], bias=False)
+    return norm_at_scale(x, norm, attention.config.norm, scale[:, None], bias=False)
 
 
-def _post(now: Recorded, x: Tensor) -> Tensor:
-    return x if now.post_scale is None else _linear(now, now.layer.attn_post_norm, x, now.post_scale)
+def _post(attention: RecordedAttention, x: Tensor) -> Tensor:
+    return x if attention.post_scale is None else _linear(attention, attention.layer.attn_post_norm, x, attention.post_scale)
 
 
-def _moved(now: Recorded, pattern: Tensor, v: Tensor) -> Tensor:
+def _z_of_values(attention: RecordedAttention, pattern: Tensor, v: Tensor) -> Tensor:
     """[head, pos, d_head]: the part of z that is linear in the values v."""
-    z = pattern @ (v if now.v.factor is None else v * now.v.factor)
-    return z if now.z.factor is None else z * now.z.factor
+    z = pattern @ (v if attention.v.factor is None else v * attention.v.factor)
+    return z if attention.z.factor is None else z * attention.z.factor
 
 
-def _together(now: Recorded, z: Tensor) -> Tensor:
+def _head_sum_of_z(attention: RecordedAttention, z: Tensor) -> Tensor:
     """[pos, d_model]: the sum of head outputs for z [head, pos, d_head]."""
-    if now.result.factor is not None:  # a factor per head and position commutes with W_O
-        z = z * now.result.factor
-    return block.merge_heads(z) @ block.flat_out(now.layer.W_O)
+    if attention.result.factor is not None:  # a factor per head and position commutes with W_O
+        z = z * attention.result.factor
+    return block.merge_heads(z) @ block.flat_out(attention.layer.W_O)
 
 
-def _attention_of(now: Recorded, pattern: Tensor, x: Tensor) -> Tensor:
+def _head_sum(attention: RecordedAttention, pattern: Tensor, x: Tensor) -> Tensor:
     """[pos, d_model]: the sum of head outputs that is linear in a part x [pos, d_model] of the stream."""
-    if now.read_scale is not None:
-        x = _linear(now, now.layer.attn_norm, x, now.read_scale)
-    return _together(now, _moved(now, pattern, x @ now.W_V))
+    if attention.read_scale is not None:
+        x = _linear(attention, attention.layer.attn_norm, x, attention.read_scale)
+    return _head_sum_of_z(attention, _z_of_values(attention, pattern, x @ attention.W_V))
 
 
-def _constant(now: Recorded, pattern: Tensor) -> Tensor:
+def _constant(attention: RecordedAttention, pattern: Tensor) -> Tensor:
     """[pos, d_model]: the sum of head outputs that does not depend on the stream: value biases and interventions."""
-    heads, n, width = now.config.n_heads, now.n, now.config.d_head
+    heads, n, width = attention.config.n_heads, attention.n, attention.config.d_head
     v = torch.zeros(heads, n, width, dtype=pattern.dtype)
-    if now.b_V is not None:
-        v = v + now.b_V[:, None]
-    if now.read_scale is not None and now.layer.attn_norm.bias is not None:
-        v = v + (now.layer.attn_norm.bias @ now.W_V)[:, None]
-    z = _moved(now, pattern, v)
-    if now.v.added is not None:
-        moved = pattern @ now.v.added
-        z = z + (moved if now.z.factor is None else moved * now.z.factor)
-    out = _together(now, z if now.z.added is None else z + now.z.added)
-    return out if now.result.added is None else out + now.result.added.sum(0)
+    if attention.b_V is not None:
+        v = v + attention.b_V[:, None]
+    if attention.read_scale is not None and attention.layer.attn_norm.bias is not None:
+        v = v + (attention.layer.attn_norm.bias @ attention.W_V)[:, None]
+    z = _z_of_values(attention, pattern, v)
+    if attention.v.added is not None:
+        moved = pattern @ attention.v.added
+        z = z + (moved if attention.z.factor is None else moved * attention.z.factor)
+    out = _head_sum_of_z(attention, z if attention.z.added is None else z + attention.z.added)
+    return out if attention.result.added is None else out + attention.result.added.sum(0)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import (
+    PARTS_SUM,
     Directions,
     directions,
     directions_at_heads,
@@ -132,7 +133,7 @@ class _Sweep:
         self.heads[i] = heads.cpu().numpy()
 
     def _mlp(self, i: int, attention: Tensor) -> Tensor:
-        """[pos]: the MLP's contribution; computed for one position, for all: what the recorded stream gains besides attention."""
+        """[pos]: the MLP's contribution: computed for one position; for all, what the recorded stream gains beyond attention."""
         if self.computed:
             return self.D.of(self.run.get("mlp_out", i, (), self.dest))
         gained = self.run.get("resid_post", i, (), self.dest) - self.run.get("resid_pre", i, (), self.dest)
@@ -189,10 +190,10 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
     if done == 1.0:
         left = np.abs(s.heads.sum((0, 1)) + s.others.sum(0) - whole).max()
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
-        remainder = Remainder(float(left), float(size), "logits", "the parts' sizes add up to")
-    words = [s.vector.words, "direct, at the recorded scale of the final norm: no effects through later layers"]
+        remainder = Remainder(float(left), float(size), "logits", PARTS_SUM)
+    words = [s.vector.words, "direct effects only, not those through later layers, at the recorded scale of the final norm"]
     if p.positions == "all" and not inputs.weights.config.attention_only:
-        words.append("MLPs: what the recorded stream gains besides attention")
+        words.append("MLP outputs: what the recorded stream gains beyond attention")
     return DirectAttributionResult(
         heads=s.heads.copy(),
         others=s.others.copy(),

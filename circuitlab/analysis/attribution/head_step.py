@@ -5,10 +5,10 @@
     z_d = Σ_s A[d, s] v_s  → z_d W_O, which is added to the residual stream
 
 (Elhage et al. 2021, "Attention heads are independent and additive".) The logit effects of z_d W_O and of its part from s are at
-the recorded scales of the norms after the head, minus the mean over the vocabulary. Interventions on q, k, v, scores, pattern, z
-and result show in the numbers from the step at which they act.
+the recorded scales of the norms after the head, minus their mean over the vocabulary. Interventions on q, k, v, scores, pattern,
+z and result show in the numbers from the step at which they act.
 
-It is not averaged over prompts: every vector belongs to one destination and one source, which are other tokens in other prompts.
+Nothing is averaged over prompts: each vector belongs to one destination and one source, which are other tokens in other prompts.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     numbers |= {"scale": c.score_scale, "attention": float(arrays["pattern"][s])}
     numbers["bias"] = -slopes[p.head.head] * (d - s) if slopes else 0.0
     mask_words = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
-    norm = ("logit effect at recorded norm scales, minus the vocabulary mean",)
+    norm = ("logit effects at recorded norm scales, minus their mean over the vocabulary",)
     conventions = (*inputs.subject.conventions.words(), *norm, f"target: {vector.words}", *mask_words)
     rest = {"target_ids": vector.ids[0].cpu().numpy(), "target_words": vector.words, "destination": d, "source": s}
     return HeadStepResult(**arrays, **numbers, **rest, conventions=conventions)  # pyright: ignore[reportArgumentType]

@@ -163,7 +163,7 @@ class _Lens:
         """A snapshot of the result."""
         c = self.inputs.weights.config
         normless = not c.final_norm or c.norm == "none"
-        of = "no final norm" if normless else f"final norm with {self.p.statistics} statistics"
+        norm_words = "no final norm" if normless else f"final norm with {self.p.statistics} statistics"
         copies: dict[str, Any] = {name: array.copy() for name, array in self.arrays.items()}
         where = np.flatnonzero(self.positions == position_of(self.run.n, self.p.position))
         return LogitLensResult(
@@ -172,7 +172,7 @@ class _Lens:
             actual=read_only(self.actual),
             stages=(*(s[0] for s in self.stages), "final"),
             at=int(where[0]) if where.size else -1,
-            conventions=(*self.inputs.subject.conventions.words(), of, f"target: {words}"),
+            conventions=(*self.inputs.subject.conventions.words(), norm_words, f"target: {words}"),
             done=done,
         )
 

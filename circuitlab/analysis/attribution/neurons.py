@@ -1,7 +1,7 @@
 """The MLP neurons with the largest direct effect on a target: activation, effect, and output in tokens.
 
     MLP = act W_out + b_out,        effect[n] = act[n] · (W_out[n] · D')        direct, at the recorded scale of the final norm
-    writes[n] = W_out[n] through the final norm's gain and centring, times W_U, less its mean over the vocabulary
+    writes[n] = W_out[n] through the final norm's gain and centring, times W_U, minus its mean over the vocabulary
 
 act includes the gate of a gated MLP. D' is the target's direction (`target`), through a norm after the MLP at its recorded scale
 if there is one (`_contributions`). All neurons of a layer and b_out add up to the MLP's direct contribution. Geva et al. 2022,
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import Directions, directions, kept_share, refuse_norm_on_stream
+from circuitlab.analysis.attribution._contributions import PARTS_SUM, Directions, directions, kept_share, refuse_norm_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import position_of, target_at
 from circuitlab.model import block
@@ -30,7 +30,7 @@ from circuitlab.model.weights import NO_NEURONS, Layer, Weights
 
 @dataclass(frozen=True)
 class NeuronsParams:
-    """The `k` neurons of largest |effect| at `position` (−1 the last); `tokens`: how many each raises and lowers."""
+    """The `k` neurons of largest |effect| at `position` (−1 the last); `tokens`: how many each raises and how many it lowers."""
 
     target: Target = Target()
     position: int = -1
@@ -222,6 +222,6 @@ def _result(
         position=position_of(run.n, p.position),
         total=total,
         n_neurons=c.n_layers * c.d_mlp,
-        conventions=(*inputs.subject.conventions.words(), words, "direct, at the recorded scale of the final norm"),
-        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits", "the parts' sizes add up to"),
+        conventions=(*inputs.subject.conventions.words(), words, "direct effects, at the recorded scale of the final norm"),
+        remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits", PARTS_SUM),
     )

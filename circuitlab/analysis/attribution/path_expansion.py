@@ -11,10 +11,10 @@ their patterns, A^{h2} diag(σ) A^{h1}. The order of a path is its number of hea
     intervention   what interventions on the stream, v, z or a head's result put in place of the computed value
     −logsumexp     of a log-probability only: what is subtracted from the logit (and what a soft cap changes), as recorded
 
-"zero" and "scale" interventions are linear and show in the paths themselves; a replaced value ends its own paths and is a source.
-The terms of order 0 are the sources themselves, read directly; those of order 1 pass one head; those of order 2 virtual heads.
-All terms add up to the target; `remainder` is by how much they do not. A head's direct contribution is the sum of all paths that
-end in it.
+"zero" and "scale" interventions are linear and act on the paths themselves; a replaced value ends the paths through it and is a
+source. The terms of order 0 are the sources read directly; those of order 1 pass through one head; those of order 2 through two,
+a virtual head. All terms add up to the target, and `remainder` is what is missing. A head's direct contribution is the sum of all
+paths that end in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from circuitlab.analysis.attribution._path_orders import contributions_by_order
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.ordering import descending
-from circuitlab.analysis.target import LESS, TargetVector, position_of, target_at
+from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -147,10 +147,10 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         ctx.tick(0, 2 * c.n_layers, "the target")
         vector = target_at(inputs, p.target, (position,), run)
         names = sources_of(c, bool(run.edits), p.measure)
-        whole, beside, span = _whole(run, vector, position, p.measure)
+        whole, normalisation, span = _whole(run, vector, position, p.measure)
         followed = follow(run, vector, names, p.order, ctx)
         if p.measure == "log_prob":
-            followed.levels[0][0].values[0, names.index("−logsumexp")] = beside
+            followed.levels[0][0].values[0, names.index("−logsumexp")] = normalisation
         result = replace(
             _listed(followed, c, p, names),
             whole=whole,
@@ -164,7 +164,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
             tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
             result = _with_deeper(result, contributions_by_order(run, followed.ends, tick), p.order)
         unit = "nats" if p.measure == "log_prob" else "logits"
-        remainder = Remainder(abs(whole - float(result.orders.sum())), span, unit, "all logits span")
+        remainder = Remainder(abs(whole - float(result.orders.sum())), span, unit, "range of all logits")
         return replace(result, remainder=remainder, done=1.0)
 
 
@@ -182,10 +182,10 @@ def _whole(run: Run, vector: TargetVector, position: int, measure: Measure) -> t
     span = float(logits.max() - logits.min())
     if measure == "logit":
         return value, 0.0, span
-    measured = torch.log_softmax(logits, dim=-1)
+    log_probs = torch.log_softmax(logits, dim=-1)
     capped = logits[first] if second < 0 else logits[first] - logits[second]
-    beside = float(capped) - value - (float(logits.logsumexp(-1)) if second < 0 else 0.0)
-    return float(measured[first] if second < 0 else measured[first] - measured[second]), beside, span
+    normalisation = float(capped) - value - (float(logits.logsumexp(-1)) if second < 0 else 0.0)
+    return float(log_probs[first] if second < 0 else log_probs[first] - log_probs[second]), normalisation, span
 
 
 def _listed(followed: Followed, c: ModelConfig, p: PathExpansionParams, names: tuple[str, ...]) -> PathExpansionResult:
@@ -239,11 +239,11 @@ def _with_deeper(result: PathExpansionResult, by_order: Tensor, order: int) -> P
 
 
 def _words(result: PathExpansionResult, vector: TargetVector, p: PathExpansionParams, run: Run) -> list[str]:
-    measured = vector.words.replace("logit", "log-probability", 1).replace(LESS, "") if p.measure == "log_prob" else vector.words
+    measured = f"log-probability {vector.of}" if p.measure == "log_prob" else vector.words
     words = [f"{measured}, position {result.position}", "patterns, norm scales and MLP outputs as recorded"]
     if run.edits:
-        words.append(f"{len(run.edits)} intervention{'s' if len(run.edits) > 1 else ''}")
+        words.append(number_of(len(run.edits), "intervention"))
     words += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(result.n_left_out) if n]
     if run.weights.config.n_layers > p.order:
-        words.append(f"orders above {p.order} as sums")
+        words.append(f"orders above {p.order} as sums only")
     return words

@@ -43,7 +43,7 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedAttention:
     """One attention layer at a run's recorded norm scales, for positions 0..n−1: see the module.
 
     `read_scale`, `post_scale` [pos]: of the norms before and after attention, None without one. `W_V`, `b_V` are per query head.
@@ -103,14 +103,14 @@ def _share(run: Run, layer: int, site: str, recorded: Tensor, before: Tensor, n:
     return Share(factor[..., :n, :], (recorded - factor * before)[..., :n, :])
 
 
-def recorded(run: Run, i: int, n: int) -> Recorded:
+def recorded_attention(run: Run, i: int, n: int) -> RecordedAttention:
     """Attention layer i of a run, for its first n positions."""
     c, layer = run.weights.config, run.weights.layer(i, mlp=False)
     group = None if c.group == 1 else [c.kv_head(h) for h in range(c.n_heads)]
     b_V = layer.b_V
     reads = c.norm != "none" and c.norm_placement in ("pre", "both")
     touched = lambda site: run.editor.touches(i, site)
-    return Recorded(
+    return RecordedAttention(
         config=c,
         layer=layer,
         n=n,
@@ -193,47 +193,47 @@ def add_constant(paths: Paths, column: int, bias: Tensor) -> None:
     paths.values[:, column] += paths.weights.sum(-1) * (paths.direction @ bias)
 
 
-def behind_post_norm(paths: Paths, now: Recorded, index: Index) -> Paths:
+def through_post_norm(paths: Paths, attention: RecordedAttention, index: Index) -> Paths:
     """Paths as they read the sum of the layer's head outputs; adds b_O and the bias of a norm after it to `values`."""
     weights, direction = paths.weights, paths.direction
-    if now.post_scale is not None:
-        norm = now.layer.attn_post_norm
+    if attention.post_scale is not None:
+        norm = attention.layer.attn_post_norm
         if norm.bias is not None:
             add_constant(paths, index["output bias"], norm.bias)
-        weights, direction = weights * now.post_scale, before_norm(direction, norm, now.config.norm)
+        weights, direction = weights * attention.post_scale, before_norm(direction, norm, attention.config.norm)
     before = Paths(paths.heads, weights, direction, paths.values)
-    if now.layer.b_O is not None:
-        add_constant(before, index["output bias"], now.layer.b_O)
+    if attention.layer.b_O is not None:
+        add_constant(before, index["output bias"], attention.layer.b_O)
     return before
 
 
-def through(paths: Paths, now: Recorded, i: int, pattern: Tensor, rows: slice, index: Index) -> Paths:
+def through(paths: Paths, attention: RecordedAttention, i: int, pattern: Tensor, rows: slice, index: Index) -> Paths:
     """Every path, which reads the sum of head outputs, extended through every head of layer i: [head · path].
 
     `pattern` [head, row, src] holds the destinations `rows` that the paths read.
     """
-    n_heads, n_paths = now.config.n_heads, len(paths.weights)
+    n_heads, n_paths = attention.config.n_heads, len(paths.weights)
     weights, d = paths.weights.expand(n_heads, -1, -1), paths.direction
     values = torch.zeros(n_heads, n_paths, paths.values.shape[1], dtype=d.dtype)
-    q = (now.layer.W_O @ d.mT).mT  # [head, path, d_head]
-    if now.result.factor is not None and now.result.added is not None:
-        values[..., index["intervention"]] += ((weights @ now.result.added) * d).sum(-1)
-        weights = weights * now.result.factor.mT
-    if now.z.factor is not None and now.z.added is not None:
-        values[..., index["intervention"]] += ((weights @ now.z.added) * q).sum(-1)
-        weights = weights * now.z.factor.mT
+    q = (attention.layer.W_O @ d.mT).mT  # [head, path, d_head]
+    if attention.result.factor is not None and attention.result.added is not None:
+        values[..., index["intervention"]] += ((weights @ attention.result.added) * d).sum(-1)
+        weights = weights * attention.result.factor.mT
+    if attention.z.factor is not None and attention.z.added is not None:
+        values[..., index["intervention"]] += ((weights @ attention.z.added) * q).sum(-1)
+        weights = weights * attention.z.factor.mT
     weights = weights[..., rows] @ pattern
-    if now.v.factor is not None and now.v.added is not None:
-        values[..., index["intervention"]] += ((weights @ now.v.added) * q).sum(-1)
-        weights = weights * now.v.factor.mT
-    if now.b_V is not None:
-        values[..., index["value bias"]] += weights.sum(-1) * (q @ now.b_V[:, :, None])[..., 0]
-    d = q @ now.W_V.mT
-    if now.read_scale is not None:
-        norm = now.layer.attn_norm
+    if attention.v.factor is not None and attention.v.added is not None:
+        values[..., index["intervention"]] += ((weights @ attention.v.added) * q).sum(-1)
+        weights = weights * attention.v.factor.mT
+    if attention.b_V is not None:
+        values[..., index["value bias"]] += weights.sum(-1) * (q @ attention.b_V[:, :, None])[..., 0]
+    d = q @ attention.W_V.mT
+    if attention.read_scale is not None:
+        norm = attention.layer.attn_norm
         if norm.bias is not None:
             values[..., index["value bias"]] += weights.sum(-1) * (d @ norm.bias)
-        weights, d = weights * now.read_scale, before_norm(d, norm, now.config.norm)
+        weights, d = weights * attention.read_scale, before_norm(d, norm, attention.config.norm)
     return Paths(_named(paths.heads, i, n_heads), weights.flatten(0, 1), d.flatten(0, 1), values.flatten(0, 1))
 
 
@@ -243,9 +243,9 @@ def _named(heads: Tensor, i: int, n_heads: int) -> Tensor:
     return torch.cat([first, heads.expand(n_heads, -1, -1, -1)], dim=2).flatten(0, 1)
 
 
-def below(paths: Paths, now: Recorded, index: Index) -> Paths:
+def before_interventions(paths: Paths, attention: RecordedAttention, index: Index) -> Paths:
     """Paths as they read the stream before interventions on it; adds what these put into the stream to `values`."""
-    if now.stream.factor is None or now.stream.added is None:
+    if attention.stream.factor is None or attention.stream.added is None:
         return paths
-    add(paths, index["intervention"], now.stream.added)
-    return Paths(paths.heads, paths.weights * now.stream.factor[:, 0], paths.direction, paths.values)
+    add(paths, index["intervention"], attention.stream.added)
+    return Paths(paths.heads, paths.weights * attention.stream.factor[:, 0], paths.direction, paths.values)

@@ -3,11 +3,11 @@
     q_d = Σ_c q_d^c,    k_s = Σ_c k_s^c,        c: embedding, position, biases, earlier MLPs and heads, interventions
 
 exact on this run: the scales of norms and q/k norms are the recorded ones, and the parts include smearing and rotation, which are
-linear in the key. `score_expansion` multiplies them. They are cached per head, so that each cell of its pattern costs one small
+linear in the key. They are cached per head: `score_expansion` multiplies them, so that each cell of a pattern costs one small
 product. Shortformer positions enter after the norm, on both sides; ALiBi enters neither, as it is added to the score. A score is
 then Σ_{c, c′} scale · q_d^c · k_s^{c′} (Elhage et al. 2021, "QK circuit"; Q- and K-composition).
 
-They are not averaged over prompts, whose positions hold other tokens. `score_expansion` averages the scores.
+Queries and keys are not averaged over prompts, whose positions hold other tokens: `score_expansion` averages the scores.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _positioned(run: Run, head: Head, layer: Layer, x: Tensor, side: Side) -> Te
     return x if rotary is None else rotate(x, rotary, 0)
 
 
-def _changed(run: Run, head: Head, layer: Layer, side: Side) -> Tensor | None:
+def _intervention_change(run: Run, head: Head, layer: Layer, side: Side) -> Tensor | None:
     """[pos, d_head]: the change that interventions make to the query or key itself; None without one."""
     if not run.editor.touches(head.layer, side.lower()):
         return None
@@ -161,7 +161,7 @@ def _side(run: Run, head: Head, layer: Layer, raw: list[Part], side: Side) -> li
     parts = _through_norm(run, head, layer, parts, side)
     values = _positioned(run, head, layer, torch.stack([p.value for p in parts]), side)
     side_parts = [Part(p.name, p.kind, v, p.head) for p, v in zip(parts, values, strict=True)]
-    change = _changed(run, head, layer, side)
+    change = _intervention_change(run, head, layer, side)
     return merged(side_parts if change is None else [*side_parts, Part(INTERVENTIONS, "intervention", change)])
 
 
@@ -210,6 +210,6 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
 def words(c: ModelConfig) -> tuple[str, ...]:
     """What is held at its recorded values, for captions."""
     scales = ["norm scales"] * (c.norm != "none") + ["q/k-norm scales"] * (c.qk_norm != "none")
-    inside = ["rotation"] * (c.rotary is not None) + ["smearing"] * c.smeared_keys
+    included = ["rotation"] * (c.rotary is not None) + ["smearing"] * c.smeared_keys
     phrases = [f"at recorded {' and '.join(scales)}"] * bool(scales) + ["MLPs as recorded"] * (not c.attention_only)
-    return (*phrases, *([f"{' and '.join(inside)} inside"] * bool(inside)))
+    return (*phrases, *([f"{' and '.join(included)} included"] * bool(included)))

@@ -3,7 +3,7 @@
     ‖x_stage‖,        ‖a‖ of every output a,        cos(a, x) = a · x / (‖a‖ ‖x‖),   x: the stream that a is added to
 
 x is the stream before attention for attention's output, and the stream after attention for the MLP's (in parallel blocks, before
-the block). With centred writing weights the stream is centred too, and so are the norms. On the growth of the norm with depth see
+the block). With centred writing weights the norms are those of the centred stream. On the growth of the norm with depth see
 Heimersheim and Turner 2023.
 """
 
@@ -80,8 +80,8 @@ def layer_steps(run: Run, layer: int, dest: slice) -> tuple[list[tuple[str, Tens
     if not c.attention_only:
         mid = x if c.parallel else after_attention(c, weights, x, attention)
         stages += [] if c.parallel else [(f"L{layer} mid", mid)]
-        cut = run.editor.touches(layer, "mlp_out")
-        steps.append((f"MLP L{layer}", mid, run.get("mlp_out", layer, (), dest) if cut else mlp_written(c, weights, mid)))
+        edited = run.editor.touches(layer, "mlp_out")
+        steps.append((f"MLP L{layer}", mid, run.get("mlp_out", layer, (), dest) if edited else mlp_written(c, weights, mid)))
     return stages, steps
 
 
@@ -105,8 +105,8 @@ class _Rows:
 
 def tile_rows(run: Run, dest: slice, ctx: Ctx, done: int, total: int) -> _Rows:
     """Every stage and output at the positions `dest`; `done` of `total` layers of all tiles are finished."""
-    rows, begins = _Rows(), list(initial_stream(run, dest).items())
-    rows.append([], [(name, begins[0][1] if i else None, x) for i, (name, x) in enumerate(begins)])
+    rows, initial = _Rows(), list(initial_stream(run, dest).items())
+    rows.append([], [(name, initial[0][1] if i else None, x) for i, (name, x) in enumerate(initial)])
     for layer in range(run.weights.config.n_layers):
         ctx.tick(done + layer, total, f"position {dest.start}, layer {layer}")
         rows.append(*layer_steps(run, layer, dest))

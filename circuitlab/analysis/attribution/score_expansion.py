@@ -7,10 +7,10 @@ the recorded scales of norms and q/k norms, smearing and rotation included. Term
 
     none: neither     Q: the destination's     K: the source's     both                       (Elhage et al. 2021)
 
-ALiBi is a term of its own, −slope · (d − s), and in neither stream: it is the entry of the component ALiBi with itself.
+ALiBi is a term of its own, −slope · (d − s), which neither stream holds: it is the entry of the component ALiBi with itself.
 
-Softmax sees only differences within a row, so each term is also given centred: minus its mean over the sources that the mask and
-window of the row allow. A term that is the same at every source raises the raw score but changes no attention.
+Softmax depends only on differences within a row, so each term is also given centred: minus its mean over the sources that the
+mask and window of the row allow. A term that is the same at every source raises the raw score but changes no attention.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, Sc
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.target import position_of
+from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -141,11 +142,11 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
     centred = terms - q @ _mean(parts.k[:, allowed]).T
     parts, terms, centred = _with_alibi(inputs.weights.config, p.head, parts, (terms, centred), (d, s, allowed))
     by_head = parts.heads[:, 0] >= 0
-    row, read, weight = _recorded(run, p.head, d)
+    row, softmax_scores, pattern = _recorded_row(run, p.head, d)
     score, visible = float(row[s]), allowed.start <= s < allowed.stop
-    warnings = () if visible else ("the mask hides this source: no softmax reads its score",)
+    warnings = () if visible else ("the mask hides this source: its score does not enter the softmax",)
     if run.editor.touches(p.head.layer, "scores", "pattern"):
-        warnings += ("an intervention acts on scores or pattern: expanded is q · k before it",)
+        warnings += ("an intervention acts on the scores or the pattern: expanded is q · k before it acts",)
     return ScoreExpansionResult(
         terms=terms,
         centred=centred,
@@ -160,14 +161,14 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         through_centred=through_heads(centred, by_head),
         score=score,
         row_mean=float(row[allowed].mean()),
-        softmax_score=float(read[s]) if visible else float("nan"),
-        attention=float(weight[s]) if visible else 0.0,
+        softmax_score=float(softmax_scores[s]) if visible else float("nan"),
+        attention=float(pattern[s]) if visible else 0.0,
         destination=d,
         source=s,
         seen=visible,
         n_sources=allowed.stop - allowed.start,
         remainder=Remainder(
-            abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "of the score", "largest of the row"
+            abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "in the score", "largest of the row"
         ),
         conventions=(*inputs.subject.conventions.words(), *_conventions(inputs.weights.config, allowed), *warnings),
     )
@@ -188,18 +189,18 @@ def _with_alibi(
     return replace(parts, **names), whole, centred
 
 
-def _recorded(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _recorded_row(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[src] each, of one row: scale · q·k (with ALiBi) before a cap, the input of softmax, and the pattern."""
     c, rows, only = run.weights.config, slice(d, d + 1), (head.head,)
     with torch.inference_mode():
         q, k = run.get("q", head.layer, only, rows)[0].double(), run.get("k", head.layer, (c.kv_head(head.head),))[0].double()
         raw = block.biased(c, head.layer, c.score_scale * (q @ k.T)[None], d, only)[0, 0]
-        read, weight = (run.get(name, head.layer, only, rows)[0, 0].double() for name in ("scores", "pattern"))
-    return raw.cpu().numpy(), read.cpu().numpy(), weight.cpu().numpy()
+        scores, pattern = (run.get(name, head.layer, only, rows)[0, 0].double() for name in ("scores", "pattern"))
+    return raw.cpu().numpy(), scores.cpu().numpy(), pattern.cpu().numpy()
 
 
 def _conventions(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
     n = allowed.stop - allowed.start
-    beside = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
-    phrases = [f"score = q · k at the model's own scale{beside}", *words(c)]
-    return (*phrases, f"centred: minus the mean over the row's {n} source{'s' if n != 1 else ''}")
+    further = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
+    phrases = [f"score = q · k at the model's own scale{further}", *words(c)]
+    return (*phrases, f"centred: minus the mean over the row's {number_of(n, 'source')}")

@@ -11,7 +11,7 @@ where s [pos] and N [d_model, d_model] are the norms between the two at their re
 the composed pattern is A₂ A₁). Changes that interventions make to v, z or result enter as recorded terms, so that both sides of
 each identity describe the same run.
 
-They are not averaged over prompts: these are rounding errors of identities that hold on every run, and only the largest counts.
+Nothing is averaged over prompts: these are rounding errors of identities that hold on every run, and only the largest counts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from circuitlab.analysis.attribution._linear_reading import Passage
 from circuitlab.analysis.attribution.query_key_parts import read_by_attention
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -157,9 +158,7 @@ def _memory(c: ModelConfig, n: int, p: TensorIdentityParams) -> int:
 
 
 def _refuse(c: ModelConfig, p: TensorIdentityParams) -> str | None:
-    if p.earlier is not None and p.earlier.layer >= p.head.layer:
-        return f"{p.earlier} is not in a layer before {p.head}."
-    return None
+    return refuse_pair(p.head, p.earlier)
 
 
 @analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
@@ -181,7 +180,7 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         pairs.append(None if p.earlier is None else _composed(run, one, p, tick))
         sizes = np.array([_compared(pair) for pair in pairs], dtype=np.float64)
     edited = run.editor.touches(p.head.layer, "v", "z", "result")
-    edit_words = ("what interventions put into v, z or result is carried along",) if edited else ()
+    edit_words = ("changes by interventions on v, z or result are included",) if edited else ()
     return TensorIdentityResult(
         difference=sizes[:, 0],
         of=sizes[:, 1],
@@ -192,7 +191,7 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
 
 
 def _too_long(n: int, c: ModelConfig) -> str:
-    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix is built up to {KRON_LIMIT:,}"
+    return f"{number_of(n, 'token')} × {c.d_model} = {number_of(n * c.d_model, 'row')}: the matrix has {KRON_LIMIT:,} at most"
 
 
 def _compared(pair: tuple[Tensor, Tensor] | None) -> tuple[float, float]:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._frozen_attention_pass import FrozenAttentionPass, HeadOutputs
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
-from circuitlab.analysis.behaviour.samples import losses_of, run_on, text_pieces
+from circuitlab.analysis.behaviour.samples import losses_of, refuse_loss, run_on, text_pieces
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -144,7 +144,7 @@ def listed_orders(config: ModelConfig, most: int) -> tuple[list[int], list[float
 
 
 def _refuse(config: ModelConfig, p: TermImportanceParams) -> str | None:
-    return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
+    return refuse_loss(config)
 
 
 def _memory(config: ModelConfig, n: int, p: TermImportanceParams) -> int:
@@ -172,10 +172,11 @@ class _Losses:
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Term importance: marginal loss reduction by the terms of each order, layer and head, with attention patterns frozen."""
     if p.texts < 1 or p.orders < 1 or p.length < 0:
-        raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1", got=str(p))
+        got = f"texts {p.texts}, orders {p.orders}, length {p.length}"
+        raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1, length ≥ 0", got=got)
     edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
     texts, sample_words = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, edit_words)
-    partial = _begun(inputs.weights.config, p, texts, ctx)
+    partial = _empty_or_previous(inputs.weights.config, p, texts, ctx)
     show = lambda: ctx.partial(_result(inputs, p, partial, sample_words))
     for i, tokens in enumerate(texts):
         ctx.tick(i, len(texts), f"text {i + 1} of {len(texts)}")
@@ -188,14 +189,14 @@ def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermIm
     return replace(_result(inputs, p, partial, sample_words), done=1.0)
 
 
-def _begun(config: ModelConfig, p: TermImportanceParams, texts: Sequence[tuple[int, ...]], ctx: Ctx) -> _Losses:
+def _empty_or_previous(config: ModelConfig, p: TermImportanceParams, texts: Sequence[tuple[int, ...]], ctx: Ctx) -> _Losses:
     """Empty losses, or those of a cancelled attempt."""
     n, orders, count = config.n_layers, listed_orders(config, p.orders)[0], len(texts)
     tokens = np.array([len(text) - 1 for text in texts])
     shapes = (count, len(orders)), (count, 2, n), (count, 2, n, config.n_heads), (count,)
-    had = ctx.previous
-    if isinstance(had, TermImportanceResult) and had.losses.shape == shapes[0]:
-        return _Losses(tokens, had.losses.copy(), had.layers.copy(), had.heads.copy(), had.whole.copy())
+    earlier = ctx.previous
+    if isinstance(earlier, TermImportanceResult) and earlier.losses.shape == shapes[0]:
+        return _Losses(tokens, earlier.losses.copy(), earlier.layers.copy(), earlier.heads.copy(), earlier.whole.copy())
     return _Losses(tokens, *(np.full(shape, np.nan) for shape in shapes))
 
 
@@ -280,7 +281,7 @@ def _result(inputs: Inputs, p: TermImportanceParams, partial: _Losses, sample_wo
         head_error=_error(by_head),
         uniform=uniform,
         conventions=(*inputs.subject.conventions.words(), *sample_words, *_held_words(config)),
-        remainder=Remainder(float(off.max()), uniform, "nats", "uniform guess") if off.size else None,
+        remainder=Remainder(float(off.max()), uniform, "nats", "loss of uniform predictions") if off.size else None,
         done=min(share_done, 0.99),
     )
 

@@ -4,10 +4,10 @@
 
 D' is the target's direction at the recorded scale of the final norm (`target`), minus its mean over the vocabulary, so that what
 raises all tokens alike does not count; v_s includes the value bias. "sources": one destination, every source. "destinations": one
-source, its effect on the own target of every position that can attend to it. Elhage et al. 2021 show it for induction heads.
+source, its effect on the target of each position that can attend to it. Elhage et al. 2021 show it for induction heads.
 
-If an intervention replaces a head's output, its sources contribute 0 (if it scales, the scaled value), and what the intervention
-put there is given apart as `placed`, so that sources and `placed` add up to the head's contribution.
+If an intervention replaces a head's output, its sources contribute 0 (the scaled value if it scales), and the replacement's own
+contribution is given as `placed`, so that sources and `placed` add up to the head's contribution.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import (
+    PARTS_SUM,
     Directions,
     directions,
     directions_at_heads,
@@ -29,8 +30,8 @@ from circuitlab.analysis.attribution._contributions import (
     refuse_norm_on_stream,
 )
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
-from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.target import LESS, TargetVector, position_of, target_at
+from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
+from circuitlab.analysis.target import MINUS_MEAN, TargetVector, position_of, target_at
 from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -99,13 +100,11 @@ class TokenAttributionResult(Result):
 
 def centred_target(inputs: Inputs, vector: TargetVector, target: Target) -> TargetVector:
     """The target minus its mean over the vocabulary: differs for the logit of one token, unless W_U is centred already."""
-    if target.direction or len(target.tokens) == 2:
+    if target.direction or len(target.tokens) == 2 or vector.centred:
         return vector
-    if LESS in vector.words:
-        return vector  # W_U is centred already
     ends = inputs.weights.unembed()
     offset = vector.offset if ends.b_U is None else vector.offset - ends.b_U.mean()
-    return replace(vector, D=vector.D - ends.W_U.mean(dim=1), offset=offset, words=f"{vector.words}{LESS}")
+    return replace(vector, D=vector.D - ends.W_U.mean(dim=1), offset=offset, words=vector.words + MINUS_MEAN, centred=True)
 
 
 def _memory(config: ModelConfig, n: int, p: TokenAttributionParams) -> int:
@@ -125,11 +124,11 @@ def token_attribution(inputs: Inputs, p: TokenAttributionParams, ctx: Ctx) -> To
     run, config = inputs.run(), inputs.weights.config
     heads, position = chosen_heads(config, p.heads), position_of(run.n, p.position)
     with torch.inference_mode():
-        sent = _Sources if p.direction == "sources" else _Destinations
-        return sent(inputs, p, run, heads, position).compute(ctx)
+        direction = _Sources if p.direction == "sources" else _Destinations
+        return direction(inputs, p, run, heads, position).compute(ctx)
 
 
-class _Sent:
+class _TokenEffects:
     """The common part of both directions: the target at the destinations, and the layers of the chosen heads."""
 
     def __init__(
@@ -145,10 +144,9 @@ class _Sent:
     def layers(self, ctx: Ctx) -> Iterator[tuple[int, list[int], list[int]]]:
         """(layer, indices into `heads`, heads of the layer), one layer at a time."""
         n_layers = self.inputs.weights.config.n_layers
-        for layer in sorted({h.layer for h in self.heads}):
+        for layer, heads, places in by_layer(self.heads):
             ctx.tick(layer, n_layers, f"layer {layer}")
-            where = [i for i, h in enumerate(self.heads) if h.layer == layer]
-            yield layer, where, [self.heads[i].head for i in where]
+            yield layer, places, heads
 
     def values_of(self, layer: int, heads: list[int]) -> Tensor:
         """[head, src, d_head]: the values that these heads read."""
@@ -170,7 +168,7 @@ class _Sent:
         visible = ~np.isnan(self.values).all(axis=0)
         summed = np.where(visible, np.nansum(self.values, axis=0), np.nan).astype(self.values.dtype)
         some = "all heads" if not self.p.heads else number_of(len(self.heads), "head")
-        words = (self.vector.words, f"through {some}, directly, at the recorded scale of the final norm")
+        words = (self.vector.words, f"direct effects through {some}, at the recorded scale of the final norm")
         return TokenAttributionResult(
             values=self.values,
             summed=summed,
@@ -183,7 +181,7 @@ class _Sent:
         )
 
 
-class _Sources(_Sent):
+class _Sources(_TokenEffects):
     """One destination and all of its visible sources."""
 
     def __init__(self, inputs: Inputs, p: TokenAttributionParams, run: Run, heads: tuple[Head, ...], position: int) -> None:
@@ -191,7 +189,7 @@ class _Sources(_Sent):
 
     def compute(self, ctx: Ctx) -> TokenAttributionResult:
         """Values, what interventions placed, the rest, and the remainder of the heads' contributions."""
-        wrote, from_sources = np.zeros(len(self.heads)), np.zeros(len(self.heads))
+        by_head, from_sources = np.zeros(len(self.heads)), np.zeros(len(self.heads))
         edited = np.zeros(len(self.heads), dtype=bool)
         for layer, where, heads in self.layers(ctx):
             z = self.run.get("z", layer, (), self.dest)
@@ -199,17 +197,17 @@ class _Sources(_Sent):
             q = (E.base @ block.flat_out(weights.W_O).T).unflatten(1, (-1, weights.W_O.shape[1]))[0, heads] * E.scale[0]
             share = self.share(layer, heads)
             pattern = self.run.get("pattern", layer, tuple(heads), self.dest)[:, 0]
-            sent = pattern * (self.values_of(layer, heads) @ q[..., None])[..., 0] * share
-            self.values[where] = sent.masked_fill(~self.visible(layer) & (pattern == 0), torch.nan).cpu().numpy()
-            wrote[where] = head_contributions(self.run, layer, weights, E, z, self.dest)[heads, 0].double().cpu().numpy()
+            effects = pattern * (self.values_of(layer, heads) @ q[..., None])[..., 0] * share
+            self.values[where] = effects.masked_fill(~self.visible(layer) & (pattern == 0), torch.nan).cpu().numpy()
+            by_head[where] = head_contributions(self.run, layer, weights, E, z, self.dest)[heads, 0].double().cpu().numpy()
             edited[where] = (share != 1).any(dim=1).cpu().numpy()
         from_sources[:] = np.nansum(self.values, axis=1)
         assert self.run.final is not None
         total = float(self.vector.measure(self.run.weights, self.run.final[self.dest])[0])
-        placed = np.where(edited, wrote - from_sources, 0.0)
-        left = float(np.abs(wrote - from_sources - placed).max())
+        placed = np.where(edited, by_head - from_sources, 0.0)
+        left = float(np.abs(by_head - from_sources - placed).max())
         size = float(np.nansum(np.abs(self.values)) + np.abs(placed).sum())
-        remainder = Remainder(left, size, "logits", "the parts' sizes add up to")
+        remainder = Remainder(left, size, "logits", PARTS_SUM)
         return self.result(placed=placed, total=total, rest=total - float((from_sources + placed).sum()), remainder=remainder)
 
     def visible(self, layer: int) -> Tensor:
@@ -218,7 +216,7 @@ class _Sources(_Sent):
         return block.allowed(1, self.run.n, self.position, window)[0]
 
 
-class _Destinations(_Sent):
+class _Destinations(_TokenEffects):
     """One source and all destinations that can attend to it, each with its own target."""
 
     def __init__(self, inputs: Inputs, p: TokenAttributionParams, run: Run, heads: tuple[Head, ...], position: int) -> None:
@@ -227,14 +225,14 @@ class _Destinations(_Sent):
     def compute(self, ctx: Ctx) -> TokenAttributionResult:
         """Values alone: one source's contributions are no decomposition, so there is no remainder."""
         for layer, where, heads in self.layers(ctx):
-            norm_behind = self.run.weights.config.norm_placement in ("post_sublayer", "both")
-            E = self.directions_at(layer, self.run.get("z", layer, (), self.dest)) if norm_behind else self.D
+            post_norm = self.run.weights.config.norm_placement in ("post_sublayer", "both")
+            E = self.directions_at(layer, self.run.get("z", layer, (), self.dest)) if post_norm else self.D
             W_O = self.run.weights.layer(layer, mlp=False).W_O[heads]
             outputs = (self.values_of(layer, heads)[:, self.position : self.position + 1] @ W_O)[:, 0]
-            effect = (outputs @ E.base.T) * E.scale[:, 0]
+            per_attention = (outputs @ E.base.T) * E.scale[:, 0]
             pattern = self.column(layer, heads, ctx)
-            sent = pattern * effect * self.share(layer, heads)
-            self.values[np.ix_(where, range(self.position, self.run.n))] = self.masked(layer, sent).cpu().numpy()
+            effects = pattern * per_attention * self.share(layer, heads)
+            self.values[np.ix_(where, range(self.position, self.run.n))] = self.masked(layer, effects).cpu().numpy()
         return self.result(placed=np.full(len(self.heads), np.nan))
 
     def column(self, layer: int, heads: list[int], ctx: Ctx) -> Tensor:
@@ -246,8 +244,8 @@ class _Destinations(_Sent):
             parts.append(self.run.get("pattern", layer, some, self.dest)[..., self.position].clone())
         return torch.cat(parts)
 
-    def masked(self, layer: int, sent: Tensor) -> Tensor:
+    def masked(self, layer: int, effects: Tensor) -> Tensor:
         """[head, dest] with NaN where the window no longer reaches the source."""
         window = self.run.weights.config.window(layer)
-        away = torch.arange(sent.shape[1])
-        return sent.masked_fill(away >= window, torch.nan) if window else sent
+        distance = torch.arange(effects.shape[1])
+        return effects.masked_fill(distance >= window, torch.nan) if window else effects

@@ -35,7 +35,16 @@ from circuitlab.analysis.base import (
     over,
     scalar,
 )
-from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, losses_of, no_room, repeated_random, run_on, text_pieces
+from circuitlab.analysis.behaviour.samples import (
+    bos_of,
+    fit_to_context,
+    losses_of,
+    no_room,
+    refuse_loss,
+    repeated_random,
+    run_on,
+    text_pieces,
+)
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -154,8 +163,10 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
         return reason
     if p.control is not None and p.on == "random":
         unrepeated = f"block={p.block * p.repeats} repeats=1"
-        return f"random tokens need no control, whose loss is the same at every index. Compare unrepeated ones, {unrepeated}."
-    return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
+        return (
+            f"random tokens need no control: its loss on them is the same at every index. Compare unrepeated ones, {unrepeated}."
+        )
+    return refuse_loss(config)
 
 
 def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
@@ -171,16 +182,16 @@ def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
         raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=_counts(p))
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
-    beside = None if p.control is None else control_of(inputs, p.control)
+    control = None if p.control is None else control_of(inputs, p.control)
     control_losses = np.full((len(texts), n), np.nan)
-    for i, tokens in enumerate(texts if beside is not None and n > 1 else ()):
-        assert beside is not None
+    for i, tokens in enumerate(texts if control is not None and n > 1 else ()):
+        assert control is not None
         ctx.tick(i, len(texts), "the control")
-        control_losses[i, 1:] = losses_of(beside.run(tokens, ()), ctx)
+        control_losses[i, 1:] = losses_of(control.run(tokens, ()), ctx)
     result = lambda losses, done: _result(inputs, p, losses, control_losses, words, done)
-    losses, had = np.full((len(texts), n), np.nan), ctx.previous
-    if isinstance(had, InContextResult) and had.losses.shape == losses.shape:
-        losses = had.losses.copy()
+    losses, previous = np.full((len(texts), n), np.nan), ctx.previous
+    if isinstance(previous, InContextResult) and previous.losses.shape == losses.shape:
+        losses = previous.losses.copy()
     for i, tokens in enumerate(texts):
         ctx.tick(i, len(texts), "loss by index")
         if n < 2 or not np.isnan(losses[i, 1:]).all():
@@ -218,7 +229,7 @@ def _result(
     each = [losses_computed[:, s + 1 : s + block].mean(axis=1) for s in starts]
     both = late[0] > early[1]  # else the text is too short for two disjoint ends
     scores, others = (
-        _between(x, late) - _between(x, early) if both else np.full(len(losses_computed), np.nan)
+        _window_mean(x, late) - _window_mean(x, early) if both else np.full(len(losses_computed), np.nan)
         for x in (losses_computed, control_computed)
     )
     mean = lambda values: float(values.mean()) if len(values) else math.nan
@@ -249,7 +260,7 @@ def _result(
     )
 
 
-def _between(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
+def _window_mean(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
     return losses[:, window[0] : window[1] + 1].mean(axis=1)
 
 
@@ -271,5 +282,5 @@ def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]],
 
 def _window_words(early: tuple[int, int], late: tuple[int, int]) -> str:
     if late[0] <= early[1]:
-        return "too short for an in-context score"
+        return "the texts are too short for an in-context score"
     return f"in-context score: tokens {late[0]}–{late[1]} minus {early[0]}–{early[1]}"

@@ -2,8 +2,8 @@
 
     loss_t = −ln p(x_t | x_<t);   predicted_t = argmax p(· | x_≤t)
 
-Losses of two models can be compared token by token only if both read the same tokens. The request says what the tokens are to the
-other model (`texts`); a model that reads them otherwise, or whose context is too short, answers with the reason.
+Losses of two models can be compared token by token only if both read the same tokens. The request gives each token's text in the
+other model (`texts`); a model in which they are other texts, or whose context is too short, answers with the reason.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def _why_not(inputs: Inputs, texts: tuple[str, ...]) -> str:
     """Why this model cannot be compared with one that displays the tokens as `texts`, or ""."""
     config, tokens = inputs.weights.config, inputs.subject.tokens
     if len(tokens) > config.n_ctx:
-        return f"it reads {number_of(config.n_ctx, 'token')} at most, and these are {len(tokens):,}"
+        return f"it reads {number_of(config.n_ctx, 'token')} at most, and the prompt has {len(tokens):,}"
     if max(tokens) >= config.d_vocab:
-        return f"its vocabulary ends at {config.d_vocab - 1:,}, and there is a token {max(tokens):,}"
+        return f"its vocabulary ends at {config.d_vocab - 1:,}, and the prompt has a token {max(tokens):,}"
     if texts and len(texts) != len(tokens):
-        return f"it has {number_of(len(tokens), 'token')}, and the other one shows {len(texts):,}"
+        return f"the prompt has {number_of(len(tokens), 'token')}, and the other model shows {len(texts):,}"
     if texts:
         for position, (token, text) in enumerate(zip(tokens, texts, strict=True)):
             own_text = _display(inputs, token)
@@ -101,7 +101,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
         words=("",) * n,
         n_layers=inputs.weights.config.n_layers,
         why=why,
-        conventions=(*inputs.subject.conventions.words(), f"nothing was computed: {why}"),
+        conventions=(*inputs.subject.conventions.words(), f"not computed: {why}"),
     )
 
 

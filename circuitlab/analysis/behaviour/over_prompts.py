@@ -131,7 +131,7 @@ def _refuse(config: ModelConfig, p: OverPromptsParams) -> str | None:
         return f"give the analysis to average as `analysis`: {those}."
     inner, params = requested_analysis(p)
     if not can_be_averaged(inner):
-        return f"The analysis {inner.name} has nothing that can be averaged over prompts. These have: {those}."
+        return f"The analysis {inner.name} has nothing to average over prompts. These have: {those}."
     if getattr(params, "needs", inner.needs) != "tokens":
         return f"under these parameters {inner.name} reads no prompt."
     if any(isinstance(v := getattr(params, f.name), TextRef) and not v.sha256 for f in fields(params)):
@@ -145,8 +145,8 @@ def _memory(config: ModelConfig, n: int, p: OverPromptsParams) -> int:
     return 2 * 8 * 1000 * (config.n_layers * config.d_mlp if p.analysis == "neurons" else entries)
 
 
-def belonging(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
-    """The interventions, if none belongs to a single prompt. Raises `Refused`."""
+def of_every_prompt(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
+    """The interventions, each of which must apply to any prompt. Raises `Refused` for one that belongs to a single prompt."""
     for e in edits:
         sites = [e.site] + ([e.path_from] if e.path_from else [])
         if any(site.positions or site.sources for site in sites) or e.op == "patch":
@@ -206,8 +206,8 @@ def _axes(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig
 
 
 @dataclass
-class _Gathered:
-    """The results gathered so far."""
+class _PromptRows:
+    """Rows and weights of the prompts computed so far, and what their answers have in common."""
 
     p: OverPromptsParams
     prompts: tuple[Prompt, ...]
@@ -222,7 +222,7 @@ class _Gathered:
     common: tuple[str, ...] = ()
     remainder: Remainder | None = None
 
-    def go_on_from(self, previous: Result | None) -> None:
+    def resume(self, previous: Result | None) -> None:
         """Start from what a cancelled answer holds."""
         if isinstance(previous, OverPromptsResult) and previous.counted:
             self.rows = list(previous.values[: previous.counted])
@@ -299,13 +299,13 @@ def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsR
     """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused
     inner, params = requested_analysis(p)
-    edits = belonging(inputs.subject.edits)
+    edits = of_every_prompt(inputs.subject.edits)
     prompts = inputs.prompts(p.file)
-    gathered = _Gathered(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
-    gathered.go_on_from(ctx.previous)
-    for i in range(len(gathered.rows), len(prompts)):
+    partial = _PromptRows(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
+    partial.resume(ctx.previous)
+    for i in range(len(partial.rows), len(prompts)):
         ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")
-        gathered.add(inputs.at(prompts[i].tokens, edits).answer(inner, _with_prompt(params, prompts[i])))
+        partial.add(inputs.at(prompts[i].tokens, edits).answer(inner, _with_prompt(params, prompts[i])))
         if i + 1 < len(prompts):
-            ctx.partial(gathered.result())
-    return gathered.result()
+            ctx.partial(partial.result())
+    return partial.result()

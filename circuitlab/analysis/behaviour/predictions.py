@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
-from circuitlab.errors import BadInput
+from circuitlab.analysis.target import position_of
 from circuitlab.model.config import ModelConfig
 
 
@@ -76,9 +76,7 @@ def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
 def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsResult:
     """Next-token predictions at one position: the most probable tokens, and rank and probability of the actual one."""
     tokens = inputs.subject.tokens
-    position = p.position if p.position >= 0 else len(tokens) + p.position
-    if not 0 <= position < len(tokens):
-        raise BadInput("There is no such position.", expected=f"0..{len(tokens) - 1}", got=str(p.position))
+    position = position_of(len(tokens), p.position)
     logits = inputs.run().logits(slice(position, position + 1))[0]
     with torch.inference_mode():
         log_probs = torch.log_softmax(logits.double(), dim=0)
@@ -93,8 +91,8 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
                 "actual_log_prob": float(log_probs[actual]),
                 "actual_logit": float(logits[actual]),
             }
-    less = inputs.subject.conventions.centre and not inputs.weights.config.logit_soft_cap
-    centred = "logits minus their vocabulary mean" if less else "raw logits"
+    centred = inputs.subject.conventions.centre and not inputs.weights.config.logit_soft_cap
+    logit_words = "logits minus their mean over the vocabulary" if centred else "raw logits"
     return PredictionsResult(
         ids=read_only(top.indices.cpu().numpy()),
         logits=read_only(top.values.cpu().numpy()),
@@ -103,6 +101,6 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         position=position,
         entropy=entropy,
         n_vocab=len(logits),
-        conventions=(*inputs.subject.conventions.words(), centred),
+        conventions=(*inputs.subject.conventions.words(), logit_words),
         **next_token,
     )

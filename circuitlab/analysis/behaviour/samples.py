@@ -2,11 +2,11 @@
 
 Random tokens (Olsson et al. 2022): BOS if the model has one, then a block of tokens drawn uniformly, repeated. Tokens that the
 model cannot predict are not drawn, nor is BOS; other rare tokens are unknown for an arbitrary model, so none is left out. In a
-short context there are fewer repeats, then smaller blocks, but no block under `LEAST`: in a block of two, the token after an
+short context there are fewer repeats, then smaller blocks, but none below `LEAST` tokens: in a block of two, the token after an
 earlier occurrence is the previous token, so that a previous-token head could not be told from an induction head.
 
-A text is cut into consecutive pieces of equal length, each after a BOS if the model has one; the rest at the end is dropped. Of
-more pieces than requested, some are drawn with a seed. A text shorter than one piece is one short piece.
+A text is split into consecutive pieces of equal length, each after a BOS if the model has one; the rest at the end is dropped. If
+there are more pieces than requested, some are drawn with a seed. A text shorter than one piece is one short piece.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST = 3  # tokens in a repeated block
 
 
 def bos_of(weights: Weights) -> int | None:
-    """The token that every prompt of this model begins with; None without one."""
+    """The id of the token that begins every prompt of this model; None without one."""
     return weights.tokenizer.bos if weights.tokenizer is not None and weights.config.prepend_bos else None
 
 
@@ -68,7 +68,7 @@ def control_words(config: ModelConfig, differ: bool) -> str:
     """Words for the caption on a control with tokens of `different_random`."""
     if differ:
         return "control: the same positions, tokens drawn without a repeat"
-    return f"control: the same positions, random tokens, some drawn twice: the vocabulary has {config.d_vocab}"
+    return f"control: the same positions, random tokens, some drawn twice: the vocabulary has only {config.d_vocab}"
 
 
 class Repeated(NamedTuple):
@@ -102,6 +102,11 @@ def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
     return None
 
 
+def refuse_loss(config: ModelConfig) -> str | None:
+    """Why a text has no mean loss in this model, or None: some tokens can be read but not predicted."""
+    return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."
+
+
 def indistinct(block: int, repeats: int) -> str | None:
     """Why a pattern on such tokens says nothing about induction, or None."""
     if repeats > 1 and 0 < block < LEAST:
@@ -117,8 +122,8 @@ def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, se
     step = length - len(front)
     if step < 1 or not tokens or count < 1:
         raise BadInput(
-            "The text is too short for a piece.",
-            expected="a text, and pieces longer than BOS",
+            "The text has no piece of that length.",
+            expected="a text that is not empty, and pieces longer than BOS",
             got=number_of(len(tokens), "token"),
         )
     if len(tokens) <= step:
@@ -135,13 +140,13 @@ def text_pieces(
     """(pieces of a file, or the prompt itself; words for the caption)."""
     if not file:
         n = len(inputs.subject.tokens)
-        return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: one text, no spread, much noise",)
+        return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: a single text, so no spread and much noise",)
     assert ref is not None
     config = inputs.weights.config
-    texts_cut = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
+    chosen = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
     name = ref.path.replace("\\", "/").rpartition("/")[2]
-    sample_words = f"{number_of(len(texts_cut), 'piece')} of {number_of(len(texts_cut[0]), 'token')} of {name}, seed {seed}"
-    return texts_cut, tuple(w for w in (sample_words, edit_words) if w)
+    sample_words = f"{number_of(len(chosen), 'piece')} of {number_of(len(chosen[0]), 'token')} from {name}, seed {seed}"
+    return chosen, tuple(w for w in (sample_words, edit_words) if w)
 
 
 def run_on(inputs: Inputs, tokens: tuple[int, ...], prompt: bool, edited: bool, ctx: Ctx) -> Run:

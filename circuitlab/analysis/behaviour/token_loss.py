@@ -74,8 +74,8 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             loss[start + 1 : stop + 1] = tile_losses[:, 0].cpu().numpy()
             rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~predictable[:, 0], -1).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
-    tile_losses = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
-    without_words = (f"{tile_losses} no loss",) if without else ()
+    tokens_have = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
+    without_words = (f"{tokens_have} no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,

@@ -9,7 +9,6 @@ Nothing here has size `d_model × d_model` per head or `d_vocab × d_vocab`: pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,6 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
 from circuitlab.model.recorded_norm import linear_part
-from circuitlab.model.subject import Head
 from circuitlab.model.weights import Layer, Norm, Weights
 
 
@@ -151,13 +149,6 @@ def embedding(weights: Weights) -> Tensor:
     W_E = weights.embed().W_E
     scale = weights.config.embed_scale
     return W_E if scale == 1.0 else W_E * scale
-
-
-def by_layer(heads: tuple[Head, ...]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """(layer, its heads, their indices into `heads`), layer by layer, so that each layer is read once."""
-    for layer in sorted({h.layer for h in heads}):
-        places = [i for i, h in enumerate(heads) if h.layer == layer]
-        yield layer, [heads[i].head for i in places], places
 
 
 def is_token_map(config: ModelConfig) -> bool:

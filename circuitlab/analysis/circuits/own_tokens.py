@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.factors import by_layer, heads_of, is_token_map, words
+from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
+from circuitlab.analysis.circuits.factors import heads_of, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of

@@ -73,7 +73,7 @@ def check_count(k: int) -> None:
 def refuse_pair(head: Head, earlier: Head | None) -> str | None:
     """Why `head` cannot compose with `earlier`, or None if it can."""
     if earlier is not None and earlier.layer >= head.layer:
-        return f"{earlier} is not in a layer before {head}: a virtual head needs a head of an earlier layer."
+        return f"{earlier} is not in an earlier layer than {head}, so they do not compose: choose a head of an earlier layer."
     return None
 
 

@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution.path_terms import Recorded, recorded, refuse_on_stream
+from circuitlab.analysis.attribution.path_terms import RecordedAttention, recorded_attention, refuse_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -61,9 +62,7 @@ class VirtualHeadResult(Result):
 
 
 def _refuse(config: ModelConfig, p: VirtualHeadParams) -> str | None:
-    if p.earlier.layer >= p.later.layer:
-        return f"{p.earlier} is not in an earlier layer than {p.later}; choose two heads of different layers."
-    return refuse_on_stream(config)
+    return refuse_pair(p.later, p.earlier) or refuse_on_stream(config)
 
 
 def _memory(c: ModelConfig, n: int, p: VirtualHeadParams) -> int:
@@ -80,7 +79,7 @@ def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadR
         between = _between(run, p)
         first, second = (run.get("pattern", h.layer, (h.head,))[0] for h in (p.earlier, p.later))
         ctx.tick(1, 2, "composing")
-        left = _left(recorded(run, p.later.layer, run.n), p.later)
+        left = _remaining_factor(recorded_attention(run, p.later.layer, run.n), p.later)
         pattern = left[:, None] * ((second * between) @ first)
         sums = pattern.sum(1)
         pattern = pattern.masked_fill(~_joined(config, p, run.n) & (pattern == 0), torch.nan)
@@ -104,22 +103,22 @@ def _joined(config: ModelConfig, p: VirtualHeadParams, n: int) -> Tensor:
 
 def _between(run: Run, p: VirtualHeadParams) -> Tensor:
     """[pos]: the factor between the earlier head's z and the later head's value."""
-    now = recorded(run, p.earlier.layer, run.n)
-    factor = _left(now, p.earlier)
-    factor = factor if now.post_scale is None else factor * now.post_scale
+    attention = recorded_attention(run, p.earlier.layer, run.n)
+    factor = _remaining_factor(attention, p.earlier)
+    factor = factor if attention.post_scale is None else factor * attention.post_scale
     for layer in range(p.earlier.layer + 1, p.later.layer + 1):
-        now = recorded(run, layer, run.n)
-        if now.stream.factor is not None:
-            factor = factor * now.stream.factor[:, 0]
-    if now.v.factor is not None:
-        factor = factor * now.v.factor[p.later.head, :, 0]
-    return factor if now.read_scale is None else factor * now.read_scale
+        attention = recorded_attention(run, layer, run.n)
+        if attention.stream.factor is not None:
+            factor = factor * attention.stream.factor[:, 0]
+    if attention.v.factor is not None:
+        factor = factor * attention.v.factor[p.later.head, :, 0]
+    return factor if attention.read_scale is None else factor * attention.read_scale
 
 
-def _left(now: Recorded, head: Head) -> Tensor:
+def _remaining_factor(attention: RecordedAttention, head: Head) -> Tensor:
     """[pos]: the factor that interventions leave of a head's z and result."""
-    factor = torch.ones(now.n, dtype=now.W_V.dtype)
-    for share in (now.z, now.result):
+    factor = torch.ones(attention.n, dtype=attention.W_V.dtype)
+    for share in (attention.z, attention.result):
         if share.factor is not None:
             factor = factor * share.factor[head.head, :, 0]
     return factor

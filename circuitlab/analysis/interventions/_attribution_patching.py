@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.interventions._gradient_estimate import ordinary
+from circuitlab.analysis.interventions._gradient_estimate import for_autograd
 from circuitlab.analysis.interventions._metric import Measure
 from circuitlab.analysis.interventions._partial_reruns import Tick, projected
 from circuitlab.analysis.interventions._prompt_pair import PromptPair
@@ -42,7 +42,7 @@ def gradients(run: Run, i: int, what: What, after: Tensor, tick: Tick) -> tuple[
     with torch.inference_mode(False), torch.enable_grad():
         before = run.get("resid_post", i - 1) if i else run.get("resid_pre", 0)
         x = before[: len(after)].clone().requires_grad_()
-        named = _values(run, ordinary(run.weights.layer(i)), i, x, tick)
+        named = _values(run, for_autograd(run.weights.layer(i)), i, x, tick)
         value = named["written" if what in WRITTEN else what]
         tick()
         by_value, by_x = torch.autograd.grad(

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,18 +24,23 @@ from circuitlab.model.weights import Layer, Mlp, Norm
 T = TypeVar("T", Layer, Mlp, Norm)
 
 
-def ordinary(weights: T) -> T:
+def for_autograd(weights: T) -> T:
     """The same weights as tensors that autograd accepts: tensors created in inference mode are copied."""
 
     def each(value: Any) -> Any:
         if isinstance(value, Tensor):
             return value.clone() if value.is_inference() else value
         if isinstance(value, Mlp):
-            return ordinary(value)
-        return ordinary(value) if isinstance(value, Norm) else value
+            return for_autograd(value)
+        return for_autograd(value) if isinstance(value, Norm) else value
 
     changes: dict[str, Any] = {f.name: each(getattr(weights, f.name)) for f in dataclasses.fields(weights)}
     return dataclasses.replace(weights, **changes)
+
+
+def kinds_of(exact: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """As `values`, text: whether each is "exact", a "first-order" estimate, or "not computed" (NaN)."""
+    return np.where(exact, "exact", np.where(np.isnan(values), "not computed", "first-order"))
 
 
 def first_order(sweep: AblationSweep, tick: Callable[[], None], show: Callable[[Tensor], None] | None = None) -> Tensor:
@@ -50,7 +56,7 @@ def first_order(sweep: AblationSweep, tick: Callable[[], None], show: Callable[[
         after = sweep.slope.clone()
         for i in reversed(range(config.n_layers)):
             tick()
-            layer = ordinary(run.weights.layer(i))
+            layer = for_autograd(run.weights.layer(i))
             before = run.get("resid_post", i - 1) if i else run.get("resid_pre", 0)
             x = before.clone().requires_grad_()
             edited = run.editor.apply("resid_pre", i, x) if i else x

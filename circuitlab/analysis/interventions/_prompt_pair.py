@@ -13,6 +13,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, read_only
 from circuitlab.analysis.interventions._partial_reruns import Span, Tick, span_of
+from circuitlab.analysis.interventions.ablation_sweep import has_paths
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
 from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.errors import BadInput
@@ -57,7 +58,7 @@ class PromptPair:
     @property
     def paths(self) -> bool:
         """Whether an intervention acts along a path, so that its effect depends on its sender's output in the changed run."""
-        return any(e.path_from is not None for e in self.run.edits)
+        return has_paths(self.run)
 
     def shared(self, layer: int) -> int:
         """How many leading positions agree in both runs at this layer: the same tokens and no intervention so far."""

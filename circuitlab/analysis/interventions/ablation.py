@@ -20,7 +20,7 @@ import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.interventions._gradient_estimate import first_order
+from circuitlab.analysis.interventions._gradient_estimate import first_order, kinds_of
 from circuitlab.analysis.interventions._metric import Effect
 from circuitlab.analysis.interventions.ablation_sweep import (
     AblationSweep,
@@ -93,8 +93,8 @@ class AblationResult(Result):
         n_layers, n_heads = self.effect.shape
         heads = [str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)]
         alone = np.concatenate([np.full(len(heads), np.nan), self.set_sums])
-        kind = np.where(self.exact.ravel(), "exact", np.where(np.isnan(self.effect.ravel()), "not computed", "first-order"))
-        set_kind = np.where(np.isnan(self.set_effect), "not computed", "exact")
+        kind = kinds_of(self.exact.ravel(), self.effect.ravel())
+        set_kind = kinds_of(~np.isnan(self.set_effect), self.set_effect)
         return Table(
             (
                 Column("ablated", np.array([*heads, *self.set_names])),

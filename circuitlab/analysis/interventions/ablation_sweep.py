@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.behaviour.samples import refuse_loss
 from circuitlab.analysis.interventions._metric import CELLS, Effect, Measure, measure_of
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -254,8 +255,8 @@ def sweep_refusal(config: ModelConfig, how: How, source: tuple[int, ...], effect
     """Why this ablation or its measure does not apply to the model, or None."""
     if how == "resample" and not source:
         return "resample ablation takes z from another text: give that text's tokens as source."
-    if effect != "target" and config.d_vocab_out < config.d_vocab:
-        return "this model cannot predict every token that it reads: measure a target instead of the loss."
+    if effect != "target" and (reason := refuse_loss(config)):
+        return f"{reason} Measure a target instead of the loss."
     return None
 
 

@@ -145,11 +145,11 @@ class PatchedBlock:
         changes = [torch.empty(0)] * len(heads)
         for head in sorted(set(heads)):
             cells = [c for c, h in enumerate(heads) if h == head]
-            for cell, one in zip(cells, self._attending_anew(layer, head, where[cells], rows), strict=True):
+            for cell, one in zip(cells, self._attention_change(layer, head, where[cells], rows), strict=True):
                 changes[cell] = one
         return torch.stack(changes)
 
-    def _attending_anew(self, layer: Layer, head: int, where: Tensor, rows: slice) -> Tensor:
+    def _attention_change(self, layer: Layer, head: int, where: Tensor, rows: slice) -> Tensor:
         """[cell, row, d_model]: `_change` for one head whose q, k, v or pattern is patched."""
         config, run, i, stop = self.run.weights.config, self.run, self.index, self.span.stop
         shared = self.what in ("k", "v")

@@ -26,6 +26,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.interventions._attribution_patching import backward_entries, first_order, gradients, off_by, slope_of
+from circuitlab.analysis.interventions._gradient_estimate import kinds_of
 from circuitlab.analysis.interventions._partial_reruns import Tick, rerun_entries
 from circuitlab.analysis.interventions._prompt_pair import PatchEffects, prompt_pair
 from circuitlab.analysis.interventions.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
@@ -117,9 +118,7 @@ class PatchingResult(PatchEffects, Result):
                 Column("effect", self.effect.ravel(), "logit"),
                 Column("normalised", self.normalised.ravel()),
                 Column("inside the cone", self.inside.ravel()),
-                Column(
-                    "is", np.where(self.exact, "exact", np.where(np.isnan(self.values), "not computed", "first-order")).ravel()
-                ),
+                Column("is", kinds_of(self.exact, self.values).ravel()),
             )
         )
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, number_size, over
+from circuitlab.analysis.chosen_heads import by_layer
 from circuitlab.analysis.circuits.factor_products import (
     Middle,
     Values,
@@ -27,7 +28,7 @@ from circuitlab.analysis.circuits.factor_products import (
     head_batches,
     singular_values,
 )
-from circuitlab.analysis.circuits.factors import Heads, by_layer
+from circuitlab.analysis.circuits.factors import Heads
 from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
 from circuitlab.analysis.ordering import head_names
 from circuitlab.model.config import ModelConfig

@@ -98,7 +98,7 @@ PANEL: Panel = register(
         name="neurons",
         title="Neurons",
         view=NeuronsView,
-        equation="effect[n] = act[n] · (W_out[n] · D');  writes[n] = W_out[n] W_U, less its vocabulary mean",
+        equation="effect[n] = act[n] · (W_out[n] · D');  writes[n] = W_out[n] W_U, minus its mean over the vocabulary",
         source="Geva et al. 2022, Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space",
         help="Each MLP neuron adds its activation times a fixed row of W_out [neuron, d_model] to the stream. Effect is what "
         "that adds to the target directly, at the recorded scale of the final norm; the tokens are what the row points "

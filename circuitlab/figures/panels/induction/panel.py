@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -100,11 +100,11 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         }
     if view.page == "heads":
         return _scores_requests(state, facts, view)
-    requests_by_role: dict[str, Request[Any]] = {"attention": Request(attention, AttentionParams((head,)), state.subject)}
-    params = TokenAttributionParams(state.selection.target, destination(state), (head,))
-    if token_attribution.refuse(facts.config, params) is None:
-        requests_by_role["effect"] = Request(token_attribution, params, state.subject)
-    return requests_by_role
+    effect = TokenAttributionParams(state.selection.target, destination(state), (head,))
+    return {
+        "attention": Request(attention, AttentionParams((head,)), state.subject),
+        "effect": Request(token_attribution, effect, state.subject),
+    }
 
 
 def _control(facts: Facts) -> SeriesRef | None:
@@ -136,11 +136,10 @@ def _scores_requests(state: State, facts: Facts, view: InductionView) -> Request
         return Why("This model's context is too short for repeated random tokens: choose the prompt.")
     text = view.on == "prompt"
     params = HeadScoresParams(on="text") if text or random is None else random
-    scores = Request(head_scores, params, state.subject if text else of_weights(state))
-    requests_by_role: dict[str, Request[Any]] = {"scores": scores}
-    if copying_head_score.refuse(facts.config, CopyingHeadScoreParams()) is None:
-        requests_by_role["copying"] = Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state))
-    return requests_by_role
+    return {
+        "scores": Request(head_scores, params, state.subject if text else of_weights(state)),
+        "copying": Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state)),
+    }
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionResult
-from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionResult
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, captions, destination, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -42,8 +42,7 @@ def text_page(
     )
     matched = _matched(answer.request.subject.tokens, source, query)
     if effect_answer is None:
-        refused = token_attribution.refuse(facts.config, TokenAttributionParams())
-        return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, refused or "", matched))
+        return Figure(((where,),), f"{head} from {query} {quoted(texts[query])}", caption(answer, matched))
     effect = effect_answer.result
     values = memo(effect_answer, "values", lambda: effect.values[0].astype(np.float32))
     top = top_level(values)

@@ -29,7 +29,7 @@ from circuitlab.figures.contracts.common import (
 )
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import no_head, of_weights, pick_edge, selected_edge, weights_refusal
+from circuitlab.figures.contracts.selection_reading import no_head, of_weights, pick_edge, selected_edge
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.paths.tables import HEAD, NONE, PAIR, Terms, head_rows, order_sums, term_rows
@@ -83,14 +83,13 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         "paths": Request(path_expansion, PathExpansionParams(target, position, measure=measure), state.subject)
     }
     if view.page == "heads":
-        if weights_refusal(facts) is None:
-            requests_by_role["copying"] = Request(
-                copying_scores, CopyingScoresParams(diagonal="none", qk=False), of_weights(state)
-            )
-            if own_tokens.refuse(facts.config, OwnTokensParams()) is None:
-                requests_by_role["own"] = Request(own_tokens, OwnTokensParams(), of_weights(state))
+        weights = of_weights(state)
         ablations = AblationParams(effect="target", target=target, position=position)
-        requests_by_role["ablation"] = Request(ablation, ablations, state.subject)
+        requests_by_role |= {
+            "copying": Request(copying_scores, CopyingScoresParams(diagonal="none", qk=False), weights),
+            "own": Request(own_tokens, OwnTokensParams(), weights),
+            "ablation": Request(ablation, ablations, state.subject),
+        }
     if view.page == "pair":
         heads = _composed_pair(state, facts)
         if isinstance(heads, Why):
@@ -183,13 +182,10 @@ def _heads(state: State, facts: Facts, answer: Answer[PathExpansionResult], answ
     own = None if own_answer is None else own_answer.result
     table = memo((answer, scores, effects, own), "heads", lambda: head_rows(answer.result, scores, effects, own))
     chosen = tuple(i for i, head in enumerate(table.ids.tolist()) if Head(*head) in state.selection.heads)
-    notes = list[str]()
-    if scores is None and weights_refusal(facts) is not None:
-        notes.append("no copying score: the weights of this model cannot be read without a text")
-    if effects is not None and not effects.exact.all():
-        notes.append(Essential("≈ first-order estimate, until the exact value replaces it"))
+    estimated = effects is not None and not effects.exact.all()
+    note = Essential("≈ first-order estimate, until the exact value replaces it") if estimated else ""
     rows = Rows("heads", table.columns, table.ids, chosen=chosen, searchable=table.shown > 30, ranked=True)
-    caption_parts = captions(tuple(a for a in (answer, copying, own_answer, ablated) if a is not None), *notes)
+    caption_parts = captions(tuple(a for a in (answer, copying, own_answer, ablated) if a is not None), note)
     return Figure(((rows,),), _title(facts, answer), caption_parts)
 
 

@@ -24,7 +24,6 @@ from circuitlab.figures.contracts.selection_reading import (
     pick_edge,
     selected_edge,
     selected_heads,
-    weights_refusal,
 )
 from circuitlab.figures.marks import Figure, Hit, joined
 from circuitlab.figures.panels.overview import pick_head
@@ -87,17 +86,16 @@ def _view(state: State) -> SpectraView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The requests of the open page."""
-    if (why := weights_refusal(facts)) is not None:
-        return why
     head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
     view, subject = _view(state), of_weights(state)
     embed: Embedding = "after the first MLP" if view.after_mlp and has_mlps(facts) and view.matrix == "full" else "tokens"
     if view.page == "copying":
-        scores: Requests = {"copying": Request(copying_scores, CopyingScoresParams(embed=embed), subject)}
-        own = OwnTokensParams(embed=embed)
-        return scores if own_tokens.refuse(facts.config, own) else {**scores, "own": Request(own_tokens, own, subject)}
+        return {
+            "copying": Request(copying_scores, CopyingScoresParams(embed=embed), subject),
+            "own": Request(own_tokens, OwnTokensParams(embed=embed), subject),
+        }
     if view.page == "plane":
         if facts.config.n_layers < 2:
             return Why("A one-layer model has no earlier heads to compose with.")
@@ -113,7 +111,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         "QK": Request(qk_spectrum, qk, subject),
     }
     own = OwnTokensParams(heads[:1], embed=_deep(embed, None, heads[:1]))
-    has_own_share = view.matrix == "full" and earlier is None and own_tokens.refuse(facts.config, own) is None
+    has_own_share = view.matrix == "full" and earlier is None
     return {**requests, "own": Request(own_tokens, own, subject)} if has_own_share else requests
 
 
