@@ -7,8 +7,8 @@ token after an earlier copy.) With row vectors its non-zero eigenvalues are thos
 
     W_K^{h2}ᵀ (W_OV^{h1})ᵀ (W_EᵀW_E) W_Q^{h2}  =  (W_O^{h1} W_K^{h2})ᵀ (W_V^{h1}ᵀ (W_EᵀW_E) W_Q^{h2}).
 
-Source tokens are centred over the vocabulary; raw values are given too. It is an analysis of its own since nothing here depends
-on where earlier heads attend: `previous_head_spectrum` weights them.
+Source tokens are centred over the vocabulary; raw values are given too. Nothing here depends on where earlier heads attend:
+`previous_head_spectrum` weights them by it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _step(c: ModelConfig) -> int:
     return max(1, min(c.n_heads, int(PART_FLOPS / (c.n_heads * (4 * c.d_head**2 * c.d_model + 200 * c.d_head**3)))))
 
 
-def beside(W: Tensor) -> Tensor:
+def columns_of_heads(W: Tensor) -> Tensor:
     """[d_model, head · d_head]: the heads of [head, d_model, d_head] side by side."""
     return W.transpose(0, 1).flatten(1)
 
@@ -123,8 +123,8 @@ class Reader:
         row, rotated = (G.right.to(heads.W_Q.dtype) @ heads.W_Q).double(), []
         for part, _ in head_batches(heads, list(range(n_heads))):
             tick()
-            rotated.append(G.product @ beside(part.W_Q))
-        return cls(beside(heads.W_K), torch.cat(rotated, 1), row, G.left.to(heads.W_Q.dtype), d_head)
+            rotated.append(G.product @ columns_of_heads(part.W_Q))
+        return cls(columns_of_heads(heads.W_K), torch.cat(rotated, 1), row, G.left.to(heads.W_Q.dtype), d_head)
 
     def blocks(self, product: Tensor) -> Tensor:
         """[src, dest, n, d_head] float64, from [src, n, dest · d_head]."""

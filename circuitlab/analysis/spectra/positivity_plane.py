@@ -25,7 +25,7 @@ from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, ref
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
     PairPositivityParams,
-    beside,
+    columns_of_heads,
     grams_of,
     pair_memory,
     pair_positivity,
@@ -81,20 +81,20 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config
-    counts = _counts(inputs, p)
+    head_weights = _head_weights(inputs, p)
     with torch.inference_mode():
-        weighted, weighted_raw = _weighted(inputs, counts, p.embed, ctx)
+        weighted, weighted_raw = _weighted(inputs, head_weights, p.embed, ctx)
     copying = inputs.answer(copying_scores, CopyingScoresParams(embed=p.embed))
     empty = np.full((c.n_layers, c.n_heads) * 2, np.nan)
-    how = f"previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "1"
+    weighting = f"by its previous-token score on {sample_words(c, HeadScoresParams())}" if p.p != "one" else "equally"
     result = lambda pairs, raw, done: PreviousHeadSpectrumResult(
         copying=copying.copying.copy(),
         weighted=weighted.copy(),
         weighted_raw=weighted_raw.copy(),
-        p=counts.copy(),
+        p=head_weights.copy(),
         pairs=pairs,
         pairs_raw=raw,
-        conventions=words(inputs, f"sum over earlier heads, each times its {how}", *pair_words(inputs, p.embed)),
+        conventions=words(inputs, f"sum over earlier heads, each weighted {weighting}", *pair_words(inputs, p.embed)),
         done=done,
     )
     if not p.pairs:
@@ -104,7 +104,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
     return result(answer.pairs, answer.pairs_raw, 1.0)
 
 
-def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
+def _head_weights(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
     """[layer, head]: the weights p_e."""
     c = inputs.weights.config
     if p.p == "one":
@@ -113,7 +113,7 @@ def _counts(inputs: Inputs, p: PreviousHeadSpectrumParams) -> np.ndarray:
     return scores.of("previous_token").astype(np.float64)
 
 
-def _weighted(inputs: Inputs, counts: np.ndarray, embed: Embedding, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
+def _weighted(inputs: Inputs, head_weights: np.ndarray, embed: Embedding, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
     """(centred, raw) [layer, head]: positivity with keys through the weighted sum of all earlier layers' heads."""
     c = inputs.weights.config
     scores, raw = np.full((c.n_layers, c.n_heads), np.nan), np.full((c.n_layers, c.n_heads), np.nan)
@@ -124,13 +124,13 @@ def _weighted(inputs: Inputs, counts: np.ndarray, embed: Embedding, ctx: Ctx) ->
     for layer in range(c.n_layers):
         heads = factors_of(inputs, layer)
         for part, where in head_batches(heads, every) if layer else ():
-            ctx.tick(layer, c.n_layers, f"behind the heads before layer {layer}")
+            ctx.tick(layer, c.n_layers, f"QK positivity of layer {layer}")
             sums = [G.between((composed[way] @ part.W_K).mT, part.W_Q) for way, G in grams.items()]
             centred, plain = (torch.stack(one).sum(0) for one in zip(*sums, strict=True))
             values = Values.of(centred, plain, part.W_Q.dtype)
             scores[layer, where], raw[layer, where] = values.score, values.score_raw
         for part, where in head_batches(heads, every) if layer < c.n_layers - 1 else ():
-            ctx.tick(layer, c.n_layers, f"what the heads of layer {layer} move")
-            p = torch.as_tensor(counts[layer, where]).to(part.W_V.dtype)
-            composed[read_as(embed, Head(layer, 0))] += beside(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
+            ctx.tick(layer, c.n_layers, f"OV circuits of layer {layer}")
+            p = torch.as_tensor(head_weights[layer, where]).to(part.W_V.dtype)
+            composed[read_as(embed, Head(layer, 0))] += columns_of_heads(p[:, None, None] * part.W_V) @ part.W_O.flatten(0, 1)
     return scores, raw
