@@ -34,10 +34,9 @@ from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, no_room, repeated_random
+from circuitlab.analysis.behaviour.samples import bos_of, check_counts, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.recorded_norm import before_norm, norm_at_scale
@@ -101,8 +100,7 @@ def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
     """Copying score on random tokens, unrepeated and repeated: share of raised logits on attended tokens; chance is near −1."""
-    if p.block < 1 or p.repeats < 1 or p.samples < 1:
-        raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
+    check_counts(block=p.block, repeats=p.repeats, samples=p.samples)
     weights, config = inputs.weights, inputs.weights.config
     bos, fit = bos_of(weights), fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused

@@ -21,6 +21,7 @@ from circuitlab.analysis.attention.score_definitions import SCORES, UNITS
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import (
     bos_of,
+    check_counts,
     control_words,
     different_random,
     drawable,
@@ -31,7 +32,6 @@ from circuitlab.analysis.behaviour.samples import (
 )
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
 from circuitlab.model.run import Run
@@ -139,8 +139,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     words = inputs.subject.conventions.words()
     if p.on == "text":
         return _on_text(inputs, p, ctx, words)
-    if p.block < 1 or p.repeats < 1 or p.samples < 1:
-        raise BadInput("The sample is empty.", expected="block, repeats, samples ≥ 1", got=str(p))
+    check_counts(block=p.block, repeats=p.repeats, samples=p.samples)
     config, bos = inputs.weights.config, bos_of(inputs.weights)
     fit = fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused

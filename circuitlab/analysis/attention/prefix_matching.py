@@ -18,10 +18,9 @@ import torch
 
 from circuitlab.analysis.attention.score_definitions import prefix_matching_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, indistinct, no_room, repeated_random
+from circuitlab.analysis.behaviour.samples import bos_of, check_counts, fit_to_context, indistinct, no_room, repeated_random
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -87,8 +86,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
     check_heads(config, head)
     bos = bos_of(weights)
     if p.on == "random":
-        if min(p.repeats, p.block) < 1:
-            raise BadInput("The sample is empty.", expected="block, repeats ≥ 1", got=str(p))
+        check_counts(block=p.block, repeats=p.repeats)
         fit = fit_to_context(config, p.block, p.repeats)
         assert fit is not None  # else refused
         ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())

@@ -29,8 +29,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._frozen_attention_pass import FrozenAttentionPass, HeadOutputs
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
-from circuitlab.analysis.behaviour.samples import losses_of, refuse_loss, run_on, text_pieces
-from circuitlab.errors import BadInput
+from circuitlab.analysis.behaviour.samples import check_counts, losses_of, refuse_loss, run_on, text_pieces
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 from circuitlab.model.subject import Head
@@ -171,9 +170,7 @@ class _Losses:
 @analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Term importance: marginal loss reduction by the terms of each order, layer and head, with attention patterns frozen."""
-    if p.texts < 1 or p.orders < 1 or p.length < 0:
-        got = f"texts {p.texts}, orders {p.orders}, length {p.length}"
-        raise BadInput("The sample is empty.", expected="texts ≥ 1, orders ≥ 1, length ≥ 0", got=got)
+    check_counts(texts=p.texts, orders=p.orders)
     edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
     texts, sample_words = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, edit_words)
     partial = _empty_or_previous(inputs.weights.config, p, texts, ctx)

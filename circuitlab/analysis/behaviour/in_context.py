@@ -37,6 +37,7 @@ from circuitlab.analysis.base import (
 )
 from circuitlab.analysis.behaviour.samples import (
     bos_of,
+    check_counts,
     fit_to_context,
     losses_of,
     no_room,
@@ -132,10 +133,6 @@ def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def _counts(p: InContextParams) -> str:
-    return f"texts {p.texts}, block {p.block}, repeats {p.repeats}, width {p.width}, ratio {p.ratio:g}"
-
-
 def log_slope(loss: np.ndarray, ratio: float) -> np.ndarray:
     """[pos]: least-squares slope of loss [pos] against ln(index) over i/ratio … i·ratio; NaN for fewer than two indices."""
     out = np.full(len(loss), np.nan)
@@ -178,8 +175,10 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
 @analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """In-context learning: loss by token index, in-context score, derivative by log index, loss of each repetition."""
-    if min(p.texts, p.block, p.repeats, p.width) < 1 or p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
-        raise BadInput("The sample is empty.", expected="texts, block, repeats, width ≥ 1, ratio > 1", got=_counts(p))
+    check_counts(texts=p.texts, block=p.block, repeats=p.repeats, width=p.width)
+    if p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
+        got = f"ratio {p.ratio:g}, length {p.length}, early {p.early}, late {p.late}"
+        raise BadInput("There are no such indices.", expected="ratio > 1; length, early, late ≥ 0", got=got)
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
     control = None if p.control is None else control_of(inputs, p.control)

@@ -102,6 +102,13 @@ def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
     return None
 
 
+def check_counts(**counts: int) -> None:
+    """Raise `BadInput` for counts of a sample, by name, of which one is below 1."""
+    if min(counts.values()) < 1:
+        got = ", ".join(f"{name} {count}" for name, count in counts.items() if count < 1)
+        raise BadInput("The sample is empty.", expected=f"{', '.join(counts)} ≥ 1", got=got)
+
+
 def refuse_loss(config: ModelConfig) -> str | None:
     """Why a text has no mean loss in this model, or None: some tokens can be read but not predicted."""
     return None if config.d_vocab_out >= config.d_vocab else "this model cannot predict every token that it reads."

@@ -24,6 +24,11 @@ def number(value: float, spec: str = ".2f") -> str:
     return (text.removeprefix("-") if set(text) <= set("-0.,%") else text).replace("-", "−")
 
 
+def with_error(value: float, error: float) -> str:
+    """A number in running text, with its standard error if that is finite."""
+    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
+
+
 def destination(state: State) -> int:
     """The position that is read: the selected one, else the last. -1 without tokens."""
     chosen = state.selection.destination

@@ -21,7 +21,15 @@ from circuitlab.analysis.behaviour.in_context import InContextParams, InContextR
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.contracts.common import caption, captions, destination, head_column, number, pick_position, rows_of_heads
+from circuitlab.figures.contracts.common import (
+    caption,
+    captions,
+    destination,
+    head_column,
+    pick_position,
+    rows_of_heads,
+    with_error,
+)
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -181,17 +189,12 @@ def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
     means = result.repetitions.mean(axis=0) if len(result.repetitions) else np.empty(0)
     title_parts = [f"repetition {i + 1}: {m:.2f} nats" for i, m in enumerate(means)]
     if np.isfinite(result.score) and not title_parts:
-        title_parts.append(f"in-context score {_with_error(result.score, result.error)} nats")
+        title_parts.append(f"in-context score {with_error(result.score, result.error)} nats")
         if np.isfinite(result.controlled):
-            title_parts.append(f"{_with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
+            title_parts.append(f"{with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
     note = "the mean of a repetition leaves out its first token" if result.starts else ""
     title = " · ".join(title_parts) or "Loss by index"
     return Figure(((curves,),), title, caption(answer, note))
-
-
-def _with_error(value: float, error: float) -> str:
-    """A score, with its standard error if that is finite."""
-    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:

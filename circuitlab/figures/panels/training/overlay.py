@@ -11,7 +11,7 @@ import numpy as np
 from circuitlab.analysis.training.scores import best
 from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number
+from circuitlab.figures.contracts.common import number, with_error
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
 from circuitlab.figures.panels.training.pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
@@ -25,7 +25,6 @@ from circuitlab.figures.panels.training.points import (
     model_hues,
     phase_words,
     time,
-    with_error,
 )
 from circuitlab.model.records.series_measures import GONE
 from circuitlab.session.state import State

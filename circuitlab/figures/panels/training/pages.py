@@ -11,7 +11,7 @@ import numpy as np
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number
+from circuitlab.figures.contracts.common import caption, number, with_error
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Lines, ids
@@ -30,7 +30,6 @@ from circuitlab.figures.panels.training.points import (
     score_by_text,
     step_label,
     time,
-    with_error,
 )
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State

@@ -9,7 +9,7 @@ import numpy as np
 from circuitlab.analysis.training.series import RANDOM, TEXT, TrainingSeriesResult
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number
+from circuitlab.figures.contracts.common import number, with_error
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ids
 from circuitlab.model.subject import ModelRef
@@ -147,11 +147,6 @@ def kind_of(context: str) -> int:
 def covers_all_texts(result: TrainingSeriesResult, at: int) -> bool:
     """Whether the in-context score of a point on text is the mean over exactly the texts with losses of their own on record."""
     return bool(np.isfinite(result.each_error[at]) and abs(result.each[at] - result.scores[at, TEXT]) < 1e-3)
-
-
-def with_error(value: float, error: float) -> str:
-    """A number, with its standard error if that is finite."""
-    return number(value) + (f" ± {error:.2f}" if np.isfinite(error) else "")
 
 
 def score_by_text(result: TrainingSeriesResult, at: int) -> str:
