@@ -27,8 +27,8 @@ class Remainder:
 
     def words(self) -> Essential:
         """For a caption."""
-        beside = f" ({self.what} {self.of:.3g})" if self.what else ""
-        return Essential(f"remainder {self.size:.1e} {self.unit}".rstrip() + beside)
+        scale = f" ({self.what} {self.of:.3g})" if self.what else ""
+        return Essential(f"remainder {self.size:.1e} {self.unit}".rstrip() + scale)
 
 
 PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")

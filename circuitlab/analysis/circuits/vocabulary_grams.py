@@ -102,8 +102,13 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
         if p.source == "tokens":
             G, total = G - G.mean(0, keepdim=True), total - total.mean()
     conventions = words(inputs, "W_E not centred over the vocabulary", *(() if same and p.source == "tokens" else (EFFECTIVE,)))
-    mean, beside = ((x / c.d_vocab).cpu().numpy() for x in (total, other))
-    return EmbeddingGramResult(G=G.cpu().numpy(), mean=mean, mean_destination=beside, n_vocab=c.d_vocab, conventions=conventions)
+    return EmbeddingGramResult(
+        G=G.cpu().numpy(),
+        mean=(total / c.d_vocab).cpu().numpy(),
+        mean_destination=(other / c.d_vocab).cpu().numpy(),
+        n_vocab=c.d_vocab,
+        conventions=conventions,
+    )
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ def on_text(m: SeriesMeasures, control: SeriesMeasures | None) -> OnText:
     if control is None or not same_texts(m, control):
         return OnText(score, np.full(len(by_index), np.nan), over_texts(each), over_texts(np.full_like(each, np.nan)))
     left = by_index.astype(float) - control["loss_by_index"][-1].astype(float)
-    beside = by_text(control)[-1]
-    paired = each - beside if each.shape[1:] == beside.shape else np.full_like(each, np.nan)
+    control_each = by_text(control)[-1]
+    paired = each - control_each if each.shape[1:] == control_each.shape else np.full_like(each, np.nan)
     return OnText(score, late_minus_early(left, ends), over_texts(each), over_texts(paired))
 
 
