@@ -51,14 +51,14 @@ def gradients(run: Run, i: int, what: What, after: Tensor, tick: Tick) -> tuple[
     return by_value, by_x
 
 
-def first_order(patched: PatchedBlock, by_value: Tensor) -> Tensor:
+def estimated_effects(patched: PatchedBlock, by_value: Tensor) -> Tensor:
     """[head or 1, pos] float64: the estimated effect of patching one position."""
     change = patched.new - patched.here
     change = change.sum(0) if patched.what == "attn_out" else change
     return torch.atleast_2d((by_value * change).sum(-1).double())
 
 
-def off_by(effect: np.ndarray, estimate: np.ndarray) -> tuple[str, ...]:
+def error_words(effect: np.ndarray, estimate: np.ndarray) -> tuple[str, ...]:
     """For captions: the error of estimates against the exact effects that replaced them; () while no cell has both."""
     both = ~np.isnan(effect) & ~np.isnan(estimate)
     if not both.any():

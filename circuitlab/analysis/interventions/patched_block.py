@@ -47,6 +47,11 @@ BY_HEAD: tuple[str, ...] = ("head", "pattern", "q", "k", "v")
 SITES: dict[str, SiteName] = {"attn_out": "result", "head": "result"}
 
 
+def site_of(what: What) -> SiteName:
+    """The site at which an intervention patches this activation; "resid_mid" has none."""
+    return SITES.get(what, what)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """What each cell patches: its head (0 if the activation is not of heads), its first position, and all its positions.
@@ -185,7 +190,7 @@ def patched_block(pair: PromptPair, layer: int, what: What, tick: Tick) -> Patch
         rows = torch.as_tensor(pair.aligned.align.copy())[stop]
         new = torch.where((rows >= 0)[:, None], theirs[rows.clamp(min=0)], here)
         return PatchedBlock(run, layer, what, here, new, pair.span)
-    name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
+    name = site_of(what)
     edit = Intervention("patch", Site(name, layer), source=pair.source, align=pair.align)
     editor = Editor((edit,), run.tokens, lambda _: other_run)
     if name not in ("result", "pattern"):

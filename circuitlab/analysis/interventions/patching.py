@@ -25,14 +25,20 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.interventions._attribution_patching import backward_entries, first_order, gradients, off_by, slope_of
+from circuitlab.analysis.interventions._attribution_patching import (
+    backward_entries,
+    error_words,
+    estimated_effects,
+    gradients,
+    slope_of,
+)
 from circuitlab.analysis.interventions._gradient_estimate import kinds_of
 from circuitlab.analysis.interventions._partial_reruns import Tick, rerun_entries
 from circuitlab.analysis.interventions._prompt_pair import PatchEffects, prompt_pair
-from circuitlab.analysis.interventions.patched_block import BY_HEAD, SITES, Cells, What, inside_cone, patched_block
+from circuitlab.analysis.interventions.patched_block import BY_HEAD, Cells, What, inside_cone, patched_block, site_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.intervention import Intervention, Site, SiteName
+from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, Target
 
 VALUE_NAMES: dict[str, str] = {
@@ -186,10 +192,10 @@ class _Sweep:
             by_value, after = gradients(pair.run, layer, self.p.what, after, tick)
             patched = patched_block(pair, layer, self.p.what, tick)
             cone = inside_cone(patched, pair.shared(layer))
-            estimated = np.where(cone.cpu().numpy(), first_order(patched, by_value).cpu().numpy(), 0.0)
+            estimated = np.where(cone.cpu().numpy(), estimated_effects(patched, by_value).cpu().numpy(), 0.0)
             for row, col in self._places(layer, cone.cpu().numpy()):
-                one = estimated[max(self.rows[row][1], 0)]
-                self.estimate[row, col] = one.sum() if self.p.grid == "all" else one[col]
+                by_position = estimated[max(self.rows[row][1], 0)]
+                self.estimate[row, col] = by_position.sum() if self.p.grid == "all" else by_position[col]
             self.ctx.partial(self.result(min(0.999, float((~np.isnan(self.values)).mean()))))
 
     def layer(self, layer: int) -> None:
@@ -239,7 +245,7 @@ class _Sweep:
         if what == "resid_mid":
             why = "The stream after attention cannot be patched while an intervention acts along a path."
             raise BadInput(why, expected="another value, or no such intervention", got="resid_mid")
-        name: SiteName = SITES.get(what, what)  # type: ignore[arg-type]
+        name = site_of(what)
         for cell, head in enumerate(cells.heads):
             chosen = (head,) if what in BY_HEAD else ()
             positions = tuple(cells.where([cell])[0].nonzero()[:, 0].tolist())
@@ -269,7 +275,7 @@ class _Sweep:
             *inputs.subject.conventions.words(),
             f"{VALUE_NAMES[p.what]}{grouped} patched {where} from {self.pair.donor}",
             *self.pair.words(),
-            *off_by(self.values - self.pair.clean, self.estimate),
+            *error_words(self.values - self.pair.clean, self.estimate),
             *(
                 ("first-order estimates hold the choice of experts fixed",)
                 if p.estimate and inputs.weights.config.experts
