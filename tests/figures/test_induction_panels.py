@@ -14,7 +14,7 @@ from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadSc
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams
-from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams
+from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, token_attribution
 from circuitlab.analysis.behaviour.in_context import InContextParams
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.analysis.composition.scores import CompositionParams
@@ -24,7 +24,7 @@ from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights
@@ -394,7 +394,9 @@ def test_scores_that_a_model_refuses_are_left_out_or_named(engine: Engine, tmp_p
     table = drawn(engine, state, "head_finder", HeadFinderView("table"))
     assert "left out" in table.caption and table.find("table") is not None
     text = drawn(engine, state, "induction", InductionView("text"))
-    assert text.find("attention") is not None and text.find("effect") is None and "norm" in text.caption
+    reason = token_attribution.refuse(facts.config, TokenAttributionParams())
+    assert reason is not None and Refused(reason).what in text.caption
+    assert text.find("attention") is not None and text.find("effect") is None
     assert drawn(engine, state, "induction", InductionView("heads")).find("heads") is not None
 
 
