@@ -129,7 +129,7 @@ def test_a_file_is_cut_into_pieces(ask: Asker, tmp_path: Path) -> None:
     for row, start in zip(found.losses, chosen, strict=True):
         piece = [0, *[letters[(start + i) % 10] - 1 for i in range(8)]]
         np.testing.assert_allclose(row[1:], ask.slow_losses(piece), atol=1e-9)
-    assert "4 pieces of 9 tokens of story.txt, seed 0" in found.conventions
+    assert "4 pieces of 9 tokens from story.txt, seed 0" in found.conventions
     with pytest.raises(Refused, match="text file"):
         ask(InContextParams(on="file"))
 

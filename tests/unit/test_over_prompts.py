@@ -475,7 +475,7 @@ def test_interventions_on_places_of_one_prompt_are_refused(ask: Asker, edit: Int
         ({"name": ""}, Refused, "probe"),
         ({"name": "attention"}, Refused, "These have: .*probe"),
         ({"name": "nothing_like_it"}, UsageError, "no such analysis"),
-        ({"name": "composition"}, Refused, "averaged"),
+        ({"name": "composition"}, Refused, "average"),
         ({"name": "head_scores"}, Refused, "reads no prompt"),
         ({"inner": {"shape": "refused"}}, Refused, "This shape is refused"),
         ({"inner": {"shape": "pos"}}, BadInput, "another shape in prompt 2"),

@@ -42,8 +42,8 @@ def without_the_first_part(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 def another_row(patch: pytest.MonkeyPatch, module: Any) -> None:
     """The score is another one than that whose terms are added up."""
-    recorded = module._recorded
-    patch.setattr(module, "_recorded", lambda *args: (recorded(*args)[0] + 1, *recorded(*args)[1:]))
+    recorded = module._recorded_row
+    patch.setattr(module, "_recorded_row", lambda *args: (recorded(*args)[0] + 1, *recorded(*args)[1:]))
 
 
 def a_part_too_large(patch: pytest.MonkeyPatch, module: Any) -> None:

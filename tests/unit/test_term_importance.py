@@ -276,7 +276,7 @@ def test_a_file_is_cut_into_pieces_with_a_standard_error(tmp_path: Path) -> None
     gains = found.losses[:, 0] - found.losses[:, 1]
     assert found.reduction[1] == pytest.approx(gains.mean())
     assert found.error[1] == pytest.approx(gains.std(ddof=1) / math.sqrt(3))
-    assert "3 pieces of 12 tokens of a text.txt, seed 0" in found.conventions
+    assert "3 pieces of 12 tokens from a text.txt, seed 0" in found.conventions
     assert params.needs == "weights"
     cut = (Intervention("zero", Site("result", 0)),)
     again = ask.engine.answer(Request.named("term_importance", params, Subject(ask.ref, (1,), cut, EXACT)), fresh=True).result

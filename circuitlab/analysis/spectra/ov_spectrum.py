@@ -86,9 +86,9 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """OV circuit spectra: eigenvalues, singular values, effective rank and copying score Σλ/Σ|λ| of chosen heads."""
     heads = chosen_heads(inputs.weights.config, p.heads)
-    read_by = lambda head: read_as(p.embed, p.through or head)
-    full = {embed: _full(inputs, embed) for embed in set(map(read_by, heads))} if p.matrix == "full" else {}
-    around = lambda layer: full.get(read_by(Head(layer, 0)), EmbeddingsAround())
+    embeddings: set[Embedding] = {read_as(p.embed, p.through or head) for head in heads} if p.matrix == "full" else set()
+    full = {embed: _full(inputs, embed) for embed in embeddings}
+    around = lambda layer: full.get(read_as(p.embed, p.through or Head(layer, 0)), EmbeddingsAround())
     with torch.inference_mode():
         through = ThroughEarlier(inputs, p.through)
         spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV")
