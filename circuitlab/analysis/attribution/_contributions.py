@@ -25,7 +25,7 @@ from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights
 
-PARTS_SUM = "parts' sizes sum to"  # what the remainder of a sum of contributions is judged by
+PARTS_SUM = "sum of the parts' sizes"  # what the remainder of a sum of contributions is judged by
 NORM_ON_STREAM = "this model normalises the residual stream itself, so its parts do not add up to the logits."
 
 
