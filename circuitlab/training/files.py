@@ -54,5 +54,5 @@ def holder_of(folder: Path) -> int | None:
 
 
 def linked(source: Path, path: Path) -> None:
-    """`files.linked` in a folder that only one process writes."""
+    """`files.linked` in a folder that only one process writes to."""
     files.linked(source, path, beside(path))
