@@ -81,7 +81,8 @@ def models_dialog(window: Window) -> ModelsDialog:
     models = {name: ModelEntry(ModelRef(f"file:{runs / name / 'model'}"), "77ab" * 16) for name in names}
     session = Session(models, Setup(model="mine", pin=(Setup(model="attn-only-2l"),)))
     other = ModelRef(f"file:{runs / 'again' / 'model'}")
-    staged = Staged(Path("talk.circuitlab"), session, None, names[:2], {names[2]: other}, {names[2]: "1290" * 16})
+    path, hashes = Path("talk.circuitlab"), {names[2]: "1290" * 16}
+    staged = Staged(path, session, path.parent, missing=names[:2], changed={names[2]: other}, hashes=hashes)
     return ModelsDialog(staged, window.context.runner, Searcher(window.context.engine, {}), window)
 
 

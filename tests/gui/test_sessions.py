@@ -40,7 +40,7 @@ def save(qtbot: Any, window: Window, path: Path) -> dict[str, Any]:
     """The file of the present session, saved."""
     with qtbot.waitSignal(window.sessions.changed):
         window.sessions.save_to(path)
-    qtbot.waitUntil(lambda: not window.sessions.saving)
+    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
     return json.loads(path.read_text("utf-8"))
 
 

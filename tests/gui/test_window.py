@@ -396,7 +396,7 @@ def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
     assert not clipboard.image().isNull()
     assert "softmax" in actions.explainer().text
     assert "n × n = 20 × 20" in actions.explainer().text
-    window.sessions.copy_step()
+    window.copy_step()
     settle(qtbot, window)
     assert json.loads(clipboard.text())["text"] == TEXT
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from PySide6.QtCore import QMimeData, QObject, Signal, Slot
-from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QMenu, QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 
-from circuitlab.draw.look.plain_text import PlainBox, confirmed, tip_of
+from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import Cancelled, bounded
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text
-from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, save_session, step_text, unknown_words
+from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, unknown_words
 from circuitlab.gui.sessions.first_state import fresh_work
-from circuitlab.gui.sessions.models_dialog import ModelsDialog
+from circuitlab.gui.sessions.opening import SessionOpening
 from circuitlab.gui.sessions.recent import RecentSessions
+from circuitlab.gui.sessions.saving import Act, Save, Saves
 from circuitlab.gui.sessions.window_layout import layout_words, restore
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
@@ -36,7 +36,6 @@ from circuitlab.story.setup import Setup
 
 log = logging.getLogger("circuitlab.sessions")
 FILTER = f"Sessions (*{SUFFIX})"
-Act = Callable[[], object]
 
 
 class Host(Protocol):
@@ -48,15 +47,6 @@ class Host(Protocol):
     lessons: LessonsDock
 
     def commit_typing(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class _Save:
-    """A save on its way: what is written, where, and what to do once it is on disk."""
-
-    path: Path
-    work: Work
-    then: Act | None = None
 
 
 def is_session(path: Path) -> bool:
@@ -79,7 +69,8 @@ class SessionController(QObject):
     """`changed()`: the session has another file, or begins or ceases to have unsaved changes. `opened()`: another session, or a
     new one, has taken the place of the last; its models are open.
 
-    What a lesson shows is no part of the work: a session that is saved during one is as it was before the lesson.
+    `saved` is the session as it was read or written last. What a lesson shows is no part of the work: a session that is saved
+    during one is as it was before the lesson.
     """
 
     changed = Signal()
@@ -88,18 +79,19 @@ class SessionController(QObject):
     def __init__(self, window: QMainWindow, host: Host, recent_models: Callable[[], list[str]]) -> None:
         super().__init__(window)
         self.window, self.host, self.context = window, host, host.context
-        self.recent = RecentSessions(host.remember)
+        self.recent = RecentSessions(host.remember, self)
+        self.recent.chosen.connect(self.open)
         self._recent_models = recent_models
         self._views = {name: panel.view for name, panel in panels().items()}
         self.path: Path | None = None
-        self.saved = Session()  # as it was read or written last
-        self._saved_work = self.context.document.work
-        self._was_dirty = False
-        self._saves: list[WorkSlot] = []  # in the order in which they are written
-        self._given_up = self._saved_work  # the work that may be left behind by what is being opened
-        self._opening = WorkSlot(self, finished=self._staged, failed=self._not_opened)
-        self._beginning = WorkSlot(self, finished=self._begun, failed=self._not_opened)
-        self._copying = WorkSlot(self, finished=self._copied, failed=self._not_opened)
+        self.saved = Session()
+        self._saved_work: Work | None = self.context.document.work
+        self._was_dirty, self._id = False, object()  # `_id`: of the session, to tell it from those before it
+        self._given_up: Work | None = None  # the work that may be left for what is being opened
+        self.saves = Saves(self.context, self._views, self)
+        self.saves.written.connect(self._written)
+        self.opening = SessionOpening(self.context, self._searcher, window, self)
+        self._beginning = WorkSlot(self, finished=self._begun, failed=self._not_done)
         self.context.document.history_changed.connect(self._maybe_changed)
 
     # -- what it is -------------------------------------------------------------------------------------------------------
@@ -120,87 +112,72 @@ class SessionController(QObject):
         """Whether there are unsaved changes."""
         return self.work != self._saved_work
 
-    @property
-    def saving(self) -> bool:
-        """Whether a save is under way."""
-        return bool(self._saves)
-
     @Slot()
     def _maybe_changed(self) -> None:
         if self.dirty != self._was_dirty:
-            self._was_dirty = not self._was_dirty
-            self.changed.emit()
-
-    def capture(self) -> Capture:
-        """What a session file of the present work would be made of."""
-        self.host.commit_typing()
-        layout, in_lesson = self.host.layout_of_docks, self.host.lessons.layout_before
-        words = Setup() if in_lesson is not None else layout_words(layout)
-        docks = layout_to_text(in_lesson or layout.current_layout())
-        return Capture(self.work, words, docks, self.saved, frozenset(self.context.stand_ins.values()))
-
-    # -- saving -----------------------------------------------------------------------------------------------------------
-
-    def save(self, then: Act | None = None) -> None:
-        """Save to the session's file, asking for one if it has none. `then`: what follows once it is on disk."""
-        if self.path is None:
-            self.save_as(then)
-        else:
-            self.save_to(self.path, then)
-
-    def save_as(self, then: Act | None = None) -> None:
-        """Ask for a file and save to it."""
-        suggested = self.path or self._folder() / f"session{SUFFIX}"
-        name, _ = QFileDialog.getSaveFileName(self.window, "Save session as", str(suggested), FILTER)
-        if not name:
-            return
-        path = Path(name)
-        if path.suffix.lower() != SUFFIX:
-            path = path.with_name(path.name + SUFFIX)
-            if path.exists() and not confirmed(self.window, "Save session as", f"{path.name} exists. Replace it?"):
-                return
-        self.save_to(path, then)
-
-    def save_to(self, path: Path, then: Act | None = None) -> None:
-        """Save the present work to a file, after every save that is under way; it is the session's file from then on."""
-        path, capture = path.absolute(), self.capture()
-        store, views = self.context.engine.store, self._views
-
-        def write(job: object) -> Session:
-            session = capture.session(store, views)
-            save_session(session, path)
-            return session
-
-        slot = WorkSlot(self, _Save(path, capture.work, then), finished=self._written, failed=self._not_written)
-        self._saves.append(slot)
-        self.context.runner.do(slot, f"save {path.name}", write)
-
-    @Slot(object, object)
-    def _written(self, session: Session, save: _Save) -> None:
-        self._end_save(save)
-        self.path, self.saved, self._saved_work = save.path, session, save.work
-        self.recent.add(save.path)
-        self._tell()
-        self.context.message.emit(f"Saved: {save.path}")
-        if save.then is not None and not self.saving:
-            save.then()
-
-    @Slot(object, object)
-    def _not_written(self, error: BaseException, save: _Save) -> None:
-        self._end_save(save)
-        if isinstance(error, Cancelled):
-            self.context.message.emit(f"Not saved: {save.path.name}. Saving was cancelled.")
-        else:
-            self.context.failed.emit(error)
-
-    def _end_save(self, save: _Save) -> None:
-        slot = next(slot for slot in self._saves if slot.role is save)
-        self._saves.remove(slot)
-        slot.deleteLater()
+            self._tell()
 
     def _tell(self) -> None:
         self._was_dirty = self.dirty
         self.changed.emit()
+
+    def layout_words(self) -> tuple[Setup, str]:
+        """The window's layout as words, and in its own form; during a lesson only the latter, from before it."""
+        layout, in_lesson = self.host.layout_of_docks, self.host.lessons.layout_before
+        return (layout_words(layout) if in_lesson is None else Setup()), layout_to_text(in_lesson or layout.current_layout())
+
+    def capture(self) -> Capture:
+        """What a session file of the present work is made of."""
+        self.host.commit_typing()
+        return Capture(self.work, *self.layout_words(), self.saved, frozenset(self.context.stand_ins.values()))
+
+    def session_maker(self) -> Callable[[], Session]:
+        """What makes the session of the present work, on a worker thread."""
+        capture, store, views = self.capture(), self.context.engine.store, self._views
+        return lambda: capture.session(store, views)
+
+    # -- saving -----------------------------------------------------------------------------------------------------------
+
+    def save(self, then: Act | None = None, otherwise: Act | None = None) -> None:
+        """Save to the session's file, asking for one if it has none.
+
+        `then`: what follows once it is on disk; `otherwise`: what follows where it is not to be, or cannot be.
+        """
+        if self.path is None:
+            self.save_as(then, otherwise)
+        else:
+            self.save_to(self.path, then, otherwise)
+
+    def save_as(self, then: Act | None = None, otherwise: Act | None = None) -> None:
+        """Ask for a file and save to it."""
+        path = self._asked_path()
+        if path is not None:
+            self.save_to(path, then, otherwise)
+        elif otherwise is not None:
+            otherwise()
+
+    def _asked_path(self) -> Path | None:
+        suggested = self.path or self._folder() / f"session{SUFFIX}"
+        name, _ = QFileDialog.getSaveFileName(self.window, "Save session as", str(suggested), FILTER)
+        path = Path(name)
+        if name and path.suffix.lower() != SUFFIX:
+            path = path.with_name(path.name + SUFFIX)
+            if path.exists() and not confirmed(self.window, "Save session as", f"{path.name} exists. Replace it?"):
+                return None
+        return path if name else None
+
+    def save_to(self, path: Path, then: Act | None = None, otherwise: Act | None = None) -> None:
+        """Save the present work to a file, after every save that is under way; it is the session's file from then on."""
+        capture = self.capture()
+        self.saves.add(Save(path.absolute(), capture.work, self._id, then, otherwise), capture)
+
+    @Slot(object, object)
+    def _written(self, save: Save, session: Session) -> None:
+        self.recent.add(save.path)
+        self.context.message.emit(f"Saved: {save.path}")
+        if save.of is self._id:  # not of one that was left meanwhile
+            self.path, self.saved, self._saved_work = save.path, session, save.work
+            self._tell()
 
     # -- opening ----------------------------------------------------------------------------------------------------------
 
@@ -210,10 +187,20 @@ class SessionController(QObject):
         if name:
             self.open(Path(name))
 
+    @Slot(object)
     def open(self, path: Path) -> None:
         """Open a session in place of the present one, whose unsaved changes are asked about first."""
         path = path.absolute()
-        self._unless_dirty(lambda: self._open(path))
+        self._unless_dirty(lambda: self.opening.file(path, self.take))
+
+    def recover(self, read: Callable[[], Session], path: Path | None, folder: Path, taken: Act, given_up: Act) -> None:
+        """Put a session that `read` reads on a worker in place of the present one, as unsaved changes to `path`.
+
+        `folder`: where models are looked for first. `taken()` when it is in place, `given_up()` when it will not be.
+        """
+        stage = lambda searcher: searcher.find(Staged(path, read(), folder, unsaved=True))
+        then = lambda staged: self.take(staged, taken, given_up)
+        self._unless_dirty(lambda: self.opening.begin("recover a session", stage, then, given_up), given_up)
 
     def drop(self, data: QMimeData) -> bool:
         """Open a session that was dropped on the window. False where it is something else."""
@@ -222,42 +209,35 @@ class SessionController(QObject):
             self.open(path)
         return is_session(path)
 
-    def _searcher(self, stopped: Callable[[], bool] = lambda: False) -> Searcher:
-        return Searcher(self.context.engine, self._views, tuple(self._recent_models()), stopped)
+    def _searcher(self) -> Searcher:
+        return Searcher(self.context.engine, self._views, tuple(self._recent_models()))
 
-    def _open(self, path: Path) -> None:
-        searcher = self._searcher()
-        work = lambda job: replace(searcher, stopped=job.cancelled.is_set).stage(path)
-        self.context.runner.do(self._opening, f"open {path.name}", work)
+    def take(self, staged: Staged, taken: Act | None = None, given_up: Act | None = None) -> None:
+        """Put a session whose models are open in place of the present one."""
 
-    @Slot(object)
-    def _staged(self, staged: Staged) -> None:
-        if staged.work is not None:
-            self.take(staged)
-            return
-        dialog = ModelsDialog(staged, self.context.runner, self._searcher(), self.window)
-        dialog.resolved.connect(self.take)
-        dialog.open()
+        def act() -> None:
+            self._take(staged)
+            if taken is not None:
+                taken()
 
-    @Slot(object)
-    def _not_opened(self, error: BaseException) -> None:
-        if not isinstance(error, Cancelled):
-            self.context.failed.emit(error)
-
-    @Slot(object)
-    def take(self, staged: Staged) -> None:
-        """Put a session that is read and resolved in place of the present one."""
-        self._leave(lambda: self._take(staged))
+        self._leave(act, given_up)
 
     def _take(self, staged: Staged) -> None:
         assert staged.work is not None
         stand_ins = {replace(ref, checkpoint=None): name for name, ref in staged.changed.items()}
-        self._begin(staged.work, staged.path.absolute(), staged.session, stand_ins)
+        self._begin(staged.work, staged.path, staged.session, stand_ins, staged.unsaved)
         restore(self.host.layout_of_docks, staged.session)
-        self.recent.add(staged.path.absolute())
+        if staged.path is not None:
+            self.recent.add(staged.path)
         unknown = ", ".join(unknown_words(staged.session))
         kept = f" Not known to this version, and kept: {bounded(unknown, 80)}." if unknown else ""
-        self.context.message.emit(f"Opened: {staged.path.name}.{kept}")
+        verb = "Recovered" if staged.unsaved else "Opened"
+        self.context.message.emit(f"{verb}: {staged.name}.{kept}")
+
+    @Slot(object)
+    def _not_done(self, error: BaseException) -> None:
+        if not isinstance(error, Cancelled):
+            self.context.failed.emit(error)
 
     # -- beginning anew ---------------------------------------------------------------------------------------------------
 
@@ -273,54 +253,16 @@ class SessionController(QObject):
     def _begun(self, work: Work) -> None:
         self._leave(lambda: self._begin(work, None, Session(), {}))
 
-    def _begin(self, work: Work, path: Path | None, session: Session, stand_ins: dict[ModelRef, str]) -> None:
+    def _begin(
+        self, work: Work, path: Path | None, session: Session, stand_ins: dict[ModelRef, str], unsaved: bool = False
+    ) -> None:
         self.host.lessons.tour.leave()
         self.context.stand_ins = stand_ins
-        self.path, self.saved = path, session
+        self._id, self.path, self.saved = object(), path, session
         self.context.begin(work)
-        self._saved_work = self.context.document.work
+        self._saved_work = None if unsaved else self.context.document.work
         self.opened.emit()
         self._tell()
-
-    # -- the recent list, and a step for the clipboard --------------------------------------------------------------------------
-
-    def list_recent(self, menu: QMenu) -> None:
-        """Put the recent sessions at the top of a menu."""
-        paths, first = self.recent.paths(), next(iter(menu.actions()), None)
-        if not paths:
-            return
-        title = QAction("Sessions", menu)
-        title.setSeparator(True)
-        entries = [title]
-        for path in paths:
-            entry = QAction(path.name.replace("&", "&&"), menu)
-            entry.setToolTip(tip_of(str(path)))
-            entry.setData(str(path))
-            entry.triggered.connect(self._chosen)
-            entries.append(entry)
-        menu.insertActions(first, entries) if first is not None else menu.addActions(entries)
-
-    @Slot()
-    def _chosen(self) -> None:
-        action = self.sender()
-        if isinstance(action, QAction):
-            self.open(Path(str(action.data())))
-
-    def copy_step(self) -> None:
-        """Copy what is shown to the clipboard as the words of a step, as JSON."""
-        self.host.commit_typing()
-        layout, state = layout_words(self.host.layout_of_docks), self.context.document.recorded
-        store, views = self.context.engine.store, self._views
-
-        def text(job: object) -> str:
-            return step_text(state, layout, store, views)
-
-        self.context.runner.do(self._copying, "copy this view", text)
-
-    @Slot(object)
-    def _copied(self, text: str) -> None:
-        QGuiApplication.clipboard().setText(text)
-        self.context.message.emit("This view is copied as the words of a step.")
 
     # -- unsaved changes --------------------------------------------------------------------------------------------------
 
@@ -329,10 +271,10 @@ class SessionController(QObject):
 
         A session without a file is not asked about.
         """
-        if self.saving:
-            last = self._saves[-1]
-            last.role = replace(last.role, then=self.window.close)  # type: ignore[type-var]
+        if self.saves.busy:
+            self.saves.after(self.window.close)
             return False
+        self.host.commit_typing()
         if self.path is None or not self.dirty:
             return True
         answer = self._asked()
@@ -340,20 +282,25 @@ class SessionController(QObject):
             self.save(self.window.close)
         return answer == QMessageBox.StandardButton.Discard
 
-    def _unless_dirty(self, act: Act) -> None:
-        """Do what ends the present session, once its unsaved changes are saved or given up."""
+    def _unless_dirty(self, act: Act, given_up: Act | None = None) -> None:
+        """Do what ends the present session, once its unsaved changes are saved or given up; `given_up()` if that is cancelled."""
+        self.saves.after(lambda: self._ask_and(act, given_up))
+
+    def _ask_and(self, act: Act, given_up: Act | None) -> None:
         self.host.commit_typing()
         answer = self._asked() if self.dirty else QMessageBox.StandardButton.Discard
         if answer == QMessageBox.StandardButton.Save:
-            self.save(act)
+            self.save(act, given_up)
         elif answer == QMessageBox.StandardButton.Discard:
             self._given_up = self.work
             act()
+        elif given_up is not None:
+            given_up()
 
-    def _leave(self, act: Act) -> None:
+    def _leave(self, act: Act, given_up: Act | None = None) -> None:
         """Put another session in place of this one; what was changed while it was read is asked about too."""
         self.host.commit_typing()
-        act() if self.work == self._given_up else self._unless_dirty(act)
+        act() if self.work == self._given_up else self._unless_dirty(act, given_up)
 
     def _asked(self) -> QMessageBox.StandardButton:
         """The person's answer: Save, Discard or Cancel."""

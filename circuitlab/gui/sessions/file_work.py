@@ -93,18 +93,26 @@ def step_text(state: State, layout: Setup, store: ModelStore, views: Views) -> s
 
 @dataclass(frozen=True)
 class Staged:
-    """A session that was read, before it takes the place of another.
+    """A session that was read, before it takes the place of another. `path`: its file, None for one that was never saved.
 
+    `folder`: where models are looked for first. `unsaved`: it has changes that its file does not have.
     `work`: None while the person must choose models: `missing` names those that were not found, `changed` those whose files have
     another hash, with where these are, and `hashes` theirs, as far as they are known.
     """
 
-    path: Path
+    path: Path | None
     session: Session
+    folder: Path
+    unsaved: bool = False
     work: Work | None = None
     missing: tuple[str, ...] = ()
     changed: Mapping[str, ModelRef] = field(default_factory=dict[str, ModelRef])
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def name(self) -> str:
+        """How it is called in a sentence."""
+        return "This session" if self.path is None else self.path.name
 
     @property
     def needed(self) -> set[str]:
@@ -123,12 +131,11 @@ class Searcher:
 
     def stage(self, path: Path) -> Staged:
         """Read a session and find its models. Raises `BadInput`, `Cancelled`, and what opening its models raises."""
-        return self.find(Staged(path, read_session(path)))
+        return self.find(Staged(path, read_session(path), path.parent))
 
     def find(self, staged: Staged) -> Staged:
         """Look for the models of a session that has been read; resolve it where they are all as they were."""
-        folder = staged.path.absolute().parent
-        search = located(staged.session, folder, self.engine.store, self.recent, self.stopped)
+        search = located(staged.session, staged.folder, self.engine.store, self.recent, self.stopped)
         hashes = {name: self._hash(ref) for name, ref in search.changed.items()}
         staged = replace(staged, session=search.session, missing=search.missing, changed=search.changed, hashes=hashes)
         return staged if staged.missing or staged.changed else self.resolve(staged)

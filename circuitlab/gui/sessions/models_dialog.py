@@ -65,7 +65,7 @@ class ModelsDialog(Dialog):
     def _lay_out(self, names: tuple[str, ...]) -> None:
         intro, self.message = words(self, selectable=False), words(self)
         which = "a model that is missing here or has" if len(names) == 1 else "models that are missing here or have"
-        intro.setText(f"{self.staged.path.name} was made with {which} other weights.")
+        intro.setText(f"{self.staged.name} was made with {which} other weights.")
         grid = QGridLayout()
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(12)
@@ -139,7 +139,7 @@ class ModelsDialog(Dialog):
     def open_session(self) -> None:
         """Open the session with its models as they are."""
         staged, searcher = self.staged, self._searcher
-        self._do(f"open {staged.path.name}", lambda stopped: replace(searcher, stopped=stopped).resolve(staged))
+        self._do(f"open {staged.name}", lambda stopped: replace(searcher, stopped=stopped).resolve(staged))
 
     def _do(self, title: str, work: Callable[[Callable[[], bool]], Staged]) -> None:
         self._busy(True)

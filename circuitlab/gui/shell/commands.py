@@ -91,7 +91,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("save-session", "Save session", "File", lambda w: w.sessions.save(), "Ctrl+S", separator=True),
     Command("save-session-as", "Save session as…", "File", lambda w: w.sessions.save_as(), "Ctrl+Shift+S"),
-    Command("copy-session", "Copy this view as a step", "File", lambda w: w.sessions.copy_step()),
+    Command("copy-session", "Copy this view as a step", "File", lambda w: w.copy_step()),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E", True),
     Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
     Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),

@@ -102,7 +102,7 @@ class Menus(QObject):
     @Slot()
     def _fill_recent(self) -> None:
         self._opening.fill(self._recent)
-        self._sessions.list_recent(self._recent)
+        self._sessions.recent.fill(self._recent)
 
     @Slot(bool)
     def _shown(self, on: bool) -> None:

@@ -21,6 +21,7 @@ from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.sessions.controller import SessionController
+from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.shell.bars import Status, TopBar
 from circuitlab.gui.shell.command import Command
 from circuitlab.gui.shell.dialogs import Dialogs
@@ -62,6 +63,7 @@ class Window(QMainWindow):
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
         self.sessions = SessionController(self, self, self.opening.recent)
+        self.step_copy = StepCopy(self.context, self.layout_of_docks, self)
         self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening, self.sessions)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()
@@ -205,6 +207,11 @@ class Window(QMainWindow):
     def commit_typing(self) -> None:
         """What is being typed becomes part of the State now."""
         self.prompt.commit()
+
+    def copy_step(self) -> None:
+        """What is shown as the words of a step, on the clipboard."""
+        self.commit_typing()
+        self.step_copy.copy()
 
     def panel_action(self, name: str) -> None:
         """Run an action of the panel that was last used."""
