@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.plots import points as points_module
 from circuitlab.draw.plots._line_labels import Around, Label
+from circuitlab.draw.plots._point_labels import free_place
 from circuitlab.draw.plots.edges import segment_distance
 from circuitlab.draw.plots.lines import DASH
 from circuitlab.figures.contracts.hues import composition_rgb, head_hue, hue_rgb
@@ -101,6 +103,40 @@ def test_small_values_stand_on_the_axis_as_they_are(view):
     axis = widget.left_axis
     assert axis.labelUnitPrefix == ""
     assert "0.001" not in axis.labelString()
+
+
+FRAME, NAME, RING = QRectF(0, 0, 200, 100), QSizeF(40, 14), 6.5
+SIDES = {"right": (8, -5, 100, 10), "left": (-108, -5, 100, 10), "above": (-5, -60, 10, 50), "below": (-5, 10, 10, 50)}
+
+
+@pytest.mark.parametrize("at", [(100, 50), (199, 50), (1, 50), (100, 1), (100, 99), (199, 99), (1, 1), (190, 4)])
+@pytest.mark.parametrize("free", [*SIDES, "corners", "all"])
+def test_the_name_of_a_point_stands_on_whichever_side_is_free(at, free):
+    point = QPointF(*at)
+    taken = [QRectF(*room).translated(point) for side, room in SIDES.items() if free not in (side, "all")]
+    box = free_place(point, NAME, RING, FRAME, taken)
+    assert box is not None and FRAME.contains(box) and box.size() == NAME
+    assert not any(box.intersects(other) for other in taken)
+    dx, dy = (max(low - p, p - high, 0) for p, low, high in ((at[0], box.left(), box.right()), (at[1], box.top(), box.bottom())))
+    assert RING <= np.hypot(dx, dy) <= RING + 3, "beside its point, off its ring"
+    assert free_place(point, NAME, RING, FRAME, [FRAME]) is None
+
+
+def test_where_room_is_short_the_first_points_are_named(view, monkeypatch):
+    boxes = []
+
+    def place(at, *more):
+        boxes.append(free_place(at, *more))
+        return boxes[-1]
+
+    monkeypatch.setattr(points_module, "free_place", place)
+    crowd = np.linspace(0, 1e-3, 40)
+    labels = tuple(f"L{i}H0" for i in range(40))
+    mark = points(x=crowd, y=crowd, ids=ids(np.arange(40)), labels=labels, hues=None, sight=(-1, 1, -1, 1))
+    settled(view, mark).grab()
+    named = [box is not None for box in boxes[-40:]]
+    assert named[0] and 1 < sum(named) < 40
+    assert named == sorted(named, reverse=True), "a later point is named, and an earlier one is not"
 
 
 def test_rings_do_not_draw_the_points_again(view, monkeypatch):

@@ -203,7 +203,12 @@ def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State)
         figure = drawn(engine, state, "spectra", SpectraView(page=page))
         assert said in figure.title and "chance" in figure.caption
     strip = drawn(engine, state, "spectra", SpectraView(page="copying")).find("copying")
-    assert isinstance(strip, Points) and f"{own.top1[2, 3]:.1%}" in strip.tips[11]
+    assert isinstance(strip, Points)
+    for key, tip in zip(strip.ids.tolist(), strip.tips, strict=True):
+        assert tip.startswith(str(Head(*key))) and f"{own.top1[tuple(key)]:.1%}" in tip
+    copying = answer(engine, state, "copying_scores", CopyingScoresParams()).copying
+    assert strip.x.tolist() == sorted(copying.ravel().tolist(), reverse=True)  # the most copying head is named first
+    np.testing.assert_array_equal(strip.x, copying[tuple(strip.ids.T)])
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -239,9 +244,11 @@ def test_the_plane_and_its_pairs(engine: Engine, state: State) -> None:
     figure = drawn(engine, state, "spectra", SpectraView(page="plane", weighted_by="one"))
     plane, rows = figure.find("plane"), figure.find("earlier")
     assert isinstance(plane, Points) and isinstance(rows, Rows)
-    np.testing.assert_array_equal(plane.y.reshape(3, 4), found.weighted)
-    np.testing.assert_array_equal(plane.x.reshape(3, 4), found.copying)
-    assert plane.chosen == (9,)
+    heads = tuple(plane.ids.T)
+    np.testing.assert_array_equal(plane.y, found.weighted[heads])
+    np.testing.assert_array_equal(plane.x, found.copying[heads])
+    assert len(set(plane.labels)) == 12 and [plane.labels[i] for i in plane.chosen] == ["L2H1"]
+    assert np.isnan(plane.y[-4:]).all() and (np.diff((plane.x + plane.y)[:-4]) <= 0).all()  # strongest first
     for (layer, head), value in zip(rows.ids.tolist(), rows.columns[1].values, strict=True):
         assert found.pairs[2, 1, layer, head] == value
     picked = find_panel("spectra").pick(state, Hit("earlier", (1, 2), "click"))

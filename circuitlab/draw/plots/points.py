@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from pyqtgraph.graphicsItems.ScatterPlotItem import Symbols
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -14,6 +14,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.colours import NEUTRAL, hues_rgb, rgba_table, steps, table
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.plots._point_labels import NAMES_APART, free_place
 from circuitlab.draw.plots.items import Image, Scatter
 from circuitlab.draw.plots.plot import Overlay, Range
 from circuitlab.draw.plots.xy import XYPlot, logged, span
@@ -277,7 +278,7 @@ class PointsMark(XYPlot):
         self._draw_labels(painter, order, at, radius)
 
     def _draw_labels(self, painter: QPainter, order: list[int], at: dict[int, list[float]], radius: float) -> None:
-        """The most important first; a label without a free place is omitted."""
+        """The first ones first; a label without a free place is omitted."""
         painter.setFont(self.theme.font(self.theme.small))
         metrics = QFontMetricsF(painter.font())
         frame = self.frame()
@@ -289,36 +290,17 @@ class PointsMark(XYPlot):
             if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
                 continue  # no coordinates (for Qt, NaN lies within every frame), or out of view
             text = self.mark.labels[i]
-            size = metrics.horizontalAdvance(text), metrics.height()
-            box = _free(QPointF(x, y), *size, radius, frame, taken, dots)
+            size = QSizeF(metrics.horizontalAdvance(text), metrics.height())
+            box = free_place(QPointF(x, y), size, radius, frame, (*taken, *dots))
             if box is None and text and i in self.mark.chosen:  # a selected point is labelled, over others if need be
-                box = _free(QPointF(x, y), *size, radius, frame, taken, [])
+                box = free_place(QPointF(x, y), size, radius, frame, taken)
             if box is None:
                 continue
-            taken.append(box)
+            taken.append(box.adjusted(-NAMES_APART, 0, NAMES_APART, 0))
             if i in self.mark.chosen:
                 painter.fillRect(box, self.theme.colour("background", 0.8))
             painter.setPen(QColor(self.theme.colour("accent" if i in self.mark.chosen else "muted")))
             painter.drawText(QPointF(box.left(), box.top() + metrics.ascent()), text)
-
-
-def _free(
-    at: QPointF, width: float, height: float, radius: float, frame: QRectF, taken: list[QRectF], dots: list[QRectF]
-) -> QRectF | None:
-    """Where a label of this size stands beside its point: right, left, above, below; over no other label and on no point.
-
-    None: nowhere.
-    """
-    x, away = at.x(), radius + 2
-    y = min(max(at.y(), frame.top() + height / 2 + 1), frame.bottom() - height / 2 - 1)
-    places = (
-        QRectF(x + away, y - height / 2, width, height),
-        QRectF(x - away - width, y - height / 2, width, height),
-        QRectF(x - width / 2, at.y() - away - height, width, height),
-        QRectF(x - width / 2, at.y() + away, width, height),
-    )
-    inside = (box for box in places if frame.contains(box))
-    return next((box for box in inside if not any(box.intersects(other) for other in (*taken, *dots))), None)
 
 
 def nearest_towards(pixels: np.ndarray, here: int, dx: int, dy: int) -> int:

@@ -13,12 +13,12 @@ from circuitlab.figures.marks.common import NUMBERS, WHOLE, Axis, ColourMap, Fro
 class Points(Frozen):
     """A scatter. `x`, `y` [n]; `hues` [n] int (`figures/contracts/hues.py`), or `values` [n] on a colour map; `ids` [n, k] int.
 
-    `sight` (x low, x high, y low, y high) is in sight whatever the points are, so that noise is not drawn large; `controls`
+    `labels` [n] str under the pointer and, where there are few, beside the points: the first ones find room first. `tips` [n]:
+    what the readout says in place of label and coordinates. `chosen` indices are ringed; `size` in px. `paths`: indices of points
+    that are joined, in their order, each path in the hue of its last point; `legend` names hues: (text, hue).
+    `sight` (x low, x high, y low, y high) is in view whatever the points are, so that noise is not drawn large; `controls`
     [n, 2]: where each point would stand by its control, a ring that a line joins to it, NaN for none. `origin`: lines through
     x = 0 and y = 0, and the half where x > 0 is tinted; `rings`: (radius, text) of circles round the origin.
-    `labels` [n] str for hover and, where few, beside the points; `tips` [n]: what the readout says in place of label and
-    coordinates; `chosen` indices are ringed; `size` in px. `paths`: indices of points that are joined, in their order, each path
-    in the hue of its last point; `legend` names hues: (text, hue).
     """
 
     name: str

@@ -79,8 +79,8 @@ class RowColumn(Frozen):
 class Rows(Frozen):
     """A table that sorts, filters and copies. `ids` [n, k] int; hits are a row's id. `chosen` are row indices.
 
-    `chosen` is what is selected on the bench, the leading one first, and nothing else has its colour. `strong` rows are set in
-    bold: a sum over the others, what the text really goes on with.
+    `chosen` is what is selected in the window, the leading one first, and nothing else has its colour. `strong` rows are set in
+    bold: a sum over the others, or the token that really follows.
 
     `heading`: a line above. `ranked`: rows stand in the order of what is measured, so that a difference puts them in its own.
 

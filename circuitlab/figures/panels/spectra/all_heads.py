@@ -37,15 +37,16 @@ def own_share(own: OwnTokensResult | None, head: Head) -> str:
     return f"own token in the top 10 of {own.top10[head]:.1%} of rows"
 
 
-def _scatter(answer: Answer[Any], x: np.ndarray, y: np.ndarray, key: Hashable) -> dict[str, Any]:
-    """All heads as points: coordinates from x, y [layer, head], ids, names, hues."""
+def _scatter(answer: Answer[Any], x: np.ndarray, y: np.ndarray, strength: np.ndarray, key: Hashable) -> dict[str, Any]:
+    """All heads as points, the strongest first, as its name needs room most: x, y, strength [layer, head]; ids, names, hues."""
 
     def make() -> dict[str, Any]:
-        layer, head = np.indices(x.shape).reshape(2, -1)
+        order = descending(strength)
+        layer, head = np.unravel_index(order, x.shape)
         heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
         return {
-            "x": x.ravel().astype(float),
-            "y": y.ravel().astype(float),
+            "x": x.ravel()[order].astype(float),
+            "y": y.ravel()[order].astype(float),
             "ids": ids(layer, head),
             "labels": tuple(map(str, heads)),
             "hues": np.array([head_hue(h) for h in heads], dtype=np.int64),
@@ -75,7 +76,7 @@ def copying_page(
         )
 
     layer = np.broadcast_to(np.arange(ov.shape[0])[:, None], ov.shape)
-    points = _scatter(answer, ov, layer, ("strip", raw))
+    points = _scatter(answer, ov, layer, ov, ("strip", raw))
     y_axis = memo(answer, "layers", lambda: Axis("layer", tuple(f"L{i}" for i in range(ov.shape[0]))))
     strip = Points(name="copying", **points, chosen=rows_of_heads(state, points["ids"]), x_axis=COPYING, y_axis=y_axis)
     head = state.selection.head
@@ -83,19 +84,19 @@ def copying_page(
     copies = f"{int((ov > 0.5).sum())} of {number_of(ov.size, 'head')} above 0.5"
     if own is not None:
         copies += f", {int((own.top10 > 0.5).sum())} with most own tokens in the top 10"
-        strip = replace(strip, tips=memo((answer, own), ("tips", raw), lambda: _tips(ov, qk, own)))
+        strip = replace(strip, tips=memo((answer, own), ("tips", raw), lambda: _tips(points["ids"], ov, qk, own)))
     marks = ((memo(answer, ("histogram", raw), histogram),), (strip,))
     answers = (answer,) if own_answer is None else (answer, own_answer)
     return Figure(marks, ", ".join(filter(None, scores)), captions(answers, copies, chance(own)), weights=(1.0, 1.6))
 
 
-def _tips(ov: np.ndarray, qk: np.ndarray, own: OwnTokensResult) -> tuple[str, ...]:
-    heads = [Head(i, h) for i in range(ov.shape[0]) for h in range(ov.shape[1])]
+def _tips(heads: np.ndarray, ov: np.ndarray, qk: np.ndarray, own: OwnTokensResult) -> tuple[str, ...]:
+    """The scores of each of the `heads` [n, (layer, head)] in words."""
     return tuple(
         f"{h} · copying {number(ov[h], '.3f')}"
         f" · own token in the top 10 of {own.top10[h]:.1%}, first in {own.top1[h]:.1%} of rows"
         f" · QK positivity {number(qk[h], '.3f')}"
-        for h in heads
+        for h in (Head(*key) for key in heads.tolist())
     )
 
 
@@ -103,7 +104,7 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     """OV copying against QK positivity composed with earlier heads; beside it, the leading head with each earlier head."""
     result = answer.result
     weighted = result.weighted_raw if raw else result.weighted
-    points = _scatter(answer, result.copying, weighted, ("plane", raw))
+    points = _scatter(answer, result.copying, weighted, result.copying + weighted, ("plane", raw))
     y_axis = memo(answer, "positivity", lambda: Axis("QK positivity, composed"))
     plane = Points(name="plane", **points, chosen=rows_of_heads(state, points["ids"]), x_axis=COPYING, y_axis=y_axis)
     head = state.selection.head
