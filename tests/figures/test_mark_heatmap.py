@@ -239,7 +239,7 @@ def test_labels_have_room_beside_cells_of_any_size(view):
         QApplication.processEvents()
         view.grab()
         axis = widget.left_axis
-        kinds.add(axis._numbers())
+        kinds.add(axis._shows_numbers())
         longest = max(map(QFontMetricsF(axis._labelling().font).horizontalAdvance, axis._labels()))
         assert longest + 4 < axis.width() < longest + 40, height
     assert kinds == {True, False}
@@ -284,9 +284,9 @@ def test_a_map_without_room_gives_its_titles_to_the_caption_and_gets_theirs(view
         view.resize(420, height)
         widget = settled(view, mark)
         sides[height] = widget.frame().height()
-        titled = widget.left_axis._titled() and widget.bottom_axis._titled()
+        titled = widget.left_axis._shows_title() and widget.bottom_axis._shows_title()
         assert titled == ("down: destination · across: source" not in view.whole_caption), height
         assert titled or not widget.bar.isVisible()
     assert sides[400] > sides[150] and not titled
     view.resize(420, 400)
-    assert settled(view, mark).left_axis._titled(), "and back"
+    assert settled(view, mark).left_axis._shows_title(), "and back"

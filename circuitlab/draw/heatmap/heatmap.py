@@ -24,7 +24,7 @@ from circuitlab.draw.heatmap._hatching import Hatching
 from circuitlab.draw.heatmap._texts import paint_texts
 from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import inks, rgba_table, steps
-from circuitlab.draw.look.cross import paint_struck
+from circuitlab.draw.look.cross import paint_cross
 from circuitlab.draw.look.paper import POINTS, Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots.items import Image
@@ -278,7 +278,7 @@ class HeatmapMark(FittedMap):
         for item in self.mark.tiles.chosen if self.mark.tiles else ():
             painter.drawRect(self._item_box(item).adjusted(0, 0, 0, 0))
         for item in self.mark.struck:
-            paint_struck(painter, self._item_box(item), self.theme, corner=self.mark.tiles is not None)
+            paint_cross(painter, self._item_box(item), self.theme, corner=self.mark.tiles is not None)
         if self._cursor is not None:
             painter.setPen(QPen(self.theme.colour("text"), 1))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))

@@ -1,4 +1,4 @@
-"""The cross over what is ablated, on cells, tiles and nodes alike."""
+"""The cross over what is ablated or patched, on cells, tiles and nodes alike."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from PySide6.QtGui import QPainter, QPen
 
 from circuitlab.draw.look.theme import Theme
 
-STRUCK = 11.0  # px at text size 1 of a cross
+CROSS = 11.0  # px of a cross at the normal text size
 
 
-def paint_struck(painter: QPainter, place: QRectF, theme: Theme, corner: bool = False) -> None:
+def paint_cross(painter: QPainter, place: QRectF, theme: Theme, corner: bool = False) -> None:
     """A cross over `place`, no larger than text and visible on every colour; `corner`: at the top right."""
-    side = max(min(0.5 * min(place.width(), place.height()), theme.px(STRUCK)), STRUCK / 2)
+    side = max(min(0.5 * min(place.width(), place.height()), theme.px(CROSS)), CROSS / 2)
     inset = side / 2 + 2
     at = QPointF(place.right() - inset, place.top() + inset) if corner else place.center()
     arms = [QLineF(at.x() - side / 2, at.y() - d * side / 2, at.x() + side / 2, at.y() + d * side / 2) for d in (1, -1)]

@@ -15,19 +15,19 @@ from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
 
 log = logging.getLogger("circuitlab.draw")
-_LOGGED: set[str] = set()  # a picture is painted many times a second: each fault is told once
+_LOGGED: set[str] = set()  # a picture is painted many times a second: each fault is logged once
 MOST_LOGGED = 200
-_HEARD: list[list[str]] = []
+_COLLECTORS: list[list[str]] = []  # a list of reasons for each `faults()` that is open
 
 
 @contextmanager
 def faults() -> Iterator[list[str]]:
-    """Collects the reasons of what could not be painted meanwhile: a file must not go out with a hole in it."""
-    _HEARD.append([])
+    """A list that collects why something could not be painted meanwhile: no file may be written with a hole in it."""
+    _COLLECTORS.append([])
     try:
-        yield _HEARD[-1]
+        yield _COLLECTORS[-1]
     finally:
-        _HEARD.pop()
+        _COLLECTORS.pop()
 
 
 def guarded(painter: QPainter, draw: Callable[[], None], room: QRectF, theme: Theme) -> None:
@@ -62,10 +62,10 @@ def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
 
 
 def _write_reason(painter: QPainter, error: Exception, room: QRectF, theme: Theme) -> None:
-    """To the log, to the listeners of `faults`, and into `room`."""
+    """Log the reason, add it to the lists of `faults`, and write it into `room`."""
     why = reason(error)
-    for heard in _HEARD:
-        heard.append(why)
+    for reasons in _COLLECTORS:
+        reasons.append(why)
     if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
         _LOGGED.add(why)
         log.error("painting failed", exc_info=error)

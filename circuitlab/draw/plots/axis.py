@@ -141,7 +141,7 @@ class LabelAxis(NumberAxis):
     def tip_at(self, at: QPointF) -> str:
         """The whole of a label or title elided at a point of the axis, "" where nothing is elided."""
         length = self.height() if self.vertical else self.width()
-        if self.count and not self._numbers() and not self.spec.bare and length:
+        if self.count and not self._shows_numbers() and not self.spec.bare and length:
             view: Any = self.linkedView()
             low, high = view.viewRange()[1 if self.vertical else 0]
             part = (at.y() if self.vertical else at.x()) / length
@@ -169,13 +169,14 @@ class LabelAxis(NumberAxis):
         labelling = self._labelling()
         along = self.vertical or self._upright(labelling)
         longest = min(labelling.widest, self.longest) if along else labelling.metrics.height()
-        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._titled() else 0.0
+        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._shows_title() else 0.0
         extent = round(TICK + longest + 4 + title)
         self._extent(extent)
         self.update()
         return extent
 
-    def _titled(self) -> bool:
+    def _shows_title(self) -> bool:
+        """Whether there is a title, there is room for it, and it says more than the labels do."""
         ticks, label = self.spec.ticks, self.spec.label
         repeated = ticks and not self.spec.tokens and ticks[-1].lower().lstrip("≈ ")[:1] == label[:1]
         return bool(label) and not self.untitled and not (self.short and repeated)
@@ -183,20 +184,21 @@ class LabelAxis(NumberAxis):
     @property
     def index_step(self) -> int:
         """Step between the position indices that stand for tokens; 0 where the tokens themselves are shown."""
-        if not (self.spec.tokens and self.spec.ticks and self._numbers()):
+        if not (self.spec.tokens and self.spec.ticks and self._shows_numbers()):
             return 0
-        return self._every(self._labelling().metrics, False)
+        return self._label_step(self._labelling().metrics, False)
 
-    def _numbers(self) -> bool:
+    def _shows_numbers(self) -> bool:
+        """Whether indices stand in place of labels: there are none, ranges have names instead, or tokens would crowd."""
         return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
 
     def _labels(self) -> tuple[str, ...]:
         """The labels that determine the extent."""
-        return (str(max(self.count - 1, 0)),) if self._numbers() else self.spec.ticks
+        return (str(max(self.count - 1, 0)),) if self._shows_numbers() else self.spec.ticks
 
     def _labelling(self) -> Labelling:
         """How labels are written at the present size of a cell."""
-        mono = self.spec.tokens and not self._numbers()
+        mono = self.spec.tokens and not self._shows_numbers()
         # Small cells are labelled in type that still fits them.
         least = max(self.theme.small * 0.78, ceil(self.theme.least))
         largest = self.theme.normal if self.large else self.theme.small
@@ -210,11 +212,12 @@ class LabelAxis(NumberAxis):
 
     def _upright(self, labelling: Labelling) -> bool:
         """Whether bottom labels are turned: tokens always, others where they do not fit side by side."""
-        return not self._numbers() and not self.spec.thin and labelling.widest + 6 > self.cell
+        return not self._shows_numbers() and not self.spec.thin and labelling.widest + 6 > self.cell
 
-    def _every(self, metrics: QFontMetricsF, upright: bool) -> int:
+    def _label_step(self, metrics: QFontMetricsF, upright: bool) -> int:
+        """Every how many cells there is room for a label."""
         least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
-        if self._numbers():
+        if self._shows_numbers():
             return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
         return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
 
@@ -266,7 +269,7 @@ class LabelAxis(NumberAxis):
             self._title(p)
             return
         upright = self._upright(labelling)
-        every = self._every(metrics, upright)
+        every = self._label_step(metrics, upright)
         first = max(0, int((low - self.offset) / self.pitch))
         last = min(self.count - 1, int((high - self.offset) / self.pitch) + 1)
         p.setFont(font)
@@ -282,7 +285,7 @@ class LabelAxis(NumberAxis):
         self._title(p)
 
     def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
-        text = str(i) if self._numbers() else self.spec.ticks[i]
+        text = str(i) if self._shows_numbers() else self.spec.ticks[i]
         text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.longest + 2)
         p.setPen(self.theme.colour("accent" if i == self.chosen else "muted"))
         width, middle = metrics.horizontalAdvance(text), (metrics.ascent() - metrics.descent()) / 2
@@ -319,7 +322,7 @@ class LabelAxis(NumberAxis):
                 p.drawText(QPointF(left, TICK + metrics.ascent()), name)
 
     def _title(self, p: QPainter) -> None:
-        if not self._titled() or min(self.width(), self.height()) < 1:  # a picture without room has no title
+        if not self._shows_title() or min(self.width(), self.height()) < 1:  # a picture without room has no title
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))

@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.colours import hues_rgb
-from circuitlab.draw.look.cross import STRUCK, paint_struck
+from circuitlab.draw.look.cross import CROSS, paint_cross
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import GRID, Theme
 from circuitlab.draw.plots.items import Curve
@@ -46,9 +46,9 @@ class EdgesMark(XYPlot):
         self._on_paper = False
         self._curves: list[Curve] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
-        self._boxed: list[QRectF] = []
-        self._boxed_for: Any = None
-        self._boxed_of: tuple[object, object] = (None, None)  # held, so that what takes their place is another object
+        self._node_boxes: list[QRectF] = []
+        self._boxes_key: Any = None
+        self._boxes_arrays: tuple[object, object] = (None, None)  # held: another array cannot then have the id of one of these
         self._over = Overlay(self, self._draw_over)
         plot = self.plot_item
         plot.hideAxis("left")
@@ -194,9 +194,9 @@ class EdgesMark(XYPlot):
         """A rectangle per node: its label, or a dot where labels would crowd. Computed once per view."""
         frame, view = self.frame(), self.box.viewRange()
         key, of = (frame.getRect(), tuple(map(tuple, view)), self.theme.small), (self.mark.xy, self.mark.labels)
-        if key != self._boxed_for or any(a is not b for a, b in zip(of, self._boxed_of, strict=True)):
-            self._boxed_for, self._boxed_of, self._boxed = key, of, self._place_boxes(self._nodes())
-        return self._boxed
+        if key != self._boxes_key or any(a is not b for a, b in zip(of, self._boxes_arrays, strict=True)):
+            self._boxes_key, self._boxes_arrays, self._node_boxes = key, of, self._place_boxes(self._nodes())
+        return self._node_boxes
 
     def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
         if not self._labelled(nodes):
@@ -299,8 +299,8 @@ class EdgesMark(XYPlot):
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
         for i in self.mark.struck:
             if (box := boxes[i]).x() == box.x():
-                side = self.theme.px(STRUCK)
-                paint_struck(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
+                side = self.theme.px(CROSS)
+                paint_cross(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
 
     def _draw_rows(self, painter: QPainter) -> None:
         """Names of rows at the left edge."""

@@ -142,14 +142,14 @@ class LinesMark(XYPlot):
 
     def notes(self) -> tuple[str, ...]:
         """Curves without any value, and curves missing from the legend."""
-        return tuple(filter(None, (self._absent(), self._unnamed())))
+        return tuple(filter(None, (self._without_values(), self._not_in_legend())))
 
-    def _absent(self) -> str:
+    def _without_values(self) -> str:
         names = [self.mark.names[i] for i in np.flatnonzero(~np.isfinite(self._ys).any(axis=1)).tolist()] if self._ys.size else []
         more = f" and {len(names) - MOST_ABSENT} more" if len(names) > MOST_ABSENT else ""
         return Essential(f"without any value: {', '.join(names[:MOST_ABSENT])}{more}") if names else ""
 
-    def _unnamed(self) -> str:
+    def _not_in_legend(self) -> str:
         n, named = len(self._ys), self.mark.named
         if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
             return ""
@@ -224,7 +224,7 @@ class LinesMark(XYPlot):
         self._under.update()
         self._over.update()
 
-    def _across(self, at: float) -> float:
+    def _pixels_across(self, at: float) -> float:
         """Position in px along x of a value; NaN where a logarithmic axis has none."""
         return float(self.to_pixels(logged(np.array([at]), self.mark.x_axis), np.zeros(1))[0, 0])
 
@@ -232,14 +232,14 @@ class LinesMark(XYPlot):
         """Bands and the selected step, behind the curves."""
         frame, mark = self.frame(), self.mark
         for first, last, _ in mark.bands:
-            left, right = self._across(first), self._across(last)
+            left, right = self._pixels_across(first), self._pixels_across(last)
             if np.isfinite((left, right)).all():
                 painter.fillRect(QRectF(left, frame.top(), right - left, frame.height()), self.theme.colour("accent", BAND))
         hovered = mark.steps and self._hovered is not None and self._step < len(mark.x)
         lines = [(mark.x[self._step], "faint", 1.0)] if hovered else []
         lines += [(mark.current, "accent", 1.5)] if mark.current is not None else []
         for at, ink, width in lines:
-            x = self._across(float(at))
+            x = self._pixels_across(float(at))
             if np.isfinite(x):
                 painter.setPen(QPen(self.theme.colour(ink), width))
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
@@ -250,16 +250,16 @@ class LinesMark(XYPlot):
         frame, mark = self.frame(), self.mark
         around = self._around(frame)
         for first, last, text in mark.bands:
-            left, right = self._across(first), self._across(last)
+            left, right = self._pixels_across(first), self._pixels_across(last)
             if np.isfinite((left, right)).all() and right >= frame.left() and left <= frame.right():
-                self._say(painter, text, max(left, frame.left()), min(right, frame.right()), around)
+                self._paint_label(painter, text, max(left, frame.left()), min(right, frame.right()), around)
         for at, text in mark.marks:
-            x = self._across(at)
+            x = self._pixels_across(at)
             if np.isfinite(x):
                 painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
                 if frame.left() <= x <= frame.right():
-                    self._say(painter, text, x, x, around)
+                    self._paint_label(painter, text, x, x, around)
         self._draw_dots(painter)
         if self._ys.size and not np.isfinite(self._ys).any():
             painter.setPen(self.theme.colour("muted"))
@@ -271,8 +271,8 @@ class LinesMark(XYPlot):
         columns = np.linspace(frame.left(), frame.right(), COLUMNS) if labelled else np.zeros(0)
         across = self.to_pixels(self._x, np.zeros(len(self._x)))[:, 0]
         ys = np.array([self.to_pixels(self._x, y)[:, 1] for y in self._ys]).reshape(len(self._ys), len(self._x))
-        spans = [(self._across(first), self._across(last)) for first, last, _ in self.mark.bands]
-        lines = [self._across(at) for at in (*(at for at, _ in self.mark.marks), self.mark.current) if at is not None]
+        spans = [(self._pixels_across(first), self._pixels_across(last)) for first, last, _ in self.mark.bands]
+        lines = [self._pixels_across(at) for at in (*(at for at, _ in self.mark.marks), self.mark.current) if at is not None]
         return Around(
             frame,
             columns,
@@ -281,7 +281,7 @@ class LinesMark(XYPlot):
             tuple((a, b) for a, b in spans if np.isfinite((a, b)).all() and b >= frame.left() and a <= frame.right()),
         )
 
-    def _say(self, painter: QPainter, text: str, first: float, last: float, around: Around) -> None:
+    def _paint_label(self, painter: QPainter, text: str, first: float, last: float, around: Around) -> None:
         """A label beside what reaches from `first` to `last`; on two lines, or with a leader, where that is clearer."""
         if not text:
             return

@@ -36,7 +36,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     noted = Signal()
     stroke = 1.0
     _zoomed = False  # by hand
-    _noted_part = ""
+    _part_noted = ""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
@@ -64,7 +64,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.box: pg.ViewBox = plot.vb
         self.box.setDefaultPadding(0.0)
         self.box.disableAutoRange()
-        self.box.sigRangeChanged.connect(self._ranged)
+        self.box.sigRangeChanged.connect(self._view_moved)
         self.box.sigRangeChangedManually.connect(self._by_hand)
 
     @property
@@ -136,15 +136,15 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         x, y = self.full_range()
         self._zoomed = False
         self.box.setRange(xRange=x, yRange=y, padding=0, disableAutoRange=True)
-        self._say_part()
+        self._note_part()
 
-    def _ranged(self, *_: object) -> None:
+    def _view_moved(self, *_: object) -> None:
         self.range_changed()
-        self._say_part()
+        self._note_part()
 
     def _by_hand(self, *_: object) -> None:
         self._zoomed = True
-        self._say_part()
+        self._note_part()
 
     # a part of the picture -------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """Zoom to these ranges, as if by hand."""
         self._zoomed = True
         self.box.setRange(xRange=part[0], yRange=part[1], padding=0, disableAutoRange=True)
-        self._say_part()
+        self._note_part()
 
     def part_words(self) -> str:
         """“part: source 3–17 of 40” for a picture that does not show everything, else ""."""
@@ -176,9 +176,9 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """The visible part of x and of y in words, "" where that is all or has no unit."""
         return "", ""
 
-    def _say_part(self) -> None:
-        if self.mark is not None and (words := self.part_words()) != self._noted_part:
-            self._noted_part = words
+    def _note_part(self) -> None:
+        if self.mark is not None and (words := self.part_words()) != self._part_noted:
+            self._part_noted = words
             self.noted.emit()
 
     def frame(self) -> QRectF:

@@ -78,7 +78,7 @@ def captions(answers: tuple[Answer, ...], *more: str) -> tuple[str, ...]:
     return (*dict.fromkeys(part for answer in answers for part in caption(answer)), *filter(None, more))
 
 
-def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
+def edit_notes(state: State, facts: Facts) -> dict[tuple[int, int], str]:
     """By layer and head: which interventions act on the head; heads without any are left out."""
     by_head: dict[tuple[int, int], list[str]] = {}
     for edit in state.subject.edits:
@@ -88,11 +88,11 @@ def struck(state: State, facts: Facts) -> dict[tuple[int, int], str]:
     return {head: f"{CUT} {', '.join(edits)}" for head, edits in by_head.items()}
 
 
-def and_struck(notes: Mapping[tuple[int, int], str], crossed: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
+def with_edit_notes(notes: Mapping[tuple[int, int], str], edits: Mapping[tuple[int, int], str]) -> Mapping[tuple[int, int], str]:
     """Notes on heads, with what is ablated or patched in them; the same object where nothing is."""
-    if not crossed:
+    if not edits:
         return notes
-    return {head: joined(crossed.get(head, ""), notes.get(head, "")) for head in {**notes, **crossed}}
+    return {head: joined(edits.get(head, ""), notes.get(head, "")) for head in {**notes, **edits}}
 
 
 def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:

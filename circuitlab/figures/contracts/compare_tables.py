@@ -36,7 +36,7 @@ def rows_difference(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[Rows, st
         return None
     now_alone = table
     if table.including is not None and ref_table.including is not None:  # each side lists the rows of the other as well
-        ref_rows, own_rows = _carried(ref_table, pin, pin.to_ours), _carried(table, pin, pin.to_theirs)
+        ref_rows, own_rows = _ids_of_other(ref_table, pin, pin.to_ours), _ids_of_other(table, pin, pin.to_theirs)
         table, ref_table = replace(table.including(ref_rows), key=table.key), ref_table.including(own_rows)
     sources = (*table.columns, *ref_table.columns, table.ids, ref_table.ids)
     columns, words, order = memo(
@@ -54,8 +54,8 @@ def rows_difference(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[Rows, st
     return ranked, f"{words}, the largest change first"
 
 
-def _carried(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:
-    """The ids of its rows in the other vocabulary; tokens that this has not are left out."""
+def _ids_of_other(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:
+    """The ids of its rows in the other side's vocabulary, without tokens that it lacks."""
     if pin.same_ids or not any(c.tokens for c in rows.columns):
         return rows.ids
     tokens = [i for i in map(to, rows.ids[:, 0].tolist()) if i is not None]

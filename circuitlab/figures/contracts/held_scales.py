@@ -34,12 +34,13 @@ class HeldScales:
         pairs = [(mark, wide) for mark, wide in widened.items() if wide is not mark]
         if not pairs:
             return figure
-        caption, own = figure.caption_parts, dict[str, None]()
+        caption, own_ranges = figure.caption_parts, dict[str, None]()
         for mark, wide in pairs:
             if isinstance(mark, Heatmap | Tokens) and isinstance(wide, Heatmap | Tokens):
                 caption = tuple(reworded(part, part.replace(ends(mark), ends(wide))) for part in caption)
-                own[f"{mark.name} {_own(mark.levels)}" if len(figure.marks()) > 1 else _own(mark.levels)] = None
-        words = Essential(f"scale held (this step: {', '.join(own)})") if own else ""
+                own_range = _range_words(mark.levels)
+                own_ranges[f"{mark.name} {own_range}" if len(figure.marks()) > 1 else own_range] = None
+        words = Essential(f"scale held (this step: {', '.join(own_ranges)})") if own_ranges else ""
         grid = tuple(tuple(widened[mark] for mark in row) for row in figure.grid)
         return replace(figure, grid=grid, caption_parts=caption).with_caption(words)
 
@@ -63,6 +64,6 @@ class HeldScales:
         return widest
 
 
-def _own(levels: Levels) -> str:
+def _range_words(levels: Levels) -> str:
     low, high = levels
     return f"± {figured(high, 2)}" if low == -high else f"{figured(low, 2)} to {figured(high, 2)}"

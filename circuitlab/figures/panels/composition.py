@@ -12,7 +12,16 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScor
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import and_struck, caption, head_column, hints, number, published, struck, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    edit_notes,
+    head_column,
+    hints,
+    number,
+    published,
+    top_level,
+    with_edit_notes,
+)
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -209,7 +218,7 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = memo(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
-    published_names, crossed = hints(facts), struck(state, facts)
+    published_names, edits = hints(facts), edit_notes(state, facts)
     mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
     badges = memo(answer, ("badges", tuple(behaviour.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
     return Edges(
@@ -227,17 +236,17 @@ def _graph(
         node_ids=node_ids,
         edge_ids=edge_ids,
         badges=badges,
-        hints=_hints(answer, facts, node_ids, crossed),
-        struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in crossed),
+        hints=_hints(answer, facts, node_ids, edits),
+        struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in edits),
         rows=memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
     )
 
 
-def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, crossed: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
+def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, edits: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
     """[n]: what is ablated in each head, and what papers call it, with the source; () where there is nothing of either."""
-    notes = and_struck(hints(facts), crossed)
+    notes = with_edit_notes(hints(facts), edits)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
-    return memo(answer, ("hints", facts.known_heads(), tuple(crossed.items())), make) if notes else ()
+    return memo(answer, ("hints", facts.known_heads(), tuple(edits.items())), make) if notes else ()
 
 
 def _edge(state: State) -> tuple[int, ...]:

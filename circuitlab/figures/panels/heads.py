@@ -11,15 +11,15 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScor
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
-    and_struck,
     caption,
+    edit_notes,
     head_axes,
     head_column,
     hints,
     published,
     rows_of_heads,
-    struck,
     top_level,
+    with_edit_notes,
 )
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -90,7 +90,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
     values = memo(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
-    head, crossed = state.selection.head, struck(state, facts)
+    head, edits = state.selection.head, edit_notes(state, facts)
     x, y = head_axes(values.shape[0], values.shape[1])
     return Heatmap(
         name="map",
@@ -101,8 +101,8 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
         y=y,
         row=head.layer if head.layer < values.shape[0] else None,
         col=head.head if head.head < values.shape[1] else None,
-        hints=and_struck(hints(facts), crossed),
-        struck=tuple(crossed),
+        hints=with_edit_notes(hints(facts), edits),
+        struck=tuple(edits),
     )
 
 

@@ -8,7 +8,7 @@ from circuitlab.analysis.attention.overview import GAP, OverviewParams, attentio
 from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import and_struck, caption, head_axes, hints, published, struck, top_level
+from circuitlab.figures.contracts.common import caption, edit_notes, head_axes, hints, published, top_level, with_edit_notes
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Tiles
@@ -41,7 +41,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     show = answer.request.params.show
     signed = show == "scores"
     top = memo(answer, "top", lambda: top_level(result.sheet))
-    crossed = struck(state, facts)
+    edits = edit_notes(state, facts)
     x, y = head_axes(config.n_layers, config.n_heads)
     tiles = Tiles(
         rows=config.n_layers,
@@ -61,8 +61,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         y=y,
         tiles=tiles,
         colour_bar=False,
-        hints=and_struck(hints(facts), crossed),
-        struck=tuple(crossed),
+        hints=with_edit_notes(hints(facts), edits),
+        struck=tuple(edits),
     )
     n = config.n_layers * config.n_heads
     every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"

@@ -109,7 +109,7 @@ def curve_of(answer: Answer, result: OverPromptsResult) -> Lines:
     return memo(answer, "curve", make)
 
 
-def leading(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[str, np.ndarray]:
+def largest_entry(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[str, np.ndarray]:
     """The entry with the largest mean: (its name, its value [prompt])."""
     entries = memo(answer, ("list", analysis), lambda: entries_of(result, analysis))
     if not entries.names:

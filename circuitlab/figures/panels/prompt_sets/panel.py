@@ -20,7 +20,7 @@ from circuitlab.figures.contracts.selection_reading import has_head, no_head
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
-from circuitlab.figures.panels.prompt_sets.lists import curve_of, leading, rows_of
+from circuitlab.figures.panels.prompt_sets.lists import curve_of, largest_entry, rows_of
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
 from circuitlab.session.state import State
@@ -76,7 +76,7 @@ TITLES = {
     "head_scores": "prefix matching on the prompts",
     "neurons": "logit that each neuron writes",
     "distances": "logit that all heads write from each distance",
-    "receivers": "change of the target when one later head reads one head's output from the other prompt",
+    "receivers": "change of the target when one later head reads {sender}'s output from the other prompt",
     "orders": "nats by which the terms of each order lower the loss",
 }
 
@@ -127,8 +127,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     return {"set": Request(over_prompts, over, state.subject)}
 
 
-def _measured(answer: Answer[OverPromptsResult]) -> What:
-    """The choice in the panel that an answer belongs to, from its request."""
+def _choice_of(answer: Answer[OverPromptsResult]) -> What:
+    """What is computed on every prompt, as the panel's control calls it, from the request."""
     params: OverPromptsParams = answer.request.params
     for what in get_args(What):
         if what in LISTS and (LISTS[what][0], LISTS[what][2]) == (params.analysis, params.field):
@@ -144,10 +144,10 @@ def _sender(answer: Answer) -> Head | None:
 
 def _values(result: OverPromptsResult) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean [layer, head], sd [layer, head], values [prompt, layer, head]); the first of several scores."""
-    mean, sd, each = result.mean, result.sd, result.values
+    mean, sd, values = result.mean, result.sd, result.values
     while mean.ndim > 2:
-        mean, sd, each = mean[0], sd[0], each[:, 0]
-    return mean, sd, each
+        mean, sd, values = mean[0], sd[0], values[:, 0]
+    return mean, sd, values
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -155,18 +155,22 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("set", over_prompts)
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     result = answer.result
-    what = _measured(answer)
-    title = f"{TITLES[what]} · mean of {number_of(result.counted, 'prompt')}"
+    what = _choice_of(answer)
     if what in LISTS:
-        return _entries_page(answer, result, what, view.page, title, state)
+        return _entries_page(answer, result, what, view.page, state)
     if view.page == "prompts":
         head = state.selection.head
-        each = _values(result)[2]
         if not has_head(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
-        values = each[:, head.layer, head.head]
+        values = _values(result)[2][:, head.layer, head.head]
         return Figure(((_prompts(answer, result, str(head), values),),), f"{TITLES[what]} · {head}", caption(answer))
-    return Figure(((_map(answer, result, state), _ranking(answer, result, state)),), title, caption(answer))
+    marks = (_map(answer, result, state), _ranking(answer, result, state))
+    return Figure((marks,), f"{TITLES[what]} · {_mean_words(result)}", caption(answer))
+
+
+def _mean_words(result: OverPromptsResult) -> str:
+    """For a title: what the values are the mean of."""
+    return f"mean of {number_of(result.counted, 'prompt')}"
 
 
 def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
@@ -189,10 +193,11 @@ def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
 
 def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        mean, sd, each = _values(result)
+        mean, sd, values = _values(result)
         order = descending(mean, by_size=True)
         layer, head = np.unravel_index(order, mean.shape)
-        same = (np.sign(each) == np.sign(mean)).sum(0).ravel()[order] / np.maximum((~np.isnan(each)).sum(0).ravel()[order], 1)
+        n_prompts = np.maximum((~np.isnan(values)).sum(0), 1)
+        same = ((np.sign(values) == np.sign(mean)).sum(0) / n_prompts).ravel()[order]
         top = top_level(mean)
         places = digits(top)
         columns = (
@@ -229,16 +234,17 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
     return Rows("prompts", columns, keys)
 
 
-def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: str, title: str, state: State) -> Figure:
+def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: str, state: State) -> Figure:
     """The table of entries, below a curve if they are distances; or the prompts with the value of the largest entry."""
     name, sender = LISTS[what][0], _sender(answer)
     note = f"sent by {sender}" if sender is not None else ""
+    title = TITLES[what].format(sender=sender)
     if page == "prompts":
-        entry, values = leading(answer, result, name)
-        title = f"{TITLES[what]} · {entry}, the largest mean"
-        return Figure(((_prompts(answer, result, entry, values),),), title, caption(answer, note))
+        entry, values = largest_entry(answer, result, name)
+        prompts = _prompts(answer, result, entry, values)
+        return Figure(((prompts,),), f"{title} · {entry}, the largest mean", caption(answer, note))
     rows, count = rows_of(answer, result, name)
-    title = title.replace("one head's", f"{sender}'s") if sender is not None else title
+    title = f"{title} · {_mean_words(result)}"
     if what == "distances":
         return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
     return Figure(((_chosen(rows, state, sender),),), title, caption(answer, note), count)
