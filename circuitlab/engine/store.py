@@ -114,11 +114,16 @@ class OpenModel:
 
     @property
     def name(self) -> str:
-        """Its name in titles: that of the reference, with the training step of a checkpoint."""
+        """Its name in titles: its parts in one line."""
+        return " · ".join(self.name_parts)
+
+    @property
+    def name_parts(self) -> tuple[str, ...]:
+        """The parts of its name: those of the reference, with the training step of a checkpoint."""
         at, steps = self.ref.checkpoint, self.opened.steps
         if at is None or not -len(steps) <= at < len(steps):
-            return self.ref.name
-        return f"{replace(self.ref, checkpoint=None).name} · step {steps[at]:,}"
+            return self.ref.name_parts
+        return (*replace(self.ref, checkpoint=None).name_parts, f"step {steps[at]:,}")
 
     @property
     def nbytes(self) -> int:

@@ -12,8 +12,8 @@ from circuitlab.model.intervention import Intervention
 
 _HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
 
-# folders that training writes into the folder of a run -> what follows the run's name in theirs
-IN_A_RUN = {"model": "", "so-far": " · so far"}
+# folders that training writes into the folder of a run -> the parts that follow the run's name in theirs
+IN_A_RUN: dict[str, tuple[str, ...]] = {"model": (), "so-far": ("so far",)}
 
 
 class Head(NamedTuple):
@@ -48,20 +48,28 @@ class ModelRef:
 
     @property
     def name(self) -> str:
-        """Its name in titles: the last part of its path or its name, with the checkpoint if there is one.
+        """Its name in titles: its parts in one line."""
+        return " · ".join(self.name_parts)
+
+    @property
+    def name_parts(self) -> tuple[str, ...]:
+        """The parts of its name: the last part of its path or its name, "so far" for an unfinished run, its checkpoint.
 
         The model folder of a run has the same name in every run (`IN_A_RUN`), so that model is named like the run's folder.
         """
-        stem = self.named(1)
-        return stem if self.checkpoint is None else f"{stem} · checkpoint {self.checkpoint}"
+        return (*self._stem(1), *(() if self.checkpoint is None else (f"checkpoint {self.checkpoint}",)))
 
     def named(self, parts: int) -> str:
         """The name by the last `parts` of the path, to tell two of one name apart; without the checkpoint."""
+        return " · ".join(self._stem(parts))
+
+    def _stem(self, parts: int) -> tuple[str, ...]:
+        """`named` in its parts: the folder or name, and "so far" for an unfinished run."""
         kind, _, where = self.source.partition(":")
-        names, more = where.replace("\\", "/").rstrip("/").split("/"), ""
+        names, more = where.replace("\\", "/").rstrip("/").split("/"), ()
         if kind == "file" and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":"):
             more = IN_A_RUN[names.pop()]
-        return "/".join(names[-parts:]) + more if names[-1] else self.source
+        return ("/".join(names[-parts:]), *more) if names[-1] else (self.source,)
 
 
 @dataclass(frozen=True)

@@ -64,9 +64,8 @@ def on_page(state: State, name: str, page: str) -> State:
     return state.with_view(name, replace(state.view(name, panel.view), **{page_field(panel): page}, **more)) if page else state
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, State]]:
-    path = tmp_path_factory.mktemp("models")
+def models_in(path: Path) -> tuple[Engine, dict[str, State]]:
+    """An engine, and a State on a model of each kind that a page may need; files are written to `path`."""
     (path / "letters.tsv").write_text(LETTERS, encoding="utf-8")
     prompts = PromptSetsView(prompts="a file", file=str(path / "letters.tsv"))
     of = lambda name: State(ModelRef(f"file:{directory(path / name, CONFIGS[name])}")).with_tokens(TOKENS)
@@ -79,6 +78,18 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, S
     text = Stream("random", 1.0, np.random.default_rng(0).integers(0, n, 20_000).astype(np.uint16), np.zeros(0, np.uint16))
     write(path / "attention-only" / FILE, count_bigrams((text,), n), "random")  # bigrams, among which bugs are looked for
     return Engine(ModelStore()), states
+
+
+def model_for(states: dict[str, State], name: str, page: str) -> State:
+    """The State on a model that the page can show."""
+    return states[
+        "gpt2" if name == "neurons" else page if page == "rank one" else name if name == "laboratory" else "attention-only"
+    ]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, dict[str, State]]:
+    return models_in(tmp_path_factory.mktemp("models"))
 
 
 def signature(figure: Figure) -> list[Any]:
@@ -110,8 +121,7 @@ def answers(engine: Engine, state: State, name: str, page: str) -> bool:
 @pytest.mark.parametrize(("name", "page"), PAGES)
 def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, dict[str, State]], name: str, page: str) -> None:
     engine, states = bench
-    constructed = name == "laboratory"
-    state = states["gpt2" if name == "neurons" else page if page == "rank one" else name if constructed else "attention-only"]
+    constructed, state = name == "laboratory", model_for(states, name, page)
     heads = (Head(0, 1), Head(1, 2))[:: 1 if name == "patching" else -1]  # a path starts at an early head
     if constructed:
         heads = (Head(1, 0), Head(0, 0))

@@ -262,14 +262,6 @@ def test_answers_once_drawn_are_not_drawn_again(engine: Engine, page: Page) -> N
             assert a.ys is b.ys and a.x is b.x
 
 
-def test_a_page_takes_its_parameters_from_the_answer(engine: Engine) -> None:
-    state = state_of(ONE_HOT, page="layer 0")
-    request: Any = PANEL.requests(state, facts_of(engine, state.model))
-    answers = {"clock": engine.answer(request["clock"])}
-    later = state_of(RopeInduction(offset=3), page="layer 0")
-    assert "on m − 1," in PANEL.figure(later, facts_of(engine, later.model), answers, {}).title
-
-
 def test_no_paragraph_holds_a_number_that_was_computed() -> None:
     """Live numbers stand in the first paragraph alone; the others are the same whatever the sliders say."""
     for page in PAGES:

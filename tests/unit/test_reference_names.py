@@ -11,7 +11,7 @@ from circuitlab.session.reference_names import SHORT, differences, reference_nam
 from circuitlab.session.state import Pin, State
 
 STATE = State(ModelRef("builtin:a"), "the cat", (1, 2))
-NAMES = {ModelRef("builtin:a"): "a", ModelRef("builtin:b"): "b", ModelRef("builtin:a", 3): "a · step 64"}
+NAMES = {ModelRef("builtin:a"): ("a",), ModelRef("builtin:b"): ("b",), ModelRef("builtin:a", 3): ("a", "step 64")}
 
 
 def pinned(state: State) -> Pin:
@@ -31,6 +31,7 @@ def test_each_thing_that_differs_is_named_and_nothing_else() -> None:
     assert named(replace(STATE, model=ModelRef("builtin:b")), STATE) == ("a",)
     assert named(step, STATE) == ("final weights",)
     assert named(STATE, step) == ("step 64",)
+    assert named(replace(STATE, model=ModelRef("builtin:b")), step) == ("a · step 64",)
     assert named(STATE, STATE.with_text("one", (3,))) == ("“one”",)
     assert named(STATE, STATE.with_tokens((5, 6, 7))) == ("3 tokens",)
     assert named(edited, STATE) == ("uncut",)

@@ -30,7 +30,7 @@ from circuitlab.session.state import Pin, State
 # Relative to the mark's largest value: two ways to compute the same (a reused prefix, raw and folded weights) differ by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
 NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
-OF_EACH = re.compile(r"(: )?rows sum to .*")  # conventions that hold for values but not for their differences
+NOT_OF_DIFFERENCES = re.compile(r"(: )?rows sum to .*")  # conventions that hold for values but not for their differences
 MOST_NUMBERS = 3  # that may differ in a title which names both values of each
 
 
@@ -44,29 +44,29 @@ def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, A
         ref_figure, _ = _reference_figure(panel, state, pin, facts, ref) if ref and figure.grid else (None, "")
         return figure if ref_figure is None else _on_one_scale(figure, ref_figure, pin)
     if same := _why_the_same(panel, state, pin, facts):
-        return _say(_titled_the_same(panel, state, pin, facts, now), same)
+        return _captioned(_titled_the_same(panel, state, pin, facts, now), same)
     ref_figure, why = _reference_figure(panel, state, pin, facts, ref)
     now_alone = panel.figure(replace(state, compare="now"), facts, now, {})
     if ref_figure is None:
-        return _say(now_alone, why)
+        return _captioned(now_alone, why)
     if state.compare == "reference":
         return _reference(now_alone, ref_figure, pin)
     if other := other_question(now, ref, facts, _facts(pin, state, facts) or facts, pin.label):
-        return _say(now_alone, other)
+        return _captioned(now_alone, other)
     return _difference(now_alone, ref_figure, state, pin, facts)
 
 
 def short_label(state: State, pin: Pin, facts: Facts) -> str:
     """A name of the reference that is short enough for a narrow column's header."""
 
-    def name_of(ref: ModelRef) -> str:
+    def name_parts(ref: ModelRef) -> tuple[str, ...]:
         its_facts = facts if ref == state.model else facts.others(ref)
-        return ref.name if its_facts is None else its_facts.name
+        return ref.name_parts if its_facts is None else its_facts.name_parts
 
-    return reference_name(state, pin, name_of)
+    return reference_name(state, pin, name_parts)
 
 
-def _say(figure: Figure, *parts: str) -> Figure:
+def _captioned(figure: Figure, *parts: str) -> Figure:
     """The figure with further parts of its caption; unchanged where it is empty and says why."""
     return figure.with_caption(*parts) if figure.grid else figure
 
@@ -137,14 +137,14 @@ def _on_one_scale(figure: Figure, ref_figure: Figure, pin: Pin) -> Figure:
     grid = tuple(tuple(shared(mark, ref_figure.find(mark.name)) for mark in row) for row in figure.grid)
     if all(a is b for row, old in zip(grid, figure.grid, strict=True) for a, b in zip(row, old, strict=True)):
         return figure
-    return _say(replace(figure, grid=grid), f"on one scale with {pin.label}")
+    return _captioned(replace(figure, grid=grid), f"on one scale with {pin.label}")
 
 
 def _reference(figure: Figure, ref_figure: Figure, pin: Pin) -> Figure:
     """The reference, on the scale of both."""
     grid = tuple(tuple(shared(mark, figure.find(mark.name)) for mark in row) for row in ref_figure.grid)
     title = joined(pin.label, ref_figure.title)
-    return _say(replace(ref_figure, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
+    return _captioned(replace(ref_figure, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
 
 
 def _other_conventions(state: State, pin: Pin, label: str) -> str:
@@ -154,7 +154,7 @@ def _other_conventions(state: State, pin: Pin, label: str) -> str:
     return f"{label}: {', '.join(other)}" if other else ""
 
 
-def _of_tokens(mark: Mark) -> bool:
+def _has_tokens(mark: Mark) -> bool:
     """Whether its items are tokens."""
     if isinstance(mark, Rows):
         return any(column.tokens for column in mark.columns)
@@ -193,7 +193,7 @@ def _headed(before: Mark, after: Mark, ref_figure: Figure, label: str) -> Mark:
     return replace(after, heading=_titles(after.heading, partner.heading, label)[0])
 
 
-def _shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
+def _rows_shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
     """How many of how many rows are listed, counting those that only the reference lists."""
     n_listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
     more = sum(n_listed(change) - n_listed(mark) for mark, change in compared.items())
@@ -216,10 +216,10 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     mark_words = [words for words in dict.fromkeys(mark_words) if not covered(words)]
     differences = [change for mark, change in compared.items() if change is not mark]
     compared = {mark: _headed(mark, change, ref_figure, label) for mark, change in compared.items()}
-    shown = _shown(figure.shown, compared)
+    shown = _rows_shown(figure.shown, compared)
     grid = tuple(tuple(compared[mark] for mark in row) for row in figure.grid)
     grid = tables_on_one_scale(grid) if any(isinstance(mark, Rows) and mark.key for mark in figure.marks()) else grid
-    texts = any(map(_of_tokens, figure.marks()))
+    texts = any(map(_has_tokens, figure.marks()))
     words = alignment.words if texts and not (same_ids and pin.subject.tokens == state.tokens) else ""
     title, ref_title = _titles(figure.title, ref_figure.title, label)
     if not differences:
@@ -234,7 +234,7 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     parts = figure.caption_parts
     if differences:
         parts = _conventions(parts, ref_figure.caption_parts, label, subtracted)
-    return _say(replace(figure, grid=grid, title=title, shown=shown, caption_parts=parts), *more)
+    return _captioned(replace(figure, grid=grid, title=title, shown=shown, caption_parts=parts), *more)
 
 
 def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: str, subtracted: bool) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: 
     if len(now_parts) == len(ref_parts):
         pairs = [(a, *_titles(a, b, label)) for a, b in zip(now_parts, ref_parts, strict=True)]
         parts = tuple(reworded(part, f"{part} (now)" if differs else both) for part, both, differs in pairs)
-    return tuple(filter(None, (reworded(part, OF_EACH.sub("", part)) for part in parts))) if subtracted else parts
+    return tuple(filter(None, (reworded(part, NOT_OF_DIFFERENCES.sub("", part)) for part in parts))) if subtracted else parts
 
 
 def _why_unchanged(mark_words: list[str], label: str) -> str:

@@ -9,6 +9,15 @@ here: `draw` is called only with answers, and reads each by its role and its ana
     def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         answer = answers.of("loss", token_loss)      # Answer[TokenLossResult]
 
+What is drawn is of the answers, and the State may be newer than they are. Hence one rule for titles, axes, tips and headings:
+
+- What was an input of the computation (a head that was asked for, a position, a target, the kind of activation) is taken from
+  `answer.request` or the result, never from the State.
+- The prompt and the interventions of the State that `draw` is given are those of its answers (`as_answered`), and the facts are
+  of their model: answers of another model are not passed on. `state.tokens` and `destination(state)` may be named.
+- What only points at a part of an answer (the head whose entry is read out of an answer to all heads, the row that is ringed)
+  is taken from the State's selection and from the panel's controls, by the title and by the drawing alike.
+
 Controls come from the fields of the panel's `view` dataclass: `bool` is a check box, `Literal` and `Choice` a drop-down,
 `int` and `float` a number field, `str` a text field. Use `control(...)`:
 

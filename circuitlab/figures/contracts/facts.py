@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from circuitlab.analysis.base import NO_HEADS, Analysis, R
-from circuitlab.engine.engine import Engine
+from circuitlab.engine.engine import Engine, needs
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.memory_report import memory_report
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
+from circuitlab.figures.marks import joined
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.session.state import State
 
 WITHOUT_HEADS = Refused(NO_HEADS).what
 WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
@@ -35,6 +37,24 @@ class Answers(dict[str, Answer[Any]]):
         return self.of(role, analysis) if role in self else None
 
 
+def inputs_read(answers: Mapping[str, Answer[Any]]) -> set[str]:
+    """What answers depend on beside weights: "tokens" for the prompt with its interventions, or "edits" for these alone."""
+    return {needs(answer.request.analysis, answer.request.params) for answer in answers.values()} - {"weights"}
+
+
+def as_answered(state: State, answers: Mapping[str, Answer[Any]]) -> State:
+    """The State with the prompt and the interventions of its answers: by the time they are drawn it may have others.
+
+    It is the same object where it has these. Answers that read neither, or that are of another model, change nothing.
+    """
+    requests = [answer.request for answer in answers.values() if answer.request.subject.model == state.model]
+    subjects = {needs(request.analysis, request.params): request.subject for request in requests}
+    if "tokens" in subjects and subjects["tokens"].tokens != state.tokens:
+        state = state.with_tokens(subjects["tokens"].tokens)
+    edits = subjects.get("tokens", subjects.get("edits", state.subject)).edits
+    return state if edits == state.subject.edits else replace(state, edits=tuple((edit, True) for edit in edits))
+
+
 @dataclass(frozen=True)
 class Why:
     """Why a panel requests nothing: one sentence with what to do next."""
@@ -47,14 +67,15 @@ class Facts:
     """What a panel may know about the open model without a request: passed to its `requests` and `draw`.
 
     `token_text(id)` is the display form of a token (visible spaces and newlines), `find_tokens(text, most)` the ids that a text
-    may mean, `config` the model's, `name` its title; `others(ref)` the facts of another model, of the pinned one for instance.
+    may mean, `config` the model's, `name_parts` the parts of its name in titles; `others(ref)` the facts of another model,
+    such as the pinned one.
     `memory_report(subject)` tells where weights are stored and how much memory a forward pass takes, now.
     `known_heads()` are the heads that papers name, looked up at each call: the hash of its files may be computed late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
-    name: str
+    name_parts: tuple[str, ...]
     config: Any
     token_text: Callable[[int], str]
     find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
@@ -68,6 +89,11 @@ class Facts:
     measured: Callable[[str], tuple[str, ...]] = lambda names: ()
     vocabulary: Callable[[], str] = lambda: ""
     token_of: Callable[[str], int | None] = lambda text: None
+
+    @property
+    def name(self) -> str:
+        """The model's name in titles, its parts in one line."""
+        return joined(*self.name_parts)
 
     @property
     def has_bos(self) -> bool:
@@ -98,7 +124,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         return "" if open_model is None else open_model.sha256
 
     return Facts(
-        name=model.name,
+        name_parts=model.name_parts,
         config=config,
         token_text=tokenizer.display if tokenizer is not None else str,
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,

@@ -12,9 +12,9 @@ from typing import Any
 from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.errors import Refused, UsageError
-from circuitlab.figures.contracts.about import drawn
+from circuitlab.figures.contracts.about import labelled_figure
 from circuitlab.figures.contracts.declaration import Panel, control
-from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, facts_of
+from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, as_answered, facts_of
 from circuitlab.figures.marks import Figure, Heatmap, empty
 from circuitlab.session.state import State
 
@@ -55,11 +55,13 @@ def _requests(panel: Panel, state: State, facts: Facts) -> Requests | Why:
 
 
 def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
-    """What the panel draws of its answers, or why there is nothing to draw."""
+    """What the panel draws of its answers, or why there is nothing to draw; answers of another model count as none."""
+    state = as_answered(state, now)
     requests, refused = _allowed(panel, state, facts)
     if isinstance(requests, Why):
         return empty(requests.text, panel.title)
-    answers = Answers({role: now[role] for role in requests if role in now})
+    of_model = lambda role: role in now and now[role].request.subject.model == requests[role].subject.model
+    answers = Answers({role: now[role] for role in requests if of_model(role)})
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
     figure = _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
@@ -87,7 +89,7 @@ def register(panel: Panel) -> Panel:
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
     allowed = replace(panel, requests=partial(_requests, panel), figure=partial(_figure, panel))
-    registered = replace(allowed, figure=partial(drawn, allowed))
+    registered = replace(allowed, figure=partial(labelled_figure, allowed))
     _REGISTRY[panel.name] = registered
     return registered
 

@@ -101,7 +101,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     show, tokens = answer.request.params.show, prompt_of(answer)
     values = _chosen(answer, view)
     levels, colours = memo(answer, ("levels", view), lambda: _levels(values, show, view))
-    title = f"{' '.join(map(str, heads))} · {NAMES[show]}"
+    named = heads[:1] if view.several == "leading" else heads
+    mean = "mean of " if view.several == "average" and len(heads) > 1 else ""
+    title = f"{mean}{' '.join(map(str, named))} · {NAMES[show]}"
     heat = Heatmap(
         name="attention",
         values=values,
@@ -122,9 +124,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
             legend=tuple((str(h), head_hue(h)) for h in heads),
             colour_bar=False,
         )
-    if view.several == "average" and len(heads) > 1:
-        title = f"mean of {title}"
-    position = min(destination(state), len(tokens) - 1)
+    position = destination(state)
     text = _text(state, tokens, position, heat, view)
     return Figure(
         ((heat,), (text,)), title, caption(answer, _reading(token_at(position, tokens, facts), view)), weights=(4.0, 1.0)

@@ -190,7 +190,7 @@ def _or_empty(rank: np.ndarray) -> np.ndarray:
 
 def _norms(state: State, facts: Facts, answer: Answer[ResidualNormsResult]) -> Figure:
     result, tokens = answer.result, prompt_of(answer)
-    at = min(destination(state), len(tokens) - 1)
+    at = destination(state)
 
     def lines() -> Lines:
         x = np.arange(len(result.stages), dtype=float)

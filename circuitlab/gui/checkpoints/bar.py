@@ -123,7 +123,7 @@ class CheckpointBar(QWidget):
         self._say()
 
     def _words(self, point: Point) -> str:
-        return point.words if self._stage < 1 else point.words.partition(" · ")[0]
+        return point.words if self._stage < 1 else "".join(point.parts[:1])
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 

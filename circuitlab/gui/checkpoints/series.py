@@ -10,6 +10,7 @@ from circuitlab.analysis.base import SeriesRef
 from circuitlab.analysis.training.series import RANDOM, TrainingSeriesParams, TrainingSeriesResult, training_series
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.store import OpenModel
+from circuitlab.figures.marks import joined
 from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
@@ -30,10 +31,15 @@ class Point:
 
     @property
     def words(self) -> str:
-        """The point in full: step and tokens."""
-        final = ["final weights"] if self.checkpoint is None else []
-        step = [f"step {self.step:,}"] if self.step >= 0 else []
-        return " · ".join([*final, *step, *([f"{short(self.tokens, 1000)} tokens"] if self.tokens >= 0 else [])])
+        """The point in full: its parts in one line."""
+        return joined(*self.parts)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Step and tokens as far as they are known, after "final weights" for these."""
+        final = ("final weights",) if self.checkpoint is None else ()
+        step = (f"step {self.step:,}",) if self.step >= 0 else ()
+        return (*final, *step, *((f"{short(self.tokens, 1000)} tokens",) if self.tokens >= 0 else ()))
 
     @property
     def tick(self) -> str:

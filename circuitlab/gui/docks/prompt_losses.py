@@ -167,7 +167,7 @@ class LossStrip(QObject):
         aligned = aligned_with_reference(state, self.context.facts(state.model))
         losses_before = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)
-        top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_of)
+        top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_parts)
         if state.compare == "reference":
             return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats", *same)
         change = now.loss - losses_before

@@ -256,7 +256,7 @@ class TopBar(QToolBar):
     def _reference(self, state: State) -> str:
         """How the reference differs from the subject on the screen."""
         pin = state.reference
-        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.context.name_of)) or 'the same, pinned'}"
+        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.context.name_parts)) or 'the same, pinned'}"
 
     @staticmethod
     def _about_reference(state: State) -> str:

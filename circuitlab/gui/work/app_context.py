@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.contracts.panel import Facts, facts_of
+from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.model_loader import ModelLoader
 from circuitlab.gui.work.runner import Runner
@@ -140,9 +141,13 @@ class AppContext(QObject):
         return self.facts(ref) if available else None
 
     def name_of(self, ref: ModelRef) -> str:
-        """What a title calls a model: a checkpoint by its training step where it is open."""
+        """What a title calls a model."""
+        return joined(*self.name_parts(ref))
+
+    def name_parts(self, ref: ModelRef) -> tuple[str, ...]:
+        """The parts of that name: a checkpoint by its training step where it is open."""
         model = self.engine.store.peek(ref)
-        return ref.name if model is None else model.name
+        return ref.name_parts if model is None else model.name_parts
 
     def forget(self, ref: ModelRef) -> None:
         """It has been read again: its facts may be others."""

@@ -74,8 +74,8 @@ class StateCommands(QObject):
         state = self.context.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else number_of(len(state.tokens), "token")
-        final = ", final weights" if self.context.facts(state.model).steps and state.model.checkpoint is None else ""
-        self._pin(f"{self.context.name_of(state.model)}{final} {label}".replace(" · ", ", "), state.compare)
+        final = ("final weights",) if self.context.facts(state.model).steps and state.model.checkpoint is None else ()
+        self._pin(f"{', '.join((*self.context.name_parts(state.model), *final))} {label}", state.compare)
         self.context.message.emit("Pinned. Change anything, then compare (Ctrl+D).")
 
     def pin_to_compare(self, label: str) -> None:

@@ -76,10 +76,10 @@ def entries(state: State) -> tuple[Entry, ...]:
     models = tuple(_entry(name, state.model) for name in tuple(typed)[:MOST])
     models = models if any(e.open for e in models) else (*models, Entry(state.model.name, state.model, "", True))
     names = [e.name for e in models]
-    return tuple(replace(e, name=_longer(e)) if names.count(e.name) > 1 else e for e in models)
+    return tuple(replace(e, name=_longer_name(e)) if names.count(e.name) > 1 else e for e in models)
 
 
-def _longer(entry: Entry) -> str:
+def _longer_name(entry: Entry) -> str:
     """A longer name, for models whose folders have the same name."""
     return entry.name if entry.ref is None else entry.ref.named(2)
 
@@ -109,8 +109,8 @@ class ComparedModel:
         return self.entry.why if self.answer is None else self.answer.result.why
 
 
-def _short(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names without the words, separated by dashes, that all of them begin with."""
+def _short_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names without the words that all of them begin with; dashes separate words."""
     parts = [name.split("-") for name in names]
     n_shared = 0
     while len(names) > 1 and all(len(p) > n_shared + 1 and p[n_shared] == parts[0][n_shared] for p in parts):
@@ -121,7 +121,7 @@ def _short(names: tuple[str, ...]) -> tuple[str, ...]:
 def compared_models(state: State, answers: Answers) -> tuple[ComparedModel, ...]:
     """Every model of the list with its answer."""
     models = entries(state)
-    short_names = _short(tuple(e.name for e in models))
+    short_names = _short_names(tuple(e.name for e in models))
     return tuple(
         ComparedModel(entry, name, answers.find(f"model {i}", side_by_side))
         for i, (entry, name) in enumerate(zip(models, short_names, strict=True))

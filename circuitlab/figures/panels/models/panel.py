@@ -42,31 +42,34 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """A table of the models, and their losses as columns of a table or as coloured texts."""
     models = compared_models(state, answers)
-    view = view_of(state)
-    baseline, table = baseline_of(models, view.measure), _models(models, state, facts)
-    conventions = captions(tuple(m.answer for m in models if m.answer is not None), _reading(view, baseline))
-    caption_parts, title = (*_not_compared(models), *conventions), _title(models, state)
+    answered = tuple(m.answer for m in models if m.answer is not None)
+    texts: tuple[str, ...] = answered[0].request.params.texts
+    view, at = view_of(state), min(destination(state), len(texts) - 1)
+    baseline, table = baseline_of(models, view.measure), _models(models, texts, at)
+    conventions = captions(answered, _cell_words(view, baseline))
+    caption_parts, title = (*_not_compared(models), *conventions), _title(models, texts)
     if view.page == "table":
-        return Figure(((table,), (_tokens(models, baseline, state, facts),)), title, caption_parts, weights=(1.0, 1.0))
-    strips = tuple((_strip(i, m, models, baseline, state, facts),) for i, m in enumerate(models) if m.result is not None)
+        tokens = _tokens(models, baseline, view.measure, texts, at)
+        return Figure(((table,), (tokens,)), title, caption_parts, weights=(1.0, 1.0))
+    strips = tuple((_strip(i, m, models, baseline, state, texts),) for i, m in enumerate(models) if m.result is not None)
     # the texts' headings replace the table of models, and the caption names models that are not compared
     if not strips:
         return Figure(((table,),), title, caption_parts)
     return Figure(strips, title, caption_parts, weights=(1.0,) * len(strips))
 
 
-def _title(models: tuple[ComparedModel, ...], state: State) -> str:
+def _title(models: tuple[ComparedModel, ...], texts: tuple[str, ...]) -> str:
     """The mean loss of each model."""
     means = ", ".join(f"{m.short} {number(m.result.mean)}" for m in models if m.result is not None)
     if not means:
         return "no model of the list reads these tokens"
-    if len(state.tokens) == 1:
+    if len(texts) == 1:
         return "a single token has no loss"
     family = models[0].entry.name.removesuffix(models[0].short).rstrip("-")
     return f"{family} {means}: mean loss in nats".strip()
 
 
-def _reading(view: SideBySideView, baseline: ComparedModel | None) -> str:
+def _cell_words(view: SideBySideView, baseline: ComparedModel | None) -> str:
     """For the caption: what the cells are."""
     measure = view.measure
     if measure == "top token" and view.page == "table":
@@ -106,9 +109,9 @@ def _scale(model: ComparedModel, models: tuple[ComparedModel, ...], baseline: Co
     return "signed", (-max(top, CONTRAST), max(top, CONTRAST))
 
 
-def _models(models: tuple[ComparedModel, ...], state: State, facts: Facts) -> Rows:
+def _models(models: tuple[ComparedModel, ...], texts: tuple[str, ...], at: int) -> Rows:
     """A row for each model: its mean loss, and its loss, rank and first guess at the selected token."""
-    at, results = destination(state), [m.result for m in models]
+    results = [m.result for m in models]
     first = next((r for r in results if r is not None), None)
     short = next((m.short for m, r in zip(models, results, strict=True) if r is not None), "")
 
@@ -127,38 +130,39 @@ def _models(models: tuple[ComparedModel, ...], state: State, facts: Facts) -> Ro
             RowColumn("guess", np.array(guesses, dtype=object), tokens=True, tip="the most probable token at its position"),
         )
 
-    columns = memo(tuple(results), ("models", state.tokens, at, *((m.entry.name, m.why) for m in models)), make)
-    token = quoted(facts.token_text(state.tokens[at]))
+    columns = memo(tuple(results), ("models", at, *((m.entry.name, m.why) for m in models)), make)
+    token = quoted(texts[at])
     heading = f"loss, rank and first guess: at {at} {token}" if at else f"{token} comes first: nothing predicts it"
     chosen = tuple(i for i, m in enumerate(models) if m.entry.open)
-    return Rows("models", columns, once_ids(len(models)), chosen=chosen, heading=heading)
+    return Rows("models", columns, row_ids(len(models)), chosen=chosen, heading=heading)
 
 
 @lru_cache(maxsize=64)
-def once_ids(n: int) -> np.ndarray:
+def row_ids(n: int) -> np.ndarray:
     """[n, 1] ids from 0 on, the same array each time."""
     return ids(np.arange(n))
 
 
-def _tokens(models: tuple[ComparedModel, ...], baseline: ComparedModel | None, state: State, facts: Facts) -> Rows:
+def _tokens(
+    models: tuple[ComparedModel, ...], baseline: ComparedModel | None, measure: Measure, texts: tuple[str, ...], at: int
+) -> Rows:
     """A row for each token, a column for each model."""
-    measure, n = view_of(state).measure, len(state.tokens)
+    n = len(texts)
     answered = [m for m in models if m.result is not None]
 
     def make() -> tuple[RowColumn, ...]:
-        words = np.array(facts.tokens(state.tokens), dtype=object)
         return (
             RowColumn("#", np.arange(n), digits=0),
-            RowColumn("token", words, tokens=True),
+            RowColumn("token", np.array(texts, dtype=object), tokens=True),
             *(_column(m, answered, baseline, measure) for m in answered),
         )
 
     columns = memo(
         tuple(m.result for m in answered),
-        ("tokens", state.tokens, measure, baseline and baseline.short, tuple(m.short for m in answered)),
+        ("tokens", texts, measure, baseline and baseline.short, tuple(m.short for m in answered)),
         make,
     )
-    return Rows("tokens", columns, once_ids(n), chosen=(destination(state),))
+    return Rows("tokens", columns, row_ids(n), chosen=(at,))
 
 
 def _column(model: ComparedModel, answered: list[ComparedModel], baseline: ComparedModel | None, measure: Measure) -> RowColumn:
@@ -176,14 +180,18 @@ def _column(model: ComparedModel, answered: list[ComparedModel], baseline: Compa
 
 
 def _strip(
-    i: int, model: ComparedModel, models: tuple[ComparedModel, ...], baseline: ComparedModel | None, state: State, facts: Facts
+    i: int,
+    model: ComparedModel,
+    models: tuple[ComparedModel, ...],
+    baseline: ComparedModel | None,
+    state: State,
+    texts: tuple[str, ...],
 ) -> Tokens:
     """The text, coloured by how one model predicts it."""
     measure, result = view_of(state).measure, model.result
     assert result is not None
     kind, levels = _scale(model, models, baseline, measure)
-    texts = facts.tokens(state.tokens)
-    tips = memo((result,), ("tips", state.tokens), lambda: _tips(result, texts))
+    tips = memo((result,), ("tips", texts), lambda: _tips(result, texts))
     at, locked = state.selection.destination, state.selection.locked
     unit = "" if kind == "magnitude" else "nats"
     values = _values(model, baseline, measure)

@@ -19,7 +19,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
-from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, no_share, scale, under_prompts, whose
+from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, no_share, scale, source_name, under_prompts
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 
@@ -179,7 +179,7 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
     cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
     hatched = f"{estimated} of {result.inside.size} coloured and hatched"
     estimates = Essential(f"{hatched}, ≈: first-order estimates until exact") if estimated else ""
-    what = f"{NAMES[answer.request.params.what]} as {whose(state)}"
+    what = f"{NAMES[answer.request.params.what]} as {source_name(state, answer)}"
     return under_prompts(state, facts, answer, ((heat, 4.0),), what, (estimates, cone, _reading(result, row, col)))
 
 

@@ -37,9 +37,10 @@ def under_prompts(
     `caption_parts` come between the answer's own caption and the words about the two texts.
     """
     strips = _prompts(state, facts, answer)
-    title = f"{what} · {_measured(answer.result, facts, whose(state))}"
+    source = source_name(state, answer)
+    title = f"{what} · {_measured(answer.result, facts, source)}"
     grid = (*strips, *((mark,) for mark, _ in rows))
-    parts = caption(answer, *caption_parts, _texts_words(state))
+    parts = caption(answer, *caption_parts, _texts_words(source))
     return Figure(grid, title, parts, count, weights=(*_strip_weights(strips), *(height for _, height in rows)))
 
 
@@ -78,14 +79,17 @@ def _strip_weights(strips: Strips) -> tuple[float, float]:
     return min(0.32 * lines[0] + 0.05, 1.1), min(0.32 * lines[1] + 0.05, 1.1)
 
 
-def whose(state: State) -> str:
-    """The name of the run that activations are taken from."""
-    return UNCUT if state.pinned is None else "pinned"
+def source_name(state: State, answer: PatchAnswer) -> str:
+    """The name of the run that the answer's activations come from: the pin's, or that of this prompt without interventions."""
+    pin, own = state.pinned, answer.request.subject.tokens
+    source = answer.request.params.source or own
+    from_pin = pin is not None and pin.subject.tokens == source
+    return "pinned" if from_pin or source != own else UNCUT
 
 
-def _texts_words(state: State) -> str:
-    """For a caption: which text is which, and what the colours mean."""
-    if state.pinned is None:
+def _texts_words(source: str) -> str:
+    """For a caption: which text is which, and what the colours mean; `source` as `source_name` gives it."""
+    if source == UNCUT:
         return "text: both runs read this one; above it the run without interventions"
     return "text: the pinned prompt above this one, orange where they differ, blue without a partner"
 

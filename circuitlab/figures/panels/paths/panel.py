@@ -194,7 +194,6 @@ def _pair(state: State, facts: Facts, answer: Answer[VirtualHeadResult], paths: 
     heads = answer.request.params.earlier, answer.request.params.later
     title = f"{heads[0]} → {heads[1]} · composed pattern"
     result = answer.result
-    state = state.with_tokens(answer.request.subject.tokens)  # an answer of the last prompt is drawn until the next arrives
     top = memo(answer, "top", lambda: top_level(result.pattern))
     below = memo(answer, "below", lambda: bool(np.nanmin(result.pattern) < 0))
     values = memo(answer, "values", lambda: result.pattern.astype(np.float32))

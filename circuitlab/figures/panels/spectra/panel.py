@@ -144,8 +144,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if all(len(of_role) == 1 for of_role in planes):
         return Figure((tuple(plane for of_role in planes for plane in of_role),), title, parts)
     rows = tuple(of_role[i : i + ACROSS] for of_role in planes for i in range(0, len(of_role), ACROSS))
-    count, of_all = max(map(len, planes)), len(selected_heads(state, facts))
-    return Figure(rows, title, parts, (count, of_all) if count < of_all else None)
+    heads, chosen = tuple(ov.request.params.heads), selected_heads(state, facts)
+    shown = (len(heads), len(chosen)) if len(heads) < len(chosen) and chosen[: len(heads)] == heads else None
+    return Figure(rows, title, parts, shown)
 
 
 def _title(ov: Answer[OvSpectrumResult], qk: Answer[QkSpectrumResult] | None, own: OwnTokensResult | None, raw: bool) -> str:
