@@ -121,7 +121,7 @@ def test_prompts_of_different_lengths_are_aligned_in_the_difference(qtbot: Any, 
     assert found.values.shape == (len(tokens) + 1, len(tokens) + 1)
     assert np.isnan(found.values[3]).all()  # the new token has no partner
     assert abs(found.values[1, 0]) < 1e-5  # before it nothing has changed
-    assert "matched" in dock(window, "attention").view.figure.caption
+    assert "blocks" in dock(window, "attention").view.figure.caption
     assert np.isnan(strip(window).values[3])
 
 

@@ -62,7 +62,7 @@ def _words(align: np.ndarray, differs: np.ndarray, n_other: int) -> str:
     method = (
         "position by position"
         if n == n_other
-        else f"by blocks of equal tokens ({number_of(n, 'token')} here, {n_other} in the other)"
+        else f"by blocks of equal tokens ({number_of(n, 'token')} here, {n_other} in the other prompt)"
     )
     changed = number_of(int(differs.sum()), "token differs", "tokens differ")
     words = f"aligned {method}: {changed}" + (
