@@ -84,5 +84,5 @@ def _sharpness(name: str, value: float, needed: float) -> str:
     """A sharpness and its bound, which is sufficient, not necessary: below it some texts may exceed ε, or none."""
     if not math.isfinite(needed):
         return f"no {name} suffices on every text"
-    bound = f"the bound for ε = {EPSILON:g}, {needed:.3g}"
-    return f"{name} = {value:g} " + (f"suffices on every text ({bound})" if value >= needed else f"is below {bound}")
+    bound = f"bound {needed:.3g} for ε = {EPSILON:g}"
+    return f"{name} = {value:g} " + (f"suffices on every text ({bound})" if value >= needed else f"is below the {bound}")
