@@ -74,15 +74,15 @@ def alibi_notes(config: ModelConfig) -> tuple[str, ...]:
 
 
 def rotary_sizes(
-    config: Mapping[str, Any], turning: Mapping[str, Any], partial: float, default_context: int
+    config: Mapping[str, Any], rotary_config: Mapping[str, Any], partial: float, default_context: int
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields of `ModelConfig` that LayerNorm decoders with partial rotary positions state alike, and notes on the rotation.
 
-    `turning` holds the rotary parameters: `config` itself, with older names replaced. Raises `BadModel`.
+    `rotary_config` holds the rotary parameters: `config` itself, with older names replaced. Raises `BadModel`.
     """
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    rotary, n_ctx, notes = rotary_fields(turning, d_head, partial, default_context)
+    rotary, n_ctx, notes = rotary_fields(rotary_config, d_head, partial, default_context)
     fields = {
         "n_layers": size(config, "num_hidden_layers"),
         "n_heads": n_heads,

@@ -73,8 +73,8 @@ def read_config(config: Mapping[str, Any]) -> Read:
 def _with_positions(config: Mapping[str, Any], model: ModelConfig, limited: tuple[str, ...]) -> Read:
     """The configuration with its positions, and notes on them."""
     if not flag(config, "alibi", False):
-        turning, rotary_notes = rotary(config, model.d_head)
-        return replace(model, positions="rotary", rotary=turning), (*rotary_notes, *limited)
+        rotary_positions, rotary_notes = rotary(config, model.d_head)
+        return replace(model, positions="rotary", rotary=rotary_positions), (*rotary_notes, *limited)
     slopes = tuple(m * model.score_scale for m in alibi_slopes(model.n_heads))
     model = replace(model, positions="alibi", slopes=slopes)
     scaled = "the slopes include 1/√d_head, as the bias is added before the scores are scaled"

@@ -65,8 +65,8 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
 
 def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
     """The biases by the file's switches: of all four maps of attention, and of the MLP."""
-    every: tuple[BiasName, ...] = ("q", "k", "v", "o") if flag(config, "attention_bias", False) else ()
-    return (*every, "mlp") if flag(config, "mlp_bias", False) else every
+    of_attention: tuple[BiasName, ...] = ("q", "k", "v", "o") if flag(config, "attention_bias", False) else ()
+    return (*of_attention, "mlp") if flag(config, "mlp_bias", False) else of_attention
 
 
 def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

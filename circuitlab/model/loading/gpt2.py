@@ -56,7 +56,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     origin = "from scale_attn_weights" if "scale_attn_weights" in config else "GPT-2's, the file does not say"
     notes = (scale_note(model.score_scale, d_head, origin),)
     if flag(config, _SCALES, False):
-        notes += (f"W_Q and b_Q stand divided by layer + 1, as {_SCALES} divides the scores: exact up to rounding",)
+        notes += (f"W_Q and b_Q are divided by layer + 1, as {_SCALES} divides the scores: exact up to rounding",)
     return model, (*notes, *tied_note(model), *assumed)
 
 

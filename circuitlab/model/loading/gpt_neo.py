@@ -80,8 +80,8 @@ def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
     expanded: list[str] = []
     try:
         for kinds, times in config["attention_types"]:
-            some = chain.from_iterable(repeat(tuple(kinds), times if kinds else 0))
-            expanded += map(str, islice(some, n_layers + 1 - len(expanded)))
+            layers = chain.from_iterable(repeat(tuple(kinds), times if kinds else 0))
+            expanded += map(str, islice(layers, n_layers + 1 - len(expanded)))
         return expanded
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadModel(

@@ -27,7 +27,7 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-NeoX `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
-    fields, turns = rotary_sizes(config, _renamed(config), 0.25, 2048)
+    fields, rotary_notes = rotary_sizes(config, _renamed(config), 0.25, 2048)
     model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", "gelu"),
@@ -35,7 +35,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         biases=("q", "k", "v", "o", "mlp") if flag(config, "attention_bias", True) else ("mlp",),
         family="gpt_neox",
     )
-    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *turns, *tied_note(model), *assumed)
+    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *rotary_notes, *tied_note(model), *assumed)
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:

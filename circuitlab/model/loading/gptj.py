@@ -30,7 +30,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
     d_head = head_size(config, d_model, n_heads)
-    turns = _turning(config, d_head)
+    n_rotary = _rotary_columns(config, d_head)
     model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
@@ -40,7 +40,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         n_ctx=size(config, "n_positions"),
         d_mlp=size(config, "n_inner", 4 * d_model),
         positions="rotary",
-        rotary=Rotary(pairs="interleaved", dims=turns),
+        rotary=Rotary(pairs="interleaved", dims=n_rotary),
         norm="layer",
         norm_eps=number(config, "layer_norm_epsilon"),
         activation=activation(config, "activation_function", "gelu_new"),
@@ -50,21 +50,21 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="gptj",
     )
     stated = "" if "rotary_dim" in config else " (not stated, the family's own)"
-    rotary_note = f"rotary positions rotate {turns} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
+    rotary_note = f"rotary positions rotate {n_rotary} of {number_of(d_head, 'column')}{stated}, interleaved, base 10000"
     notes = (scale_note(model.score_scale, d_head, "the family's own"), "one norm for attention and MLP", rotary_note)
     return model, (*notes, *tied_note(model), *assumed)
 
 
-def _turning(config: Mapping[str, Any], d_head: int) -> int:
+def _rotary_columns(config: Mapping[str, Any], d_head: int) -> int:
     """How many columns of each head rotate. `null` is refused: with it the family's own code rotates none."""
-    turns = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
-    if not 0 < turns <= d_head or turns % 2:
+    n_rotary = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
+    if not 0 < n_rotary <= d_head or n_rotary % 2:
         raise BadModel(
             "config.json: rotary_dim does not fit the heads.",
             expected=f"an even number of the {number_of(d_head, 'column')}",
-            got=str(turns),
+            got=str(n_rotary),
         )
-    return turns
+    return n_rotary
 
 
 def layout(config: ModelConfig) -> Layout:

@@ -79,9 +79,9 @@ def _stacks(h: Header) -> Iterator[tuple[str, tuple[int, ...]]]:
     attention = [("wq.{i}", (h.dim, h.dim)), ("wk.{i}", (kv, h.dim)), ("wv.{i}", (kv, h.dim)), ("wo.{i}", (h.dim, h.dim))]
     mlp = [("w1.{i}", (h.hidden, h.dim)), ("w2.{i}", (h.dim, h.hidden)), ("w3.{i}", (h.hidden, h.dim))]
     table, last = ("tok_embeddings", (h.d_vocab, h.dim)), ("norm", (h.dim,))
-    turns = [(f"freq_cis_{part}", (h.n_ctx, h.d_head // 2)) for part in ("real", "imag")]
+    frequencies = [(f"freq_cis_{part}", (h.n_ctx, h.d_head // 2)) for part in ("real", "imag")]
     yield from (
-        [table, first, *attention, second, *mlp, last, *turns]
+        [table, first, *attention, second, *mlp, last, *frequencies]
         if h.version == 0
         else [first, second, last, table, *attention, *mlp]
     )

@@ -26,7 +26,7 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a Phi `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
-    fields, turns = rotary_sizes(config, config, 0.5, 2048)
+    fields, rotary_notes = rotary_sizes(config, config, 0.5, 2048)
     model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", "gelu_new"),
@@ -36,7 +36,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="phi",
     )
     notes = (scale_note(model.score_scale, model.d_head, "the family's own"), "one norm for attention and MLP")
-    return model, (*notes, *turns, *tied_note(model), *assumed)
+    return model, (*notes, *rotary_notes, *tied_note(model), *assumed)
 
 
 def layout(config: ModelConfig) -> Layout:

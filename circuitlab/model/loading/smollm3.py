@@ -25,14 +25,14 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> Read:
     """Our configuration of a SmolLM3 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS, base=2e6)
-    turning = _turning(config, model.n_layers)
+    rotary_layers = _rotary_layers(config, model.n_layers)
     slides = flag(config, "use_sliding_window", False)
-    windows = sliding_windows(config, model.n_layers, lambda i: slides and i not in turning)
-    model, position_notes = with_rotary_in(replace(model, windows=windows), turning)
+    windows = sliding_windows(config, model.n_layers, lambda i: slides and i not in rotary_layers)
+    model, position_notes = with_rotary_in(replace(model, windows=windows), rotary_layers)
     return noted(model, (*notes, *position_notes))
 
 
-def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
+def _rotary_layers(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     """The layers with rotary positions: those with 1 in `no_rope_layers`, despite its name."""
     listed = config.get("no_rope_layers")
     if listed is None:
@@ -40,13 +40,13 @@ def _turning(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
         if every < 1:
             raise BadModel("config.json: no_rope_layer_interval is not positive.", expected="a number such as 4", got=str(every))
         return tuple(i for i in range(n_layers) if (i + 1) % every)
-    if not isinstance(listed, list) or len(listed) != n_layers or any(turns not in (0, 1) for turns in listed):
+    if not isinstance(listed, list) or len(listed) != n_layers or any(has_rotary not in (0, 1) for has_rotary in listed):
         raise BadModel(
             "config.json: no_rope_layers does not fit the layers.",
             expected=f"1 (rotary positions) or 0 (none) for each of {number_of(n_layers, 'layer')}",
             got=repr(listed)[:120],
         )
-    return tuple(i for i, turns in enumerate(listed) if turns)
+    return tuple(i for i, has_rotary in enumerate(listed) if has_rotary)
 
 
 FAMILY = Family("smollm3", "SmolLM3", lambda f: f.model_type == "smollm3", opener(read_config, layout, "SmolLM3"))

@@ -31,7 +31,7 @@ _DEFAULTS = {
 def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a StableLM `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
-    fields, turns = rotary_sizes(config, config, 0.25, 4096)
+    fields, rotary_notes = rotary_sizes(config, config, 0.25, 4096)
     model = ModelConfig(
         **fields,
         activation=activation(config, "hidden_act", "silu"),
@@ -42,7 +42,13 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
         family="stablelm",
     )
     one = ("one norm for attention and MLP",) if model.parallel else ()
-    return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *one, *turns, *tied_note(model), *assumed)
+    return model, (
+        scale_note(model.score_scale, model.d_head, "the family's own"),
+        *one,
+        *rotary_notes,
+        *tied_note(model),
+        *assumed,
+    )
 
 
 def layout(config: ModelConfig) -> Layout:
