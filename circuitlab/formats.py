@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
+
+SESSION = ".circuitlab"  # the suffix of session files
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,11 @@ class Format:
 # The first of each is what a dialog offers.
 DATA = (Format("csv", "Table", "Tables"), Format("npz", "Arrays", text=False), Format("json", "JSON"))
 PICTURES = (Format("pdf", "PDF"), Format("svg", "Vector picture"), Format("png", "Picture", text=False))
+
+
+def is_session(path: Path) -> bool:
+    """Whether a path is that of a session file, which need not exist; a folder with its suffix is a model's."""
+    return path.suffix.lower() == SESSION and not os.path.isdir(path)
 
 
 def suffixes(formats: tuple[Format, ...]) -> tuple[str, ...]:

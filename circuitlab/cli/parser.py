@@ -17,7 +17,7 @@ from circuitlab import __version__, paths
 from circuitlab.cli.arguments import Parser, threads
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
-from circuitlab.formats import DATA, PICTURES, listed
+from circuitlab.formats import DATA, PICTURES, SESSION, is_session, listed
 
 COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
@@ -66,8 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"circuitlab {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    window = commands.add_parser("open", help="open the window on a model")
-    window.add_argument("model", nargs="?", help=MODEL)
+    window = commands.add_parser("open", help="open the window on a model or a session")
+    window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file")
     window.add_argument("--text", help="the prompt")
     _assume_argument(window)
     _add_compute_and_figure(commands)
@@ -140,6 +140,8 @@ def _run(args: argparse.Namespace) -> int:
     if getattr(args, "model", None) is not None:
         if not args.model.strip():
             raise UsageError("No model is named.", expected=MODEL, got=repr(args.model), remedy="Name a model.")
+        if args.command == "open" and is_session(Path(args.model)):
+            return _open_session(args)
         from circuitlab.cli.hub_terminal import fetch_if_needed
 
         fetch_if_needed(args.model)
@@ -164,6 +166,20 @@ def _run(args: argparse.Namespace) -> int:
     from circuitlab.cli import commands
 
     return commands.RUN[args.command](args)
+
+
+def _open_session(args: argparse.Namespace) -> int:
+    """The window on a session, which says itself what it shows."""
+    if args.text is not None or args.assume:
+        raise UsageError(
+            "A session has its own text and models.",
+            expected=f"{Path(args.model).name} alone",
+            got="--text" if args.text is not None else "--assume",
+            remedy="Change them in the window.",
+        )
+    from circuitlab import launch
+
+    return launch.open_or_render(args.model)
 
 
 def _assumed(items: list[str]) -> tuple[tuple[str, str], ...]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from circuitlab.formats import SESSION
 from circuitlab.model.subject import ModelRef
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Story
 
-SUFFIX = ".circuitlab"
+SUFFIX = SESSION
 Unknown = Mapping[str, Any]  # words that this version does not know, kept to be written back
 
 

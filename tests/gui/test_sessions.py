@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QMenu, QMessageBox
 
+from circuitlab.cli.parser import main
 from circuitlab.draw.look.plain_text import PlainBox
+from circuitlab.errors import BadInput, BadMachine
+from circuitlab.gui.sessions.file_work import previous_path
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 from tests.gui.driving import dock, settle, shown_window
@@ -79,3 +84,213 @@ def test_a_session_comes_back_in_another_window(qtbot: Any, window: Window, tmp_
         assert not second.context.document.undo_label
         assert save(qtbot, second, tmp_path / "again.circuitlab") | {"docks": ""} == table | {"docks": ""}
     settle(qtbot, window)
+
+
+def test_undo_back_to_what_was_saved_takes_the_mark_away(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    save(qtbot, window, tmp_path / "talk.circuitlab")
+    go(window, "ablate")
+    assert window.isWindowModified()
+    go(window, "undo")
+    assert not window.isWindowModified()
+    go(window, "redo")
+    assert window.isWindowModified()
+    save(qtbot, window, tmp_path / "talk.circuitlab")
+    assert not window.isWindowModified()
+    go(window, "undo")
+    assert window.isWindowModified()
+    window.sessions.save()
+    qtbot.waitUntil(lambda: not window.isWindowModified())
+    settle(qtbot, window)
+
+
+def test_the_generation_before_is_kept(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    first = path.read_bytes()
+    go(window, "ablate")
+    save(qtbot, window, path)
+    assert previous_path(path).read_bytes() == first != path.read_bytes()
+    window.sessions.save()
+    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
+    assert previous_path(path).read_bytes() == first, "the same once more is no new generation"
+
+
+def test_saves_are_written_in_their_order(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path, other = tmp_path / "talk.circuitlab", tmp_path / "other.circuitlab"
+    order: list[str] = []
+    window.sessions.save_to(path, lambda: order.append("first"))
+    go(window, "ablate")
+    window.sessions.save_to(other)
+    go(window, "undo")
+    window.sessions.save_to(path)
+    window.sessions.saves.after(lambda: order.append("all"))
+    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
+    assert sorted(order) == ["all", "first"] and window.sessions.path == path and not window.sessions.dirty
+    tables = [json.loads(p.read_text("utf-8"))["now"] for p in (path, other)]
+    assert ["cut" in table for table in tables] == [False, True]
+    settle(qtbot, window)
+
+
+BUTTONS = QMessageBox.StandardButton
+
+
+def test_closing_asks_about_unsaved_changes(qtbot: Any, window: Window, tmp_path: Path, answer: Answer) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    go(window, "ablate")
+    asked = answer(BUTTONS.Cancel)
+    assert not window.close() and window.isVisible() and asked == ["Save the changes to “talk”?"]
+    answer(BUTTONS.Save)
+    assert not window.close(), "it closes once the file is on disk"
+    qtbot.waitUntil(lambda: not window.isVisible())
+    assert json.loads(path.read_text("utf-8"))["now"]["cut"]
+
+
+def test_what_is_discarded_stays_as_it_was_saved(qtbot: Any, window: Window, tmp_path: Path, answer: Answer) -> None:
+    path = tmp_path / "talk.circuitlab"
+    saved = save(qtbot, window, path)
+    go(window, "ablate")
+    asked = answer(BUTTONS.Discard)
+    assert window.close() and len(asked) == 1 and json.loads(path.read_text("utf-8")) == saved
+
+
+def test_a_close_waits_for_the_save_that_is_under_way(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    window.sessions.save_to(path)
+    assert not window.close()
+    qtbot.waitUntil(lambda: not window.isVisible())
+    assert path.is_file()
+
+
+def test_opening_and_beginning_anew_ask_first(qtbot: Any, window: Window, tmp_path: Path, answer: Answer) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    go(window, "ablate")
+    cut = window.context.document.recorded
+    asked = answer(BUTTONS.Cancel)
+    window.sessions.open(path)
+    go(window, "new-session")
+    assert len(asked) == 2 and window.context.document.recorded == cut
+    answer(BUTTONS.Save)
+    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+        go(window, "new-session")
+    assert window.sessions.path is None and window.context.document.recorded.edits == () and not window.sessions.dirty
+    assert json.loads(path.read_text("utf-8"))["now"]["cut"]
+    go(window, "ablate")
+    answer(BUTTONS.Discard)
+    open_session(qtbot, window, path)
+    assert window.context.document.recorded == cut and len(asked) == 4
+
+
+def test_a_file_that_cannot_be_opened_changes_nothing(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    before, title = window.context.document.work, window.windowTitle()
+    damaged = tmp_path / "damaged.circuitlab"
+    damaged.write_text('{"circuitlab": "session", "version": 99, "by": "9.9"}')
+    for path in (damaged, tmp_path / "gone.circuitlab"):
+        with qtbot.waitSignal(window.context.failed) as failed:
+            window.context.failed.disconnect(window.dialogs.show_error)
+            window.sessions.open(path)
+        window.context.failed.connect(window.dialogs.show_error)
+        assert isinstance(failed.args[0], BadInput)
+        assert window.context.document.work is before and window.windowTitle() == title and window.sessions.path is None
+
+
+def test_a_save_that_fails_leaves_the_file_and_the_mark(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    before = path.read_bytes()
+    go(window, "ablate")
+    window.context.failed.disconnect(window.dialogs.show_error)
+    with qtbot.waitSignal(window.context.failed) as failed:
+        window.sessions.save_to(tmp_path / "no folder" / "talk.circuitlab")
+    assert isinstance(failed.args[0], BadMachine) and path.read_bytes() == before
+    assert window.sessions.path == path and window.isWindowModified()
+    go(window, "undo")
+
+
+def test_unknown_words_files_and_notes_are_written_back(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    table = save(qtbot, window, path)
+    name = next(iter(table["models"]))
+    more = {
+        "files": {"names": {"path": "names.tsv", "sha256": "03fe", "tomorrow": 1}},
+        "notes": [{"model": name, "head": "L1H1", "text": "copies names", "tomorrow": [2]}],
+        "story": {"title": "A talk", "steps": [{"title": "One", "set": {"heads": ["L0H1"], "tomorrow": 3}, "tomorrow": 4}]},
+        "tomorrow": {"a": 5},
+    }
+    table = {**table, **more, "now": {**table["now"], "tomorrow": 6}}
+    path.write_text(json.dumps(table))
+    open_session(qtbot, window, path)
+    go(window, "ablate")
+    again = save(qtbot, window, path)
+    assert again["now"].pop("cut") == ["L0H0"]
+    for one in (again, table):
+        one.pop("docks")
+    assert again == table
+
+
+def test_a_session_dropped_on_the_window_is_opened(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+        event = QDropEvent(
+            QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+        )
+        window.dropEvent(event)
+    settle(qtbot, window)
+
+
+def test_recent_sessions_stand_above_the_models(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "R & D.circuitlab"
+    window.sessions.recent.remember = True
+    save(qtbot, window, path)
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    window.opening.fill(menu)
+    models = [action.text() for action in menu.actions()]
+    window.sessions.recent.fill(menu)
+    assert [action.text() for action in menu.actions()] == ["Sessions", "R && D", *models]
+    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+        menu.actions()[1].trigger()
+    settle(qtbot, window)
+
+
+def test_a_window_on_a_session_of_the_command_line(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    work_on(window)
+    window.layout_of_docks.arrange("Weights")
+    settle(qtbot, window)
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    with shown_window(qtbot, path) as second:
+        assert second.context.document.recorded == window.context.document.recorded
+        assert second.layout_of_docks.name == "Weights" and second.sessions.path == path and not second.sessions.dirty
+        front = {name: set(w.layout_of_docks.sizes.in_front()) for name, w in (("first", window), ("second", second))}
+        assert front["first"] == front["second"]
+
+
+def test_a_panel_alone_stays_alone_and_returns_to_the_others(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    front = set(window.layout_of_docks.sizes.in_front())
+    window.toggle_maximised(window.docks["attention"])
+    settle(qtbot, window)
+    table = save(qtbot, window, path)
+    assert table["now"]["alone"] is True and table["now"]["show"] == ["attention"]
+    for docks in (table["docks"], "", "nonsense"):
+        path.write_text(json.dumps({**table, "docks": docks}))
+        with shown_window(qtbot, path) as second:
+            layout = second.layout_of_docks
+            assert layout.maximised == "dock.attention" and set(layout.sizes.in_front()) == {"attention"}
+            second.toggle_maximised()
+            settle(qtbot, second)
+            assert set(layout.sizes.in_front()) == front
+    settle(qtbot, window)
+
+
+@pytest.mark.parametrize("words", [["talk.circuitlab"], ["open", "talk.circuitlab"]])
+def test_the_command_line_opens_the_window_on_a_session(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("circuitlab.launch.open_or_render", lambda source: opened.append(source) or 0)
+    assert main(words) == 0 and opened == ["talk.circuitlab"]
+    assert main([*words, "--text", "a b"]) == 2 and len(opened) == 1

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import Cancelled, bounded
 from circuitlab.figures.contracts.panel import panels
+from circuitlab.formats import SESSION, is_session
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text
@@ -30,12 +31,12 @@ from circuitlab.gui.sessions.window_layout import layout_words, restore
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import ModelRef
-from circuitlab.session_files.session import SUFFIX, Session
+from circuitlab.session_files.session import Session
 from circuitlab.session_files.work import Work
 from circuitlab.story.setup import Setup
 
 log = logging.getLogger("circuitlab.sessions")
-FILTER = f"Sessions (*{SUFFIX})"
+FILTER = f"Sessions (*{SESSION})"
 
 
 class Host(Protocol):
@@ -47,11 +48,6 @@ class Host(Protocol):
     lessons: LessonsDock
 
     def commit_typing(self) -> None: ...
-
-
-def is_session(path: Path) -> bool:
-    """Whether a path is that of a session, by its suffix; a folder of that name is a model's."""
-    return path.suffix.lower() == SUFFIX and not path.is_dir()
 
 
 def unsaved_box(parent: QWidget, name: str) -> PlainBox:
@@ -87,6 +83,7 @@ class SessionController(QObject):
         self.saved = Session()
         self._saved_work: Work | None = self.context.document.work
         self._was_dirty, self._id = False, object()  # `_id`: of the session, to tell it from those before it
+        self._unrestored: Session | None = None  # its layout is not restored yet
         self._given_up: Work | None = None  # the work that may be left for what is being opened
         self.saves = Saves(self.context, self._views, self)
         self.saves.written.connect(self._written)
@@ -157,11 +154,11 @@ class SessionController(QObject):
             otherwise()
 
     def _asked_path(self) -> Path | None:
-        suggested = self.path or self._folder() / f"session{SUFFIX}"
+        suggested = self.path or self._folder() / f"session{SESSION}"
         name, _ = QFileDialog.getSaveFileName(self.window, "Save session as", str(suggested), FILTER)
         path = Path(name)
-        if name and path.suffix.lower() != SUFFIX:
-            path = path.with_name(path.name + SUFFIX)
+        if name and path.suffix.lower() != SESSION:
+            path = path.with_name(path.name + SESSION)
             if path.exists() and not confirmed(self.window, "Save session as", f"{path.name} exists. Replace it?"):
                 return None
         return path if name else None
@@ -226,13 +223,22 @@ class SessionController(QObject):
         assert staged.work is not None
         stand_ins = {replace(ref, checkpoint=None): name for name, ref in staged.changed.items()}
         self._begin(staged.work, staged.path, staged.session, stand_ins, staged.unsaved)
-        restore(self.host.layout_of_docks, staged.session)
+        self._unrestored = staged.session
+        if self.window.isVisible():
+            self.restore_layout()
         if staged.path is not None:
             self.recent.add(staged.path)
         unknown = ", ".join(unknown_words(staged.session))
         kept = f" Not known to this version, and kept: {bounded(unknown, 80)}." if unknown else ""
         verb = "Recovered" if staged.unsaved else "Opened"
         self.context.message.emit(f"{verb}: {staged.name}.{kept}")
+
+    def restore_layout(self) -> bool:
+        """Lay the window out as the session left it that was opened before the window was shown; False without one."""
+        session, self._unrestored = self._unrestored, None
+        if session is not None:
+            restore(self.host.layout_of_docks, session)
+        return session is not None
 
     @Slot(object)
     def _not_done(self, error: BaseException) -> None:

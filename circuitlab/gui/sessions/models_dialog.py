@@ -37,6 +37,8 @@ def about(staged: Staged, name: str) -> str:
     entry = staged.session.models[name]
     if name in staged.missing:
         more = "" if name in staged.needed else " Only steps of the story or notes need it."
+        if entry.ref.source.startswith("hub:"):
+            return f"{place(entry.ref)} is not downloaded: File → Open from the hub… fetches it.{more}"
         return f"Not found. It was at {place(entry.ref)}.{more}"
     if name not in staged.changed:
         return f"Found: {place(entry.ref)}"

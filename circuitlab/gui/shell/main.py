@@ -13,8 +13,11 @@ from circuitlab.draw.export.pictures import png_bytes
 from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadMachine, CircuitLabError
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.files import write_whole
+from circuitlab.formats import is_session
+from circuitlab.gui.sessions.file_work import Searcher
 from circuitlab.gui.sessions.first_state import first_state, fresh_state
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.errors import ErrorHook
@@ -37,17 +40,35 @@ def make_window(
 ) -> Window:
     """A window on a model, opened before it is shown; `memory` in bytes, None: the setting; `assume`: see `ModelRef`.
 
-    Raises `BadModel` and its kin.
+    With a session as `source` the window is on that, laid out as it was left. Raises `BadModel` and its kin.
     """
     settings = Settings(remember)
     if settings["threads"]:
         use_threads(settings["threads"])
     engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
+    if source is not None and is_session(Path(source)):
+        return _on_session(engine, Path(source).absolute(), remember, settings)
     ref = replace(reference(source or DEFAULT), assume=assume)
     model = engine.store.open(ref)
     window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
     settings.setParent(window)
     window.opening.announce(model)
+    return window
+
+
+def _on_session(engine: Engine, path: Path, remember: bool, settings: Settings) -> Window:
+    """A window on a session whose models are all there. Raises `BadInput`, `BadModel`."""
+    staged = Searcher(engine, {name: panel.view for name, panel in panels().items()}).stage(path)
+    if staged.work is None:
+        raise BadModel(
+            f"{path.name} was made with models that are missing here or have other weights.",
+            expected="every model of the session",
+            got="without " + ", ".join((*staged.missing, *staged.changed)),
+            remedy="Open it in the window, which asks where they are.",
+        )
+    window = Window(engine, staged.work.state, COMMANDS, remember, settings)
+    settings.setParent(window)
+    window.sessions.take(staged)
     return window
 
 
@@ -62,7 +83,10 @@ def show_fitting(window: Window) -> None:
 
 
 def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
-    """Open the window and run until it is closed. If a model cannot be opened, its error is shown with the default model."""
+    """Open the window and run until it is closed. What cannot be opened is reported over the default model.
+
+    A session is then tried once more in the window, where it can ask for its models.
+    """
     app = application()
     hook = ErrorHook()
     hook.install()
@@ -77,7 +101,9 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
     hook.caught.connect(window.dialogs.show_error)
     show_fitting(window)
     window.settings.failed.emit(window.settings.problem)
-    if failure is not None and source is not None and asked_of(failure):
+    if failure is not None and source is not None and is_session(Path(source)):
+        window.sessions.open(Path(source))
+    elif failure is not None and source is not None and asked_of(failure):
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
     elif failure is not None:
         window.dialogs.show_error(failure)

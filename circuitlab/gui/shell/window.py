@@ -20,6 +20,7 @@ from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.layout import Layout
+from circuitlab.gui.places.saved_layout import place_on_screen
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.shell.bars import Status, TopBar
@@ -185,7 +186,7 @@ class Window(QMainWindow):
 
     def undo(self) -> None:
         """Step back; what is being typed is a step of its own."""
-        self.commit_typing()
+        self.prompt.commit()
         self.context.undo()
 
     def redo(self) -> None:
@@ -206,7 +207,8 @@ class Window(QMainWindow):
 
     def commit_typing(self) -> None:
         """What is being typed becomes part of the State now."""
-        self.prompt.commit()
+        if self.prompt.timer.isActive():
+            self.prompt.commit()
 
     def copy_step(self) -> None:
         """What is shown as the words of a step, on the clipboard."""
@@ -256,7 +258,9 @@ class Window(QMainWindow):
         if not self._restored:
             self._restored = True
             self.layout_of_docks.proportions()
-            if self.remember and not self.layout_of_docks.restore():
+            if self.remember:
+                place_on_screen(self)
+            if not self.sessions.restore_layout() and self.remember and not self.layout_of_docks.restore():
                 self.lessons.open()  # the first start
             self.checkpoints.refresh()  # a saved layout may hide it
 
