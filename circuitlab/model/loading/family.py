@@ -182,7 +182,7 @@ def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, choice: str | 
         weights.tokenizer = None
     why = YOUR_CHOICE if choice is not None else origin or "there is none beside the weights"
     choices = (_CHARACTERS, "none") if characters is not None else ()
-    assumption = Assumption("tokenizer", chosen, choices, f"{why}; a path, or a shipped model's name", free=True)
+    assumption = Assumption("tokenizer", chosen, choices, f"{why}; a path or a shipped model's name also works", free=True)
     return assumption, (note,) if note and choice is None else ()
 
 

@@ -148,7 +148,7 @@ def _n_ctx(names: Names, file_axes: Axes, ask: Assumed) -> int:
 
 
 def _score_scale(sizes: Sizes, ask: Assumed) -> float:
-    text = ask.text("score_scale", "1/√d_head", ("1/√d_head", "1"), "the usual scale; a number is taken too")
+    text = ask.text("score_scale", "1/√d_head", ("1/√d_head", "1"), "the usual scale; any number also works")
     if text in ("1/√d_head", "1/sqrt(d_head)"):
         return 1 / math.sqrt(sizes.d_head)
     try:
