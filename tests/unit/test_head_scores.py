@@ -16,7 +16,7 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import NullContext
-from circuitlab.analysis.behaviour.samples import different_random, fit_to_context, repeated_random
+from circuitlab.analysis.behaviour.samples import check_counts, different_random, fit_to_context, repeated_random
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -192,6 +192,13 @@ def test_the_control_draws_no_token_twice_where_the_vocabulary_has_as_many() -> 
     assert differ and all(len(set(row)) == 30 for row in rows.tolist())
     rows, differ = different_random(np.arange(9), (5, 30), rng)
     assert not differ and rows.shape == (5, 30)
+
+
+def test_an_empty_sample_is_refused_by_what_is_missing() -> None:
+    check_counts(block=1, repeats=2)
+    with pytest.raises(BadInput) as refused:
+        check_counts(block=0, repeats=2, samples=1)
+    assert refused.value.got == "block 0"
 
 
 def test_a_block_holds_no_token_twice(tmp_path: Path) -> None:

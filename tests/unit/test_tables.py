@@ -93,6 +93,21 @@ def test_qk_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
         assert np.isnan(found.sigma) == (not c.smeared_keys)
 
 
+@pytest.mark.parametrize("name", ["attention-only", "gpt2"])
+def test_a_row_is_listed_from_its_largest_entry_to_its_smallest_and_the_bias_row_after_it(tmp_path: Path, name: str) -> None:
+    path, c = made(tmp_path, name)
+    head, slow = Head(1, 2), Whole(path, c)
+    ov, qk = ask(path, "ov_table", OvTableParams(head, 5, k=4)), ask(path, "qk_table", QkTableParams(head, 5, k=4))
+    for found, whole in ((ov, slow.ov(head, None)[5]), (qk, centred(slow.qk(head, 0, None, "key"))[5])):
+        end, ids, values = (column.values.tolist() for column in found.table().columns)
+        order = np.argsort(-whole)
+        assert ids[:8] == [*order[:4], *order[-4:]] and end[:8] == ["top"] * 4 + ["bottom"] * 4
+        np.testing.assert_allclose(values[:8], whole[ids[:8]], atol=1e-5)
+        biased = found is qk and "q" in c.biases
+        assert end[8:] == ["bias"] * 4 * biased and ids[8:] == (qk.bias_top_ids.tolist() if biased else [])
+        assert found.table().columns[2].unit == found.unit_of("top") == ("logit" if found is ov else "score")
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("side", ["key", "query"])
 @pytest.mark.parametrize("behind", [None, Head(0, 1)])
