@@ -12,6 +12,7 @@ from circuitlab.engine.store import SMALL, ModelStore
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
+from circuitlab.session_files.file_table import with_file_names, with_file_paths
 from circuitlab.session_files.model_table import mentioned, names_by_ref, refs_of, with_models
 from circuitlab.session_files.session import ModelEntry, Session
 from circuitlab.session_files.work import Work
@@ -34,7 +35,7 @@ def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_W
     now = replace(now, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom)
     names = mentioned(now, work.story, work.notes)
     models = {name: _hashed(entry, store) for name, entry in table.items() if name in names}
-    return Session(models, now, work.story, work.notes, docks=docks)
+    return with_file_names(Session(models, now, work.story, work.notes, docks=docks), views)
 
 
 def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
@@ -49,5 +50,6 @@ def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
 
 def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = None) -> Work:
     """The work that a session holds. Raises what opening its present model raises, and `BadInput` where words do not fit it."""
+    session = with_file_paths(session)
     resolver = Resolver(engine, views, State(FIRST), ctx, session.refs(), tolerant=True)
     return Work(resolver.state(session.now), session.story, session.notes, session.models)

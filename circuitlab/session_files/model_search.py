@@ -21,7 +21,8 @@ from circuitlab.model.sources.hub import cache_folder
 from circuitlab.model.sources.references import resolve
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
-from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.file_table import file_sha256
+from circuitlab.session_files.session import FileEntry, ModelEntry, Session
 
 Stopped = Callable[[], bool]
 
@@ -36,11 +37,14 @@ class Located:
 
     `changed`: by name, what lies at the model's path or bears its name, with other weights or, where the session does not say
     the hash of its own, with unknown ones. A model is in one of the two, and its entry unchanged, or it has been found.
+    `missing_files`, `changed_files`: names of the files of settings that do not exist, or hold something else than they did.
     """
 
     session: Session
     missing: tuple[str, ...] = ()
     changed: Mapping[str, ModelRef] = field(default_factory=dict[str, ModelRef])
+    missing_files: tuple[str, ...] = ()
+    changed_files: tuple[str, ...] = ()
 
 
 def located(
@@ -62,7 +66,18 @@ def located(
         elif ref is None and other is not None:
             changed[name] = other
         models[name] = entry if ref is None else moved(entry, ref)
-    return Located(replace(session, models=models), tuple(missing), changed)
+    files = {name: _located_file(entry, folder) for name, entry in session.files.items()}
+    hashes = {name: file_sha256(entry.path) for name, entry in files.items()}
+    missing_files = tuple(name for name, sha256 in hashes.items() if not sha256)
+    changed_files = tuple(name for name, sha256 in hashes.items() if sha256 and sha256 != (files[name].sha256 or sha256))
+    return Located(replace(session, models=models, files=files), tuple(missing), changed, missing_files, changed_files)
+
+
+def _located_file(entry: FileEntry, folder: Path) -> FileEntry:
+    """The entry pointing at a file with the bytes that it says: at its path, or of its name beside the session's file."""
+    beside = str(folder / Path(entry.path).name)
+    moved = entry.sha256 and file_sha256(entry.path) != entry.sha256 and file_sha256(beside) == entry.sha256
+    return replace(entry, path=beside) if moved else entry
 
 
 def moved(entry: ModelEntry, ref: ModelRef) -> ModelEntry:

@@ -15,13 +15,14 @@ Paths are relative to the file's folder. Keys that this version does not know ar
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, UsageError
 from circuitlab.files import read_at_most
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.migrations import VERSION, migrated
@@ -32,6 +33,7 @@ from circuitlab.story.values import read_value, value_table
 from circuitlab.story.words import read_setup, table_of
 
 LARGEST = 2**24  # bytes of a session's text
+MOST = 2**20  # entries, and lists and objects, which take much more memory than text
 DEEPEST = 64  # lists and objects inside one another
 _ENTRY = ("source", "path", "was", "sha256", "assume")
 _NOTE = ("model", "head", "edge", "token", "panel", "text")
@@ -53,12 +55,12 @@ def read_session(path: Path) -> Session:
         raise BadInput(f"{path.name} cannot be read.", expected="a session file", got=got, remedy=_REMEDY) from error
     if data is None:
         raise BadInput(f"{path.name} is too large for a session.", expected=f"at most {LARGEST} bytes", got="more")
-    return parse_session(data, path.absolute().parent)
+    return parse_session(data, Path(os.path.realpath(path)).parent)
 
 
 def parse_session(data: bytes, folder: Path) -> Session:
     """The session of a file's bytes; relative paths are those of `folder`. Raises `BadInput` with the place in the file."""
-    table = migrated(_object(_json(data), "the file"))
+    folder, table = Path(os.path.realpath(folder)), migrated(_object(_json(data), "the file"))
     return Session(
         {name: _model(entry, f"models.{name}", folder) for name, entry in _object(table.get("models", {}), "models").items()},
         _setup(table.get("now", {}), "now"),
@@ -73,7 +75,9 @@ def parse_session(data: bytes, folder: Path) -> Session:
 def _json(data: bytes) -> Any:
     try:
         text = data.decode("utf-8-sig")
-        table = json.loads(text, parse_constant=lambda name: _refuse("the file", "finite numbers", name))
+        if text.count(",") > MOST or text.count("[") + text.count("{") > MOST:
+            _refuse("the file", f"at most {MOST} entries", "more")
+        table = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
         what = "too many lists inside one another" if isinstance(error, RecursionError) else str(error)
         raise BadInput("The session is not JSON text.", expected="a .circuitlab file", got=what[:120], remedy=_REMEDY) from error
@@ -84,6 +88,11 @@ def _json(data: bytes) -> Any:
         if depth > DEEPEST:
             _refuse("the file", f"at most {DEEPEST} lists and objects inside one another", "more")
     return table
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse("the file", "finite numbers", text)
 
 
 def _refuse(where: str, expected: str, got: object) -> Any:
@@ -153,9 +162,10 @@ def _note(value: Any, where: str) -> Note:
     if sum(thing in table for thing in ("head", "edge", "token", "panel")) > 1:
         _refuse(where, "a note about one of head, edge, token, panel", " ".join(table))
     for head in heads:
-        if not isinstance(head, str):
+        try:
+            Head.parse(head if isinstance(head, str) else "")
+        except UsageError:
             _refuse(where, "a head such as L1H4", head)
-        Head.parse(head)
     about = {"model": _text(table, "model", where), "head": _text(table, "head", where), "panel": _text(table, "panel", where)}
     pair = None if edge is None else (edge[0], edge[1])
     return Note(_text(table, "text", where), edge=pair, token=token, **about, unknown=_rest(table, _NOTE))
@@ -175,7 +185,7 @@ def _step(value: Any, where: str) -> Step:
     table = _object(value, where)
     setup = None if table.get("set") is None else _setup(table["set"], f"{where}.set")
     values = _object(table.get("values", {}), f"{where}.values")
-    parsed = tuple(read_value(name, one, _at(f"{where}.values")) for name, one in values.items())
+    parsed = tuple(read_value(name, one, _at(f"{where}.values"), tolerant=True) for name, one in values.items())
     text, aside = _text(table, "text", where), _text(table, "aside", where)
     return Step(_text(table, "title", where), text, setup, parsed, aside, unknown=_rest(table, _STEP))
 
@@ -185,6 +195,7 @@ def _step(value: Any, where: str) -> Step:
 
 def text_of(session: Session, folder: Path) -> str:
     """The text of a session file that lies in `folder`."""
+    folder = Path(os.path.realpath(folder))
     table: dict[str, Any] = {"circuitlab": "session", "version": VERSION, "by": __version__}
     table["models"] = {name: _model_table(entry, folder) for name, entry in session.models.items()}
     table |= {"files": {name: _file_table(entry, folder) for name, entry in session.files.items()}} if session.files else {}

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
@@ -63,7 +63,10 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Value:
-    """A declared number, see the module. `other` None: on the step's own subject, or on its pin."""
+    """A declared number, see the module. `other` None: on the step's own subject, or on its pin.
+
+    `unknown`: words of a session file that this version does not know.
+    """
 
     name: str
     analysis: str
@@ -73,6 +76,7 @@ class Value:
     pinned: bool = False
     other: Other | None = None
     minus: str = ""
+    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def request_params(self, state: State, best: Callable[[str], Head]) -> Any:
         """The analysis' parameters, `$…` and "best …" replaced. Raises `UsageError`."""
@@ -99,11 +103,14 @@ def _holds_heads(kind: Any) -> bool:
     return kind is Head or any(map(_holds_heads, get_args(kind)))
 
 
-def read_value(name: str, table: Any, refuse: Refuse) -> Value:
-    """The value of a `[values.NAME]` table. Raises the error that `refuse` returns."""
+def read_value(name: str, table: Any, refuse: Refuse, tolerant: bool = False) -> Value:
+    """The value of a `[values.NAME]` table. Raises the error that `refuse` returns.
+
+    `tolerant`: words that are not known are kept in `unknown`, otherwise they are refused.
+    """
     if not _NAME.match(name):
         raise refuse(name, "A value cannot be called that.", "small letters, digits, _", name)
-    if not isinstance(table, dict) or not set(table) <= set(_KEYS):
+    if not isinstance(table, dict) or not (tolerant or set(table) <= set(_KEYS)):
         got = table if not isinstance(table, dict) else " ".join(sorted(set(table) - set(_KEYS)))
         raise refuse(name, f"The value {name} cannot be read.", " ".join(_KEYS), got)
     texts = {k: table.get(k, d) for k, d in (("analysis", ""), ("read", ""), ("format", ".2f"), ("on", ""), ("minus", ""))}
@@ -128,6 +135,7 @@ def read_value(name: str, table: Any, refuse: Refuse) -> Value:
         texts["on"] == "pin",
         None if other == Other() else other,
         texts["minus"],
+        {key: word for key, word in table.items() if key not in _KEYS},
     )
 
 
@@ -138,7 +146,7 @@ def value_table(value: Value) -> dict[str, Any]:
     table |= {"read": value.read, "format": value.format}
     table |= {"on": "pin"} if value.pinned else {}
     table |= table_of(value.other.words) if value.other is not None else {}
-    return table | ({"minus": value.minus} if value.minus else {})
+    return table | ({"minus": value.minus} if value.minus else {}) | dict(value.unknown)
 
 
 def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> None:

@@ -40,7 +40,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args
@@ -95,7 +95,7 @@ def read_setup(table: Mapping[str, Any], refuse: Refuse, tolerant: bool = False)
         **_subject(table, refuse),
         **_selection(table, refuse),
         draft=_text(table, "draft", refuse),
-        pin=_pin(table, refuse),
+        pin=_pin(table, refuse, tolerant),
         compare=_choice(table, "compare", get_args(Compare), refuse),
         show=_strings(table, "show", refuse) or (),
         arrange=_text(table, "arrange", refuse) or "",
@@ -184,7 +184,7 @@ def whole(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _text(table: Mapping[str, Any], name: str, refuse: Refuse) -> str | None:
@@ -311,26 +311,28 @@ def _site(value: Mapping[str, Any], name: object) -> dict[str, Any]:
     return {"name": name, **{n: value[n] for n in ("layer", "heads", "positions", "sources") if n in value}}
 
 
-def _pin(table: Mapping[str, Any], refuse: Refuse) -> tuple[Other | Setup, ...] | Literal["before"] | None:
+def _pin(table: Mapping[str, Any], refuse: Refuse, tolerant: bool) -> tuple[Other | Setup, ...] | Literal["before"] | None:
     value = table.get("pin")
     if value is None or value == "before":
         return value
     if value == "none":
         return ()
     values = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(_pinned(one, lambda key, *rest: refuse("pin", *rest)) for one in values)
+    return tuple(_pinned(one, lambda key, *rest: refuse("pin", *rest), tolerant) for one in values)
 
 
-def _pinned(value: Any, refuse: Refuse) -> Other | Setup:
+def _pinned(value: Any, refuse: Refuse, tolerant: bool) -> Other | Setup:
     """A pin: words beside the step's own, or with `whole = true` a whole setup of its own."""
     if isinstance(value, Mapping) and value.get("whole") is True:
         try:
-            return read_setup({n: v for n, v in value.items() if n != "whole"}, refuse)
+            return read_setup({n: v for n, v in value.items() if n != "whole"}, refuse, tolerant)
         except RecursionError as error:
             raise refuse("pin", "pin cannot be read.", "few pins inside pins", "too many") from error
-    if not isinstance(value, Mapping) or not value or not set(value) <= set(_PIN):
+    known = isinstance(value, Mapping) and value and (tolerant or set(value) <= set(_PIN))
+    if not isinstance(value, Mapping) or not known:
         raise refuse("pin", "pin cannot be read.", f'"before", "none", or a table of {" ".join(_PIN)}', value)
-    words = Setup(**_subject(value, refuse), **_selection(value, refuse))
+    unknown = {key: word for key, word in value.items() if key not in _PIN}
+    words = Setup(**_subject(value, refuse), **_selection(value, refuse), unknown=unknown)
     return Other(words, _text(value, "label", refuse) or "")
 
 
