@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -29,8 +30,8 @@ from circuitlab.model.constructed.tokenizer import letter_tokenizer
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.session.state import Pin, State
-from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.models import CONFIGS, directory
+from tests.session_files import saved_and_opened
 from tests.words import asks_for_text
 
 PANEL = find_panel("laboratory")
@@ -287,7 +288,7 @@ def test_controls_are_the_parameters_of_the_open_model(p: RopeInduction) -> None
     assert parameters(moved) == replace(p, gamma=7.5) and reads(moved) == replace(view, gamma=7.5)
     assert moved.view("laboratory", LaboratoryView) == LaboratoryView(page="stream")  # parameters are the model's alone
     assert writes(moved, reads(state)).model == state.model
-    assert state_from_text(state_to_text(moved), {"laboratory": LaboratoryView}) == moved
+    assert saved_and_opened(moved, Path(), Engine(ModelStore())) == moved
 
 
 def test_every_parameter_has_its_control_and_its_page() -> None:

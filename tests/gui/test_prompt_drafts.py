@@ -16,9 +16,9 @@ from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.text import tokenizer_process
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.session.state_json import state_from_text, state_to_text
 from tests.gui.driving import TEXT, dock, settle, shown_window
 from tests.models import byte_tokenizer, directory
+from tests.session_files import saved_and_opened
 from tests.unit.test_hostile_tokenizers import cut, doubling, written
 
 LONG = "x" * 60  # 61 tokens with BOS; the context holds 48
@@ -120,7 +120,7 @@ def test_bos_finds_no_room_in_a_full_context(qtbot: Any, window: Window) -> None
 def test_a_draft_is_kept_in_a_session_and_taken_by_a_longer_context(qtbot: Any, window: Window, tmp_path: Path) -> None:
     overflow(qtbot, window)
     state = window.context.document.recorded
-    assert state_from_text(state_to_text(state), {}).draft == LONG
+    assert saved_and_opened(state, tmp_path, window.context.engine) == state and state.draft == LONG
     window.prompt.writing.start(1)
     assert window.context.document.recorded.tokens == state.tokens, "nothing is written behind a text that is not shown"
     window.open_model(str(directory(tmp_path / "longer", n_ctx=100)))

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.session.cuts import ablation, with_edits
 from circuitlab.session.gestures import menu_state, pointed_at, without_stale_positions
 from circuitlab.session.state import UNCUT, Pin, Selection, State
-from circuitlab.session.state_json import state_from_text, state_to_text
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
 heads = st.builds(Head, st.integers(0, 3), st.integers(0, 3))
@@ -142,9 +141,3 @@ def test_the_uncut_reference_is_this_very_state_without_its_cut_and_a_pin_stays_
     assert whole.reference is None
     mine = Pin("mine", whole.subject, text=whole.text)
     assert replace(typed, pins=(mine,)).reference == mine
-
-
-def test_an_uncut_state_that_was_kept_among_the_pins_of_a_file_is_read_off_the_state_again() -> None:
-    cut = with_edits(State(ModelRef("a"), tokens=(1, 2, 3)), ablation(Head(0, 1)))
-    older = replace(cut, pins=(Pin(UNCUT, Subject(ModelRef("a"), (1, 2))), Pin("mine", Subject(ModelRef("a"), (1,)))))
-    assert [pin.label for pin in state_from_text(state_to_text(older), {}).pins] == ["mine"]

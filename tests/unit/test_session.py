@@ -1,92 +1,18 @@
-"""State, history and their JSON."""
+"""State and history."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from circuitlab.errors import BadInput
-from circuitlab.figures.contracts.panel import panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.session.history import LONGEST, History
-from circuitlab.session.state import Pin, Selection, State, Target
-from circuitlab.session.state_json import state_from_text, state_to_text
+from circuitlab.session.state import Pin, State
 
-VIEWS: dict[str, type[Any]] = {name: panel.view for name, panel in panels().items()}
 REF = ModelRef("builtin:attn-only-2l")
-positions = st.none() | st.integers(0, 300)
-heads = st.builds(Head, st.integers(0, 40), st.integers(0, 40))
-ids = st.lists(st.integers(0, 5000), max_size=6).map(tuple)
-selections = st.builds(
-    Selection,
-    heads=st.lists(heads, min_size=1, max_size=3).map(tuple),
-    destination=positions,
-    source=positions,
-    locked=st.booleans(),
-    token=positions,
-    edge=st.none() | st.tuples(heads, heads),
-    target=st.builds(Target, ids, st.lists(st.floats(-1, 1), max_size=2).map(tuple)),
-)
-edits = st.sampled_from(
-    [
-        Intervention("zero", Site("result", 0, (1,))),
-        Intervention("patch", Site("q", 1, (), (2,)), source=(1, 2), align=(0, -1)),
-        Intervention("zero", Site("k", 1), path_from=Site("result", 0)),
-    ]
-)
-conventions = st.builds(Conventions, st.booleans(), st.booleans(), st.sampled_from(["float32", "float64"]))
-refs = st.builds(ModelRef, st.text(max_size=9).map("file:{}".format), st.none() | st.integers(0, 9))
-states = st.builds(
-    State,
-    model=refs,
-    text=st.text(max_size=20),
-    tokens=ids,
-    bos=st.booleans(),
-    edits=st.lists(st.tuples(edits, st.booleans()), max_size=2).map(tuple),
-    conventions=conventions,
-    selection=selections,
-    views=st.lists(st.sampled_from(sorted(VIEWS)), unique=True).map(lambda names: {n: VIEWS[n]() for n in names}),
-    pins=st.lists(
-        st.builds(Pin, st.text(max_size=5), st.builds(State, refs, tokens=ids).map(lambda s: s.subject)), max_size=2
-    ).map(tuple),
-    compare=st.sampled_from(["now", "reference", "difference"]),
-)
-
-
-@settings(max_examples=60)
-@given(states)
-def test_a_state_survives_its_json(state: State) -> None:
-    assert state_from_text(state_to_text(state), VIEWS) == state
-
-
-def test_views_of_unknown_panels_are_kept() -> None:
-    state = State(REF).with_view("attention", VIEWS["attention"](leave_out_bos=True))
-    text = state_to_text(state).replace('"attention"', '"from the future"')
-    again = state_from_text(text, VIEWS)
-    assert again.views["from the future"]["leave_out_bos"] is True
-    assert state_from_text(state_to_text(again), VIEWS) == again
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"circuitlab": 2, "state": {}}',
-        '{"circuitlab": 1, "state": {}}',
-        '{"circuitlab": 1}',
-        "[" * 5000,
-    ],
-)
-def test_what_is_no_session_is_refused(text: str) -> None:
-    with pytest.raises(BadInput):
-        state_from_text(text, VIEWS)
 
 
 def test_the_subject_holds_enabled_interventions_only() -> None:

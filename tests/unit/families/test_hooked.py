@@ -26,8 +26,8 @@ from circuitlab.model.forward import forward
 from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.loading.assumptions import YOUR_CHOICE, pairs
 from circuitlab.model.subject import Conventions, ModelRef, Subject
-from circuitlab.session.state import State
-from circuitlab.session.state_json import state_from_text, state_to_text
+from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.session_text import bytes_of, parse_session
 from tests.fuzz.corpus import CORPUS
 from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
 
@@ -283,8 +283,9 @@ def test_a_snippet_opens_the_model_under_the_same_assumptions(tmp_path: Path) ->
 
 
 def test_assumptions_are_kept_in_sessions() -> None:
-    state = State(ModelRef("file:/a/b.pt", assume=(("norm", "LNPre"), ("positions", "shortformer"))))
-    assert state_from_text(state_to_text(state), {}).model == state.model
+    ref = ModelRef("file:/a/b.pt", assume=(("norm", "LNPre"), ("positions", "shortformer")))
+    session = Session({"b": ModelEntry(ref)})
+    assert parse_session(bytes_of(session, Path("/a")), Path("/c")).refs() == {"b": replace(ref, source="file:/c/b.pt")}
 
 
 def test_the_command_line_lists_and_takes_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
