@@ -77,12 +77,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the model folder to make")
     parser.add_argument("--steps", type=int, nargs="+", help="which checkpoints (default: all)")
     parser.add_argument("--text", nargs="+", metavar="FILE", help="what it was trained on: files, folders or stdlib; NAME:SHARE")
+    parser.add_argument("--recipe", metavar="NAME", help="recipe of the run (default: the one that is called like the folder)")
     parser.add_argument("--measures-only", action="store_true", help="leave the weights of earlier steps out")
     args = parser.parse_args(argv)
     try:
         ship(args.run, args.folder, args.steps)
         if args.text:
-            measure_folder(args.folder.resolve(), args.text)
+            measure_folder(args.folder.resolve(), args.text, recipe=args.recipe)
             if args.measures_only:
                 leave_weights_out(args.folder)
             describe(args.folder)

@@ -33,6 +33,7 @@ from circuitlab.model.records.series_measures import (
     read_series,
     write_series,
 )
+from circuitlab.training import shipping
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import MeasuredTexts, sha256, texts_for
 from circuitlab.training.recipe import Recipe, Stage
@@ -446,6 +447,20 @@ def test_a_run_becomes_a_model_folder(model: Path, tmp_path: Path) -> None:
     assert once.count("\n| ") == 4 + 4
     with pytest.raises(BadInput, match="no finished model"):
         ship(made, tmp_path / "other")
+
+
+def test_shipping_measures_a_run_and_may_leave_its_weights_out(model: Path, text: Path, tmp_path: Path) -> None:
+    run, made = tmp_path / "run", tmp_path / "made"
+    run.mkdir()
+    (model / "checkpoints").rename(run / "checkpoints")
+    model.rename(run / "model")
+    words = [str(run), str(made), "--text", str(text), "--measures-only"]
+    (run / "model" / "metrics.json").write_text(json.dumps({"step": 300, "tokens": 7000}))
+    assert shipping.main(words) == 3 and not (made / FILE).exists(), "nothing says how many tokens step 100 had seen"
+    assert shipping.main([*words, "--recipe", "tiny"]) == 0
+    found = read_series(made)
+    assert found.steps == (0, 100, 300) and found.tokens[-1] == 7000 and set(found.checkpoints) == {GONE, None}
+    assert not series_of(made) and "## Checkpoint series" in (made / "card.md").read_text()
 
 
 def _with_a_fall(model: Path) -> SeriesMeasures:
