@@ -37,7 +37,7 @@ def cut(window: Window, name: str, hit: Hit | None, title: str) -> None:
     """Through the menu under the right button."""
     menu = dock(window, name).actions_menu
     menu.aim(hit)
-    next(a for a in menu.cuts.actions() if a.text().startswith(title)).trigger()
+    next(a for a in menu.offers_menu.actions() if a.text().startswith(title)).trigger()
 
 
 def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, window: Window) -> None:
@@ -144,7 +144,7 @@ def test_a_head_that_another_model_lacks_is_not_offered(qtbot: Any, window: Wind
     window.context.document.apply(window.context.document.state.select(heads=(Head(9, 9),)), "far")
     menu = dock(window, "attention").actions_menu
     menu.aim(None)
-    assert not [a for a in menu.cuts.actions() if "L9H9" in a.text()]
+    assert not [a for a in menu.offers_menu.actions() if "L9H9" in a.text()]
 
 
 def test_the_chosen_edge_is_kept_and_let_go_under_the_right_button(qtbot: Any, window: Window) -> None:
@@ -166,7 +166,7 @@ def test_the_chosen_edge_is_kept_and_let_go_under_the_right_button(qtbot: Any, w
     assert (view.of, view.edges) == ("edges", "L0H1->L1H2:K")
     menu = panel.actions_menu
     menu.aim(None)
-    names = [a.text() for a in menu.cuts.actions()]
+    names = [a.text() for a in menu.offers_menu.actions()]
     assert not [n for n in names if n.startswith("Keep the edge")]
     cut(window, "keep_only", None, "Remove the edge L0H1 → L1H2")
     settle(qtbot, window)
@@ -197,7 +197,7 @@ def right_clicked(window: Window, name: str, mark: str, item: tuple[int, ...]) -
     at = boxes[item[1]].center() if boxes is not None else QPointF(*widget._lines()[item[1]].mean(axis=0))
     event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at.toPoint(), widget.mapToGlobal(at.toPoint()))
     QApplication.sendEvent(widget.viewport(), event)
-    offered = [a.text() for a in menu.cuts.actions()]
+    offered = [a.text() for a in menu.offers_menu.actions()]
     menu.hide()
     return offered
 
@@ -220,8 +220,8 @@ def test_the_menu_is_about_what_is_pointed_at_not_about_the_chosen_edge(qtbot: A
     assert not [text for text in offered if "→" in text], "a head is pointed at, not a path"
     menu = dock(window, "composition").actions_menu  # from its button it is about the selection again
     menu.aboutToShow.emit()
-    menu.cuts.aboutToShow.emit()
-    assert f"L{source_layer}H{source} → L{dest_layer}H{dest}" in next(a.text() for a in menu.cuts.actions())
+    menu.offers_menu.aboutToShow.emit()
+    assert f"L{source_layer}H{source} → L{dest_layer}H{dest}" in next(a.text() for a in menu.offers_menu.actions())
 
 
 def test_the_bar_names_what_is_cut_however_little_room_it_has(qtbot: Any, window: Window) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
 from circuitlab.gui.shell.window import Window
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
 
@@ -58,4 +58,4 @@ def test_the_open_model_is_marked(remembering: Window, qtbot: Any) -> None:
     remembering.opening.remember_model(remembering.context.document.state.model)
     marked = [a for a in entries(remembering) if a.isChecked()]
     assert [a.data() for a in marked] == [remembering.context.document.state.model.source]
-    assert isinstance(stored().value("recent"), (list, str))
+    assert isinstance(settings_file().value("recent"), (list, str))

@@ -11,9 +11,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.draw.look.paper import Paper
-from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_paper
 from circuitlab.gui.shell.window import Window
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 from tests.gui.driving import dock
 
 
@@ -85,14 +85,14 @@ def test_what_no_paper_is_stays_in_the_dialog(asked: PaperDialog) -> None:
 
 
 def test_the_last_paper_is_remembered_and_a_damaged_one_forgotten() -> None:
-    assert remembered(True) == Paper()
+    assert load_paper(True) == Paper()
     chosen = Paper(width_mm=174, height_mm=80, font_pt=9, caption="none", ink="grey", text="outlines", dpi=600)
-    keep(chosen)
-    assert remembered(True) == chosen
-    assert remembered(False) == Paper()
-    keep(Paper())
-    assert remembered(True) == Paper()
+    save_paper(chosen)
+    assert load_paper(True) == chosen
+    assert load_paper(False) == Paper()
+    save_paper(Paper())
+    assert load_paper(True) == Paper()
     for name, value in (("width_mm", "-5"), ("dpi", "many"), ("ink", "blue")):
-        keep(chosen)
-        stored().setValue(f"paper/{name}", value)
-        assert remembered(True) == Paper()
+        save_paper(chosen)
+        settings_file().setValue(f"paper/{name}", value)
+        assert load_paper(True) == Paper()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 
-from circuitlab.gui.docks.prompt_reading import Read
+from circuitlab.gui.docks.prompt_reading import PromptText
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
@@ -172,11 +172,11 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     window.open_model(str(folder))
     qtbot.waitUntil(lambda: window.context.document.recorded.model.name == "hostile", timeout=20000)
     settle(qtbot, window)
-    with qtbot.waitSignal(window.prompt.reading.read, timeout=20000) as heard:
+    with qtbot.waitSignal(window.prompt.reader.tokenized, timeout=20000) as tokenized:
         window.prompt.editor.setPlainText("a" * 4000)
-    read = heard.args[0]
-    assert isinstance(read, Read) and read.error is not None
-    assert read.error.what in window.prompt.warning.text()
+    prompt = tokenized.args[0]
+    assert isinstance(prompt, PromptText) and prompt.error is not None
+    assert prompt.error.what in window.prompt.warning.text()
     window.prompt.editor.setPlainText("one")
     qtbot.waitUntil(lambda: window.context.document.recorded.text == "one", timeout=20000)
     settle(qtbot, window)

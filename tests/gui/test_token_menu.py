@@ -52,7 +52,7 @@ def test_it_offers_what_can_be_done_at_that_position(window: Window) -> None:
     menu, text = opened(window), facts.token_text(tokens[AT])
     assert titles(menu)[:3] == [f"Choose position {AT}, ‘{text}’", "Intervene, measure", f"Measure ‘{text}’"]
     assert {"Copy token", f"Copy id {tokens[AT]}", "Pin as the reference", "Copy image"} <= set(titles(menu))
-    assert f"Zero {document.recorded.selection.head} at position {AT}" in titles(menu.cuts)
+    assert f"Zero {document.recorded.selection.head} at position {AT}" in titles(menu.offers_menu)
     menu.close()
 
 
@@ -63,7 +63,7 @@ def test_choosing_cutting_and_measuring_are_about_the_token_that_was_pointed_at(
     chosen(menu, menu.choose)
     assert (document.recorded.selection.destination, document.recorded.selection.locked) == (AT, True)
     menu = opened(window, 1)  # another one than the chosen
-    chosen(menu, entry(menu.cuts, f"Zero {document.recorded.selection.head} at position 1"))
+    chosen(menu, entry(menu.offers_menu, f"Zero {document.recorded.selection.head} at position 1"))
     ((edit, on),) = document.recorded.edits
     assert on and edit.site.positions == (1,)
     menu = opened(window, 1)
@@ -84,7 +84,7 @@ def test_patches_are_offered_from_another_prompt(qtbot: Any, window: Window) -> 
     window.prompt.commit()
     settle(qtbot, window)
     menu = opened(window)
-    assert any(re.search(rf"\b0\b.*\b{AT}\b", title) for title in titles(menu.cuts))
+    assert any(re.search(rf"\b0\b.*\b{AT}\b", title) for title in titles(menu.offers_menu))
     menu.close()
 
 
@@ -133,5 +133,5 @@ def test_a_panels_menu_offers_the_same_at_that_position(window: Window, head: He
 
     panel.actions_menu.aim(Hit("text", (AT,), "click"))
     menu = opened(window)
-    assert titles(menu.cuts) == titles(panel.actions_menu.cuts)
+    assert titles(menu.offers_menu) == titles(panel.actions_menu.offers_menu)
     menu.close()

@@ -141,10 +141,10 @@ def test_a_token_is_found_and_read_and_another_is_clicked(qtbot: Any, weights: W
 def test_a_search_by_id_and_by_beginning(qtbot: Any, weights: Window) -> None:
     search = dock(weights, "circuits").search
     qtbot.keyClicks(search, "13")
-    assert search._found[0] == 13
+    assert search._token_ids[0] == 13
     search.clear()
     qtbot.keyClicks(search, "no such thing")
-    assert search._found == ()
+    assert search._token_ids == ()
     before = weights.context.document.state
     qtbot.keyClick(search, Qt.Key.Key_Return)
     assert weights.context.document.state is before

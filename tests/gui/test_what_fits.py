@@ -141,7 +141,7 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
     heads, document = dock(window, "heads"), window.context.document
     menu = heads.actions_menu
     menu.aim(Hit("map", (1, 3)))
-    zero = next(a for a in menu.cuts.actions() if a.data() == "Zero L1H3")
+    zero = next(a for a in menu.offers_menu.actions() if a.data() == "Zero L1H3")
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
     qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
     settle(qtbot, window)

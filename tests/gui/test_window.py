@@ -230,7 +230,7 @@ def test_a_cancelled_open_changes_nothing(qtbot: Any, window: Window, tmp_path: 
     monkeypatch.setattr(store, "_opener", slowly)
     path = str(directory(tmp_path / "other", n_layers=1))
     window.open_model(path)
-    qtbot.waitUntil(lambda: any(job.slot is window.opening.slot and job.began for job in window.context.runner.jobs))
+    qtbot.waitUntil(lambda: any(job.slot is window.opening.slot and job.started_at for job in window.context.runner.jobs))
     window.context.runner.cancel_slot(window.opening.slot)
     with qtbot.waitSignal(window.opening.slot.failed, timeout=20000):
         go_on.set()
@@ -287,7 +287,7 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
 def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) -> None:
     state = window.context.document.state
     engine = window.context.engine
-    window.prompt.writing.number.setValue(3)
+    window.prompt.writing.form.widgets["number"].setValue(3)
     window.prompt.writing.go.click()
     qtbot.waitUntil(lambda: len(window.context.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
     tokens = state.tokens

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent
 
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
@@ -61,16 +61,47 @@ def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
     return guarded_paint
 
 
+def guarded_widget(paint: Callable[[Any, QPainter], None]) -> Callable[[Any, QPaintEvent], None]:
+    """Make the `paintEvent` of a widget from what it paints; where that fails, the reason is written over the widget."""
+
+    @wraps(paint)
+    def paint_event(widget: Any, event: QPaintEvent) -> None:
+        painter = QPainter(widget)
+        painter.save()
+        try:
+            paint(widget, painter)
+        except Exception as error:
+            painter.restore()
+            painter.save()
+            palette = widget.palette()
+            ink, ground = palette.windowText().color(), palette.window().color()
+            _write(painter, _report(error), QRectF(widget.rect()), widget.font(), ink, ground)
+        painter.restore()
+        painter.end()
+
+    return paint_event
+
+
 def _write_reason(painter: QPainter, error: Exception, room: QRectF, theme: Theme) -> None:
-    """Log the reason, add it to the lists of `faults`, and write it into `room`."""
+    """Report an error, and write its reason into `room`."""
+    font, ink, ground = theme.font(theme.small), theme.colour("text"), theme.colour("background", 0.85)
+    _write(painter, _report(error), room, font, ink, ground)
+
+
+def _report(error: Exception) -> str:
+    """Log the reason of an error, add it to the lists of `faults`, and return it."""
     why = reason(error)
     for reasons in _COLLECTORS:
         reasons.append(why)
     if why not in _LOGGED and len(_LOGGED) < MOST_LOGGED:
         _LOGGED.add(why)
         log.error("painting failed", exc_info=error)
-    painter.setFont(theme.font(theme.small))
-    painter.setPen(theme.colour("text"))
-    painter.fillRect(room, theme.colour("background", 0.85))
+    return why
+
+
+def _write(painter: QPainter, why: str, room: QRectF, font: QFont, ink: QColor, ground: QColor) -> None:
+    painter.setFont(font)
+    painter.setPen(ink)
+    painter.fillRect(room, ground)
     flags = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
     painter.drawText(room, flags, f"This could not be drawn. {why}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Slot
-from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPolygonF, QWheelEvent
+from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPen, QPolygonF, QWheelEvent
 from PySide6.QtWidgets import QAbstractSlider, QSizePolicy, QToolTip, QWidget
 
+from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.gui.checkpoints.series import Point
 
@@ -123,11 +124,12 @@ class SeriesSlider(QAbstractSlider):
 
     # -- painting -----------------------------------------------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
         """Draw the band, groove, ticks, labels, pin and knob."""
         if not self.points:
             return
-        painter, theme = QPainter(self), self.theme
+        theme = self.theme
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if self.band is not None:
             left, right = map(self.x_of, self.band)
@@ -147,7 +149,6 @@ class SeriesSlider(QAbstractSlider):
         painter.setPen(QPen(theme.colour("accent" if self.hasFocus() else "muted"), 1.5))
         painter.setBrush(theme.colour("accent" if self.isSliderDown() else "background"))
         painter.drawEllipse(QPointF(x, GROOVE), KNOB, KNOB)
-        painter.end()
 
     def _paint_labels(self, painter: QPainter) -> None:
         """Draw the labels of the present point and of both ends, then of as many others as fit between."""

@@ -1,4 +1,4 @@
-"""Letting the model write on, on a worker; what it wrote goes into the document."""
+"""Lets the model continue the text, on a worker, and records the continuation in the document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from circuitlab.model.text.tokenizer import Tokenizer
 
 
 def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
-    """The text of tokens; "" where it does not encode to these very ones: a cut-off character, a merge across the seam."""
+    """The text of tokens; "" if it does not encode to exactly these: an incomplete character, a merge across the seam."""
     try:
         text = tokenizer.decode(tokens)
         return text if tokenizer.encode(text, bos) == tokens else ""
@@ -23,7 +23,7 @@ def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
 
 
 class Continuation(QObject):
-    """Runs `written_on` and puts its outcome into the document."""
+    """Runs `written_on` in its `slot`, and records the outcome in the document."""
 
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -31,7 +31,7 @@ class Continuation(QObject):
         self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
 
     def start(self, n: int, sampled: bool, temperature: float = 1.0, seed: int = 0) -> None:
-        """Write `n` tokens."""
+        """Continue the recorded prompt by `n` tokens: greedily, or `sampled` at a `temperature` with a `seed`."""
         state, context = self.context.document.recorded, self.context
         self._state, tokenizer = state, context.tokenizer()
 
@@ -46,8 +46,8 @@ class Continuation(QObject):
         self.context.runner.do(self.slot, f"continue by {number_of(n, 'token')}", work, "slow")
 
     @Slot(object)
-    def _finished(self, written: tuple[tuple[int, ...], str]) -> None:
-        tokens, text = written
+    def _finished(self, tokens_and_text: tuple[tuple[int, ...], str]) -> None:
+        tokens, text = tokens_and_text
         state = self.context.document.recorded
         if state.tokens != self._state.tokens or tokens == state.tokens:
             self.context.message.emit("Nothing was added: the text has changed, or the context is full.")

@@ -1,4 +1,4 @@
-"""What runs: each job with how far it is and how long it takes, a button to cancel it; and what memory is held."""
+"""The Jobs panel: each job with its progress, its time and a button that cancels it; and the memory in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from circuitlab.gui.work.job import Job
 
 
 class JobRow(QWidget):
-    """One job."""
+    """A job, and the button that cancels it."""
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
@@ -31,13 +31,13 @@ class JobRow(QWidget):
         box.addWidget(self.stop)
 
     def show_job(self, job: Job) -> None:
-        """How far it is."""
+        """Show a job's progress, time and memory."""
         self.job = job
-        far = f" {job.done}/{job.total}" if job.total else ""
-        age = f" · {time.monotonic() - job.began:.1f} s" if job.began else " · waiting"
+        progress = f" {job.done}/{job.total}" if job.total else ""
+        age = f" · {time.monotonic() - job.started_at:.1f} s" if job.started_at else " · waiting"
         needs = f" · needs {job.memory / 2**20:,.0f} MiB" if job.memory else ""
         self.stop.setAccessibleName(f"Cancel {job.title}")
-        self.label.setText(f"{job.title}{far} {job.text}{age}{needs}")
+        self.label.setText(f"{job.title}{progress} {job.text}{age}{needs}")
 
     @Slot()
     def _cancel(self) -> None:
@@ -71,17 +71,17 @@ class JobsDock(QDockWidget):
         scroll.setWidget(body)
         self.setWidget(scroll)
         self.bar = TitleBar(self, context)
-        self.pace = QTimer(self)
-        self.pace.setSingleShot(True)
-        self.pace.setInterval(100)
-        self.pace.timeout.connect(self.refresh)
+        self.refresh_timer = QTimer(self)
+        self.refresh_timer.setSingleShot(True)
+        self.refresh_timer.setInterval(100)
+        self.refresh_timer.timeout.connect(self.refresh)
         context.runner.jobs_changed.connect(self._changed)
         self.refresh()
 
     @Slot()
     def _changed(self) -> None:
-        if not self.pace.isActive():
-            self.pace.start()
+        if not self.refresh_timer.isActive():
+            self.refresh_timer.start()
 
     @Slot()
     def refresh(self) -> None:

@@ -1,4 +1,4 @@
-"""The log: what happened, by level and by search; the same lines go to the log file."""
+"""The Log panel: the lines of the log, filtered by level and by text; the same lines go to the log file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.paths import log_file
 
-LONGEST = 5000
+MOST_LINES = 5000
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 FORMAT = "%(asctime)s  %(levelname)-7s  %(name)s  %(message)s"
 
 
 class LogHandler(QObject, logging.Handler):
-    """Hands records to the GUI thread, whatever thread they come from."""
+    """Hands records to the GUI thread, whatever thread they come from: `line_logged(level, line)`."""
 
-    written = Signal(int, str)
+    line_logged = Signal(int, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         QObject.__init__(self, parent)
@@ -31,13 +31,13 @@ class LogHandler(QObject, logging.Handler):
         self.setFormatter(logging.Formatter(FORMAT, "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:  # type: ignore[override]
-        """One record."""
+        """Report one record to the window."""
         with suppress(RuntimeError):  # the window is gone; the file handler has the line
-            self.written.emit(record.levelno, self.format(record))
+            self.line_logged.emit(record.levelno, self.format(record))
 
 
 def file_handler(level: str = "INFO") -> logging.Handler | None:
-    """The log file, None where it cannot be written."""
+    """The handler of the log file, None if that cannot be written."""
     try:
         log_file().parent.mkdir(parents=True, exist_ok=True)
         handler = RotatingFileHandler(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
@@ -55,11 +55,11 @@ class LogDock(QDockWidget):
         super().__init__("Log", parent)
         self.context = context
         self.setObjectName("dock.log")
-        self.lines: deque[tuple[int, str]] = deque(maxlen=LONGEST)
+        self.lines: deque[tuple[int, str]] = deque(maxlen=MOST_LINES)
         self.level = QComboBox(self)
         self.level.addItems(LEVELS)
         self.level.setCurrentText("INFO")
-        self.level.setAccessibleName("Least level shown")
+        self.level.setAccessibleName("Lowest level shown")
         self.search = QLineEdit(self)
         self.search.setPlaceholderText("Search")
         self.search.setAccessibleName("Search the log")
@@ -67,57 +67,57 @@ class LogDock(QDockWidget):
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
         self.text.setAccessibleName("Log")
-        self.text.setMaximumBlockCount(LONGEST)
+        self.text.setMaximumBlockCount(MOST_LINES)
         self.text.setPlaceholderText("Nothing at this level yet.")
         self.text.setFont(context.theme.font(context.theme.small, mono=True))
         self.setWidget(self.text)
-        head = QWidget(self)
-        row = QHBoxLayout(head)
+        controls = QWidget(self)
+        row = QHBoxLayout(controls)
         row.setContentsMargins(0, 0, 8, 0)
         row.addWidget(self.level)
         row.addWidget(self.search, 1)
-        self.bar = TitleBar(self, context, head)
-        context.theme_changed.connect(self._themed)
+        self.bar = TitleBar(self, context, controls)
+        context.theme_changed.connect(self._set_theme)
         self.handler = LogHandler(self)
-        self.handler.written.connect(self._written)
+        self.handler.line_logged.connect(self._add_line)
         self.level.currentTextChanged.connect(self.fill)
         self.search.textChanged.connect(self.fill)
-        self._file = file_handler(context.settings["log_level"])
-        context.settings.changed.connect(self._setting)
+        self._file_handler = file_handler(context.settings["log_level"])
+        context.settings.changed.connect(self._setting_changed)
         root = logging.getLogger("circuitlab")
         root.setLevel(logging.DEBUG)
-        for handler in (self.handler, self._file):
+        for handler in (self.handler, self._file_handler):
             if handler is not None:
                 root.addHandler(handler)
 
     @Slot(object)
-    def _themed(self, theme: Theme) -> None:
+    def _set_theme(self, theme: Theme) -> None:
         self.text.setFont(theme.font(theme.small, mono=True))
 
     def _passes(self, level: int, line: str) -> bool:
         return level >= getattr(logging, self.level.currentText()) and self.search.text().lower() in line.lower()
 
     @Slot(str)
-    def _setting(self, name: str) -> None:
-        if name == "log_level" and self._file is not None:
-            self._file.setLevel(self.context.settings[name])
+    def _setting_changed(self, name: str) -> None:
+        if name == "log_level" and self._file_handler is not None:
+            self._file_handler.setLevel(self.context.settings[name])
 
     @Slot(int, str)
-    def _written(self, level: int, line: str) -> None:
+    def _add_line(self, level: int, line: str) -> None:
         self.lines.append((level, line))
         if self._passes(level, line):
             self.text.appendPlainText(line)
 
     @Slot()
     def fill(self, *_: object) -> None:
-        """Filter again."""
+        """List the lines that pass the filter."""
         self.text.setPlainText("\n".join(line for level, line in self.lines if self._passes(level, line)))
 
     def close_log(self) -> None:
-        """Let go of the handlers."""
+        """Remove the handlers, and close the log file."""
         root = logging.getLogger("circuitlab")
-        for handler in (self.handler, self._file):
+        for handler in (self.handler, self._file_handler):
             if handler is not None:
                 root.removeHandler(handler)
-        if self._file is not None:
-            self._file.close()
+        if self._file_handler is not None:
+            self._file_handler.close()

@@ -1,4 +1,4 @@
-"""The prompt: an editor, beside it its tokens as they are typed, with their losses, and what the model would write next."""
+"""The prompt: an editor, beside it the tokens of its text coloured by their losses, and controls to let the model continue it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.prompt_losses import LossStrip
-from circuitlab.gui.docks.prompt_reading import Read, Reading
+from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
 from circuitlab.gui.docks.prompt_writing import WritingControls
 from circuitlab.gui.docks.token_menu import TokenMenu
 from circuitlab.gui.panel.title_bar import TitleBar
@@ -37,7 +37,7 @@ from circuitlab.paths import resource
 from circuitlab.session.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
-MOST = 5  # of the window’s height, one part in so many is the most that the text asks for
+LARGEST_PART = 5  # the text asks for at most a fifth of the window’s height
 BURST = 1.5  # s: typing after a longer pause is another step of undo
 
 
@@ -49,9 +49,9 @@ def samples() -> tuple[tuple[str, str], ...]:
 
 
 class PromptDock(QDockWidget):
-    """See the module. `height_wanted()`: its text has another number of lines, or another width to stand in."""
+    """See the module. `height_changed()`: its natural height is no longer what `announce_height` returned."""
 
-    height_wanted = Signal()
+    height_changed = Signal()
 
     def __init__(self, context: AppContext, state_commands: StateCommands, parent: QWidget | None = None) -> None:
         super().__init__("Prompt", parent)
@@ -59,14 +59,14 @@ class PromptDock(QDockWidget):
         self.context, self.state_commands = context, state_commands
         self._filling = False
         self._burst, self._typed_at = 0, 0.0
-        self._announced_height = 0  # px, as last returned by `ask_height`
-        self.reading = Reading(context, self)
+        self._announced_height = 0  # px, as last returned by `announce_height`
+        self.reader = PromptReader(context, self)
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
         self.timer.setSingleShot(True)
         self.timer.setInterval(context.settings["debounce"])
-        context.settings.changed.connect(self._setting)
+        context.settings.changed.connect(self._setting_changed)
         self._connect()
 
     def _make_widgets(self) -> None:
@@ -117,43 +117,43 @@ class PromptDock(QDockWidget):
         self.notice.hide()
         outer.addWidget(self.notice)
         self.setWidget(body)
-        head = QWidget(self)
-        row = OneRow(head)
+        controls = QWidget(self)
+        row = OneRow(controls)
         for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
             row.addWidget(widget)
-        self.bar = TitleBar(self, self.context, head)
+        self.bar = TitleBar(self, self.context, controls)
 
     def _connect(self) -> None:
         context = self.context
         self.timer.timeout.connect(self.commit)
         self.editor.textChanged.connect(self._typed)
-        self.bos.toggled.connect(self._bos)
-        self.sample.activated.connect(self._sample)
+        self.bos.toggled.connect(self._bos_toggled)
+        self.sample.activated.connect(self._sample_chosen)
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
-        self.losses.view.context_requested.connect(self._context)
+        self.losses.view.context_requested.connect(self._open_token_menu)
         self.losses.figure_changed.connect(self._measure)
         self.losses.view.fold.toggled.connect(self._measure)
         self.editor.document().documentLayout().documentSizeChanged.connect(self._measure)
         self.room.installEventFilter(self)
         self.editor.installEventFilter(self)
-        self.reading.read.connect(self._read)
-        self.reading.cut.connect(self._cut)
+        self.reader.tokenized.connect(self._tokenized)
+        self.reader.truncated.connect(self._truncated)
         context.document.changed.connect(self._changed)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """First look."""
+        """Show the document when the dock is shown."""
         super().showEvent(event)
         self.refresh()
 
     def take_keyboard(self) -> None:
-        """To the editor."""
+        """Give the editor the keyboard focus."""
         self.editor.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     # -- height -------------------------------------------------------------------------------------------------------
 
     def natural_height(self) -> int:
-        """px that its bar and all lines of its text ask for at the present width; a long text scrolls."""
+        """The height in px of the bar and all lines of the text at the present width, up to a limit; a longer text scrolls."""
         editor, body = self.editor, self.split.parentWidget()
         lines = max(1, round(editor.document().size().height())) * editor.fontMetrics().lineSpacing()
         text = lines + 2 * (editor.document().documentMargin() + editor.frameWidth())
@@ -162,21 +162,21 @@ class PromptDock(QDockWidget):
         notice, width = self.notice.layout(), max(self.split.width(), 1)
         warning = 0 if self.notice.isHidden() or notice is None else notice.totalHeightForWidth(width) + 4
         bar = self.bar.sizeHint().height()
-        most = max(LEAST_LOSSES.height(), (self.window().height() - bar) // MOST)
+        most = max(LEAST_LOSSES.height(), (self.window().height() - bar) // LARGEST_PART)
         return bar + margins.top() + min(inside, most) + warning + margins.bottom()
 
-    def ask_height(self) -> int:
-        """The natural height in px; a change from it is announced from now on."""
+    def announce_height(self) -> int:
+        """The natural height in px; `height_changed` follows whenever it differs from the height returned here."""
         self._announced_height = self.natural_height()
         return self._announced_height
 
     @Slot()
     def _measure(self, *_: object) -> None:
         if self.natural_height() != self._announced_height:
-            self.height_wanted.emit()
+            self.height_changed.emit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Undo and redo belong to the document; Esc releases; Ctrl+Return continues."""
+        """Take undo and redo from the editor to the document, and measure again when the losses get another size."""
         if watched is self.room and event.type() == QEvent.Type.Resize:
             self._measure()
         if isinstance(event, QKeyEvent) and event.type() in (QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride):
@@ -190,13 +190,13 @@ class PromptDock(QDockWidget):
         return False
 
     @Slot(object, QPoint)
-    def _context(self, hit: Hit | None, where: QPoint) -> None:
+    def _open_token_menu(self, hit: Hit | None, where: QPoint) -> None:
         self.token_menu.aim(hit)
         self.token_menu.popup(where)
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
-        return self.reading.tokens_of(text, bos)
+        return self.reader.tokens_of(text, bos)
 
     @Slot()
     def _typed(self) -> None:
@@ -204,15 +204,15 @@ class PromptDock(QDockWidget):
             self.timer.start()
 
     @Slot(str)
-    def _setting(self, name: str) -> None:
+    def _setting_changed(self, name: str) -> None:
         if name == "debounce":
             self.timer.setInterval(self.context.settings[name])
 
     @Slot()
     def commit(self) -> None:
-        """Take the editor's text into the document: typing is one step of undo per burst.
+        """Take the editor's text into the document: a burst of typing is one step of undo.
 
-        What the model cannot take, and what takes long to read, is taken in as a draft: nothing that was typed is ever lost.
+        A text that the model cannot take, or that takes long to tokenise, becomes a draft: nothing typed is ever lost.
         """
         self.timer.stop()
         state, text = self.context.document.recorded, self.editor.toPlainText()
@@ -221,47 +221,48 @@ class PromptDock(QDockWidget):
         now = time.monotonic()
         self._burst += now - self._typed_at > BURST
         self._typed_at = now
-        if self.reading.quick(text):
-            self._take(state, self.reading.now(text, state.bos))
+        if self.reader.quick(text):
+            self._use(state, self.reader.tokenize(text, state.bos))
         else:
             self._apply(replace(state, draft=text))
 
-    def _take(self, state: State, read: Read) -> None:
-        """What was read becomes the prompt, or a draft."""
-        text = read.text if self.context.tokenizer() is not None else ""
-        self._apply(state.with_text(text, read.tokens) if read.error is None else replace(state, draft=read.text))
+    def _use(self, state: State, prompt: PromptText) -> None:
+        """Make a text the prompt; one that the model cannot take, a draft."""
+        text = prompt.text if self.context.tokenizer() is not None else ""
+        self._apply(state.with_text(text, prompt.tokens) if prompt.error is None else replace(state, draft=prompt.text))
 
     def _apply(self, state: State) -> None:
         self.context.apply(state, "typing", f"typing {self._burst}")
 
     @Slot(object)
-    def _read(self, read: Read) -> None:
-        """The tokens of the draft are available, or the reason why it has none."""
+    def _tokenized(self, prompt: PromptText) -> None:
+        """Make the draft the prompt now that its tokens are available, or show why it has none."""
         state = self.context.document.recorded
-        if (state.draft, state.bos) != (read.text, read.bos):
+        if (state.draft, state.bos) != (prompt.text, prompt.bos):
             return
-        if read.error is None:
-            self._take(state, read)
+        if prompt.error is None:
+            self._use(state, prompt)
         else:
-            self._show_draft(read)
+            self._show_draft(prompt)
 
-    def _judge(self, state: State) -> None:
-        """What the window says of the text in the editor: how many tokens it has, and whether the panels are about it."""
+    def _show_status(self, state: State) -> None:
+        """Show how many tokens the editor's text has, and whether the panels are about it."""
         limit = self.context.facts().config.n_ctx
         if not state.draft:
-            self._count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
-        elif self.reading.quick(state.draft):
-            self._show_draft(self.reading.now(state.draft, state.bos))
+            self._show_count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
+        elif self.reader.quick(state.draft):
+            self._show_draft(self.reader.tokenize(state.draft, state.bos))
         else:
-            self._count(f"… / {number_of(limit, 'token')}")
+            self._show_count(f"… / {number_of(limit, 'token')}")
             self._warn("The text is being read; the panels still show the prompt before it.")
-            self.reading.later(state.draft, state.bos)
+            self.reader.tokenize_later(state.draft, state.bos)
 
-    def _show_draft(self, read: Read) -> None:
-        limit, error = self.context.facts().config.n_ctx, read.error
-        number = str(len(read.tokens)) if read.tokens else "?"
-        self._count(f"{number} / {number_of(limit, 'token')}", error is not None)
-        over = len(read.tokens) - limit
+    def _show_draft(self, prompt: PromptText) -> None:
+        """Show how many tokens a draft has, why it is not the prompt, and a button for what can be used of it."""
+        limit, error = self.context.facts().config.n_ctx, prompt.error
+        number = str(len(prompt.tokens)) if prompt.tokens else "?"
+        self._show_count(f"{number} / {number_of(limit, 'token')}", error is not None)
+        over = len(prompt.tokens) - limit
         if error is None:
             why, offer = "", "Use this text"
         elif over > 0:
@@ -273,7 +274,7 @@ class PromptDock(QDockWidget):
             why, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
         self._warn(f"{why}The panels still show the prompt before it.", offer)
 
-    def _count(self, text: str, over: bool = False) -> None:
+    def _show_count(self, text: str, over: bool = False) -> None:
         self.count.setText(text)
         role = "warning" if over else "caption"
         if self.count.property("role") != role:
@@ -283,19 +284,19 @@ class PromptDock(QDockWidget):
     @Slot()
     def _shorten(self) -> None:
         state = self.context.document.recorded
-        self.reading.begin(state.draft or self.editor.toPlainText(), state.bos)
+        self.reader.truncate(state.draft or self.editor.toPlainText(), state.bos)
 
     @Slot(object)
-    def _cut(self, read: Read) -> None:
+    def _truncated(self, prompt: PromptText) -> None:
         state = self.context.document.recorded
-        if state.draft and read.error is None:
-            text = read.text if self.context.tokenizer() is not None else ""
-            self.context.apply(state.with_text(text, read.tokens), f"the first {number_of(len(read.tokens), 'token')}")
+        if state.draft and prompt.error is None:
+            text = prompt.text if self.context.tokenizer() is not None else ""
+            self.context.apply(state.with_text(text, prompt.tokens), f"the first {number_of(len(prompt.tokens), 'token')}")
 
     @Slot(str)
     def _warn(self, text: str, offer: str = "") -> None:
         if (text, offer) == (self.warning.text(), self.shorten.text()):
-            return  # to say the same again would have the window laid out again
+            return  # setting the same text would lay out the window again
         self.warning.setText(text)
         self.shorten.setText(offer)
         self.shorten.setVisible(bool(offer))
@@ -303,7 +304,7 @@ class PromptDock(QDockWidget):
         self._measure()
 
     @Slot(bool)
-    def _bos(self, on: bool) -> None:
+    def _bos_toggled(self, on: bool) -> None:
         state = self.context.document.recorded
         if self._filling or on == state.bos:
             return
@@ -319,18 +320,18 @@ class PromptDock(QDockWidget):
         self.context.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
 
     @Slot(int)
-    def _sample(self, index: int) -> None:
+    def _sample_chosen(self, index: int) -> None:
         if index > 0:
             self.editor.setPlainText(samples()[index - 1][1])
             self.commit()
         self.sample.setCurrentIndex(0)
 
     def continue_text(self, n: int | None = None) -> None:
-        """Let the model write on by `n` tokens, None: as many as the field says."""
+        """Let the model continue the text by `n` tokens; None: as many as the field says."""
         self.writing.start(n)
 
     def _text_of(self, state: State) -> str:
-        """What the editor shows: the text; ids of tokens that came without one. BOS alone is the empty text."""
+        """The editor's text for a state: its draft or text, or the ids of tokens without a text. BOS alone is the empty text."""
         if state.draft:
             return state.draft
         tokenizer = self.context.tokenizer()
@@ -339,13 +340,13 @@ class PromptDock(QDockWidget):
 
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
-        if _seen_here(old) != _seen_here(new):
+        if _shown_fields(old) != _shown_fields(new):
             if not new.draft and (old.subject, old.draft) != (new.subject, new.draft):
                 self._warn("")
             self.refresh()
 
     def refresh(self) -> None:
-        """Show the document's text and tokens; ask for their losses."""
+        """Show the document's text and tokens, and request their losses."""
         state = self.context.document.state
         if self.context.engine.store.peek(state.model) is None:
             self.losses.view.show_figure(empty("Open a model: File → Open model…"))
@@ -362,16 +363,16 @@ class PromptDock(QDockWidget):
         )
         self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
         self._filling = False
-        self._judge(state)
+        self._show_status(state)
         self.losses.refresh()
 
     @property
     def waiting(self) -> bool:
-        """Whether the losses of what is shown are still to come."""
+        """Whether losses are outstanding."""
         return self.losses.waiting
 
 
-def _seen_here(state: State) -> tuple[object, ...]:
-    """What of a state this dock shows: another head or another panel's control is not part of it."""
+def _shown_fields(state: State) -> tuple[object, ...]:
+    """The fields of a state that this dock shows; the head and the controls of panels are not among them."""
     compared = state.compare, state.reference
     return state.subject, state.text, state.draft, state.bos, state.selection.destination, state.selection.locked, compared

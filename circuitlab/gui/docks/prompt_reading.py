@@ -1,4 +1,4 @@
-"""The text of the editor as tokens: at once if that is quick, otherwise from a thread of its own; or the reason for none."""
+"""Tokenises the editor's text: at once if that is quick, otherwise on a thread of its own; or gives the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def parse_ids(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Read:
-    """A text with its tokens, () where there are none; `error`: why the model cannot take it."""
+class PromptText:
+    """A text with its tokens, () if it has none; `error`: why the model cannot take it."""
 
     text: str
     bos: bool
@@ -35,20 +35,20 @@ class Read:
     error: CircuitLabError | None = None
 
 
-class Reading(QObject):
-    """Reads texts. `read(Read)`: the newest text with its tokens; `cut(Read)`: the beginning of a text that was too long."""
+class PromptReader(QObject):
+    """Tokenises texts. `tokenized(PromptText)`: the newest text; `truncated(PromptText)`: the beginning of one too long."""
 
-    read = Signal(object)
-    cut = Signal(object)
+    tokenized = Signal(object)
+    truncated = Signal(object)
 
     def __init__(self, context: AppContext, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.context = context
-        self._reading = WorkSlot(self, finished=self._read)
-        self._cutting = WorkSlot(self, finished=self._cut)
+        self._token_slot = WorkSlot(self, finished=self._tokens_finished)
+        self._truncation_slot = WorkSlot(self, finished=self._truncation_finished)
 
     def quick(self, text: str) -> bool:
-        """Whether a keystroke may wait for the tokens of a text."""
+        """Whether a text is tokenised so fast that a keystroke can wait for it."""
         tokenizer = self.context.tokenizer()
         return tokenizer is None or tokenizer.quick(text)
 
@@ -57,47 +57,47 @@ class Reading(QObject):
         tokenizer = self.context.tokenizer()
         return parse_ids(text) if tokenizer is None else tokenizer.encode(text, bos)
 
-    def now(self, text: str, bos: bool) -> Read:
-        """Read here and now. An empty prompt is allowed, and panels say so."""
+    def tokenize(self, text: str, bos: bool) -> PromptText:
+        """Tokenise a text at once. An empty prompt is allowed, and panels say so."""
         tokens: tuple[int, ...] = ()
         try:
             tokens = self.tokens_of(text, bos)
             if tokens:
                 check_tokens(self.context.facts().config, tokens)
         except CircuitLabError as error:
-            return Read(text, bos, tokens, error)
-        return Read(text, bos, tokens)
+            return PromptText(text, bos, tokens, error)
+        return PromptText(text, bos, tokens)
 
-    def later(self, text: str, bos: bool) -> None:
-        """Encode on the thread of texts; `read` when that is done, or has failed."""
+    def tokenize_later(self, text: str, bos: bool) -> None:
+        """Tokenise a text on the thread of texts; `tokenized` follows, also if it fails."""
         tokenizer = self.context.tokenizer()
         if tokenizer is not None:
-            self.context.runner.do(self._reading, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
+            self.context.runner.do(self._token_slot, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
 
-    def begin(self, text: str, bos: bool) -> None:
-        """`cut` with as much of the beginning of a text as the context holds."""
-        tokenizer, most = self.context.tokenizer(), self.context.facts().config.n_ctx
+    def truncate(self, text: str, bos: bool) -> None:
+        """Find as much of the beginning of a text as the context holds; `truncated` follows."""
+        tokenizer, n_ctx = self.context.tokenizer(), self.context.facts().config.n_ctx
 
-        def work(job: Job) -> Read:
+        def work(job: Job) -> PromptText:
             if tokenizer is None:
-                ids = parse_ids(text)[:most]
-                return Read(" ".join(map(str, ids)), bos, ids)
-            return _encoded(tokenizer, tokenizer.beginning(text, most, bos), bos)
+                ids = parse_ids(text)[:n_ctx]
+                return PromptText(" ".join(map(str, ids)), bos, ids)
+            return _encoded(tokenizer, tokenizer.beginning(text, n_ctx, bos), bos)
 
-        self.context.runner.do(self._cutting, "truncate the prompt", work, "text")
-
-    @Slot(object)
-    def _read(self, read: Read) -> None:
-        self.read.emit(self.now(read.text, read.bos) if read.error is None else read)
+        self.context.runner.do(self._truncation_slot, "truncate the prompt", work, "text")
 
     @Slot(object)
-    def _cut(self, read: Read) -> None:
-        self.cut.emit(read)
+    def _tokens_finished(self, prompt: PromptText) -> None:
+        self.tokenized.emit(self.tokenize(prompt.text, prompt.bos) if prompt.error is None else prompt)
+
+    @Slot(object)
+    def _truncation_finished(self, prompt: PromptText) -> None:
+        self.truncated.emit(prompt)
 
 
-def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> Read:
+def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> PromptText:
     """Tokenise on a worker. The tokenizer caches the result, so that the next call returns at once."""
     try:
-        return Read(text, bos, tokenizer.encode(text, bos))
+        return PromptText(text, bos, tokenizer.encode(text, bos))
     except BadInput as error:
-        return Read(text, bos, (), error)
+        return PromptText(text, bos, (), error)

@@ -17,7 +17,7 @@ from circuitlab.model.subject import Target
 
 
 class TokenMenu(QMenu):
-    """The menu of the prompt's strip of tokens. `aim(hit)` before it is shown; None: beside the tokens, or by its key."""
+    """The menu of the prompt's tokens. Call `aim(hit)` before it is shown; None if it is opened beside them or by key."""
 
     def __init__(
         self, context: AppContext, state_commands: StateCommands, copy_image: Callable[[], object], parent: QWidget
@@ -25,12 +25,12 @@ class TokenMenu(QMenu):
         super().__init__("Token", parent)
         self.context, self._copy_tokens = context, copy_image
         self.setObjectName("menu.prompt")
-        self.cuts = OffersMenu(context, pick_position, state_commands, self)
-        self.cuts.setObjectName("menu.prompt.cuts")
-        self._of: tuple[tuple[int, ...], int] | None = None  # the prompt's tokens, and the position among them
+        self.offers_menu = OffersMenu(context, pick_position, state_commands, self)
+        self.offers_menu.setObjectName("menu.prompt.cuts")
+        self._target: tuple[tuple[int, ...], int] | None = None  # the prompt's tokens, and the position among them
         self.choose = self.addAction("")
         self.choose.triggered.connect(self._choose)
-        self.addMenu(self.cuts)
+        self.addMenu(self.offers_menu)
         self.measure = self.addAction("")
         self.measure.triggered.connect(self._measure)
         self.addSeparator()
@@ -41,59 +41,60 @@ class TokenMenu(QMenu):
         self.addSeparator()
         self.addAction("Pin as the reference").triggered.connect(state_commands.pin)
         self.addAction("Copy image").triggered.connect(self._copy_image)
-        self.aboutToHide.connect(self.cuts.forget)
+        self.aboutToHide.connect(self.offers_menu.forget)
 
     def aim(self, hit: Hit | None) -> None:
-        """What it is about: the token under the pointer, else the one that is chosen."""
+        """Set what the menu is about: the token under the pointer, else the chosen one."""
         state = self.context.document.recorded
-        at = hit.id[0] if hit is not None and hit.id else state.selection.destination
-        self._of = (state.tokens, at) if at is not None and at < len(state.tokens) else None
-        self.cuts.aim(hit)
+        position = hit.id[0] if hit is not None and hit.id else state.selection.destination
+        self._target = (state.tokens, position) if position is not None and position < len(state.tokens) else None
+        self.offers_menu.aim(hit)
         for action in (self.choose, self.measure, self.copy_token, self.copy_id):
-            action.setVisible(self._of is not None)
-        if self._of is None or at is None:
+            action.setVisible(self._target is not None)
+        if self._target is None or position is None:
             return
-        token, facts = state.tokens[at], self.context.facts(state.model)
+        token, facts = state.tokens[position], self.context.facts(state.model)
         text = facts.token_text(token).replace("&", "&&")
-        chosen = state.selection.locked and state.selection.destination == at
-        self.choose.setText(f"Release position {at}, ‘{text}’" if chosen else f"Choose position {at}, ‘{text}’")
+        chosen = state.selection.locked and state.selection.destination == position
+        self.choose.setText(f"Release position {position}, ‘{text}’" if chosen else f"Choose position {position}, ‘{text}’")
         self.measure.setText(f"Measure ‘{text}’")
         self.measure.setVisible(token < facts.config.d_vocab_out and state.selection.target != Target((token,)))
         self.copy_token.setVisible(facts.has_tokenizer)
         self.copy_id.setText(f"Copy id {token}")
 
-    def _place(self) -> tuple[int, int] | None:
-        """(position, id) of what the menu was opened on, None where the prompt is another by now."""
-        if self._of is not None and self._of[0] == self.context.document.recorded.tokens:
-            return self._of[1], self._of[0][self._of[1]]
-        self.context.message.emit("The prompt is another by now.")
+    def _position_and_id(self) -> tuple[int, int] | None:
+        """The position and id of the token that the menu is about; None, with a message, if the prompt has changed."""
+        if self._target is not None and self._target[0] == self.context.document.recorded.tokens:
+            tokens, position = self._target
+            return position, tokens[position]
+        self.context.message.emit("Not done: the prompt has changed since the menu was opened.")
         return None
 
     @Slot()
     def _choose(self) -> None:
-        if (place := self._place()) is not None:
-            hit = Hit("prompt", (place[0],), "click")
+        if (token := self._position_and_id()) is not None:
+            hit = Hit("prompt", (token[0],), "click")
             self.context.apply(pick_position(self.context.document.recorded, hit), "select a token")
 
     @Slot()
     def _measure(self) -> None:
-        if (place := self._place()) is not None:
-            state, token = self.context.document.recorded, place[1]
-            text = self.context.facts(state.model).token_text(token)
-            self.context.apply(state.select(target=Target((token,))), f"target: ‘{text}’")
+        if (token := self._position_and_id()) is not None:
+            state = self.context.document.recorded
+            text = self.context.facts(state.model).token_text(token[1])
+            self.context.apply(state.select(target=Target((token[1],))), f"target: ‘{text}’")
 
     @Slot()
     def _copy_token(self) -> None:
-        """As it stands in the text; one that is no whole character, as it is shown."""
+        """Copy a token as it is in the text; one that is not a whole character, as it is shown."""
         tokenizer = self.context.tokenizer()
-        if tokenizer is not None and (place := self._place()) is not None:
-            text = tokenizer.decode((place[1],))
-            self._copy(tokenizer.display(place[1]) if not text or "\ufffd" in text else text, "Token copied.")
+        if tokenizer is not None and (token := self._position_and_id()) is not None:
+            text = tokenizer.decode((token[1],))
+            self._copy(tokenizer.display(token[1]) if not text or "\ufffd" in text else text, "Token copied.")
 
     @Slot()
     def _copy_id(self) -> None:
-        if (place := self._place()) is not None:
-            self._copy(str(place[1]), "Id copied.")
+        if (token := self._position_and_id()) is not None:
+            self._copy(str(token[1]), "Id copied.")
 
     def _copy(self, text: str, message: str) -> None:
         QGuiApplication.clipboard().setText(text)

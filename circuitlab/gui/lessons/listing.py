@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.counting import number_of
+from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.lessons.tour import Places
@@ -52,11 +53,15 @@ class _Rows(QStyledItemDelegate):
         return QSize(width, self._parts(index, width)[-1][3].bottom() + ABOVE)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
+        """Paint an entry, guarded."""
+        rect: QRect = option.rect  # type: ignore[attr-defined]
+        guarded(painter, lambda: self._paint_entry(painter, option, index), QRectF(rect), self.owner.context.theme)
+
+    def _paint_entry(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
         """Paint the paragraphs; the last is in the accent where the lesson has been begun."""
         theme = self.owner.context.theme
         rect: QRect = option.rect  # type: ignore[attr-defined]
         state: QStyle.StateFlag = option.state  # type: ignore[attr-defined]
-        painter.save()
         if state & QStyle.StateFlag.State_MouseOver or state & QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour("window"))
         if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
@@ -68,7 +73,6 @@ class _Rows(QStyledItemDelegate):
             painter.drawText(where.translated(rect.topLeft()), WRAP, text)
         painter.setPen(theme.colour("line"))
         painter.drawLine(rect.left() + SIDE, rect.bottom(), rect.right() - SIDE, rect.bottom())
-        painter.restore()
 
 
 class LessonList(QListWidget):

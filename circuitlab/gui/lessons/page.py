@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
+from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
@@ -48,9 +49,10 @@ class Dots(QWidget):
         """The dots can be squeezed together."""
         return QSize(40, 16)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
         """Draw earlier steps filled, the present one in the accent, later ones hollow."""
-        painter, theme = QPainter(self), self.context.theme
+        theme = self.context.theme
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for i in range(self._n):
             name = "accent" if i == self._at else "muted" if i < self._at else "faint"
@@ -58,7 +60,6 @@ class Dots(QWidget):
             painter.setBrush(theme.colour(name) if i <= self._at else Qt.BrushStyle.NoBrush)
             radius = self.RADIUS + (1 if i == self._at else 0)
             painter.drawEllipse(QPointF((i + 0.5) * self._step, self.height() / 2), radius, radius)
-        painter.end()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Report the step whose dot was clicked."""
@@ -198,8 +199,7 @@ class LessonPage(QWidget):
         )
         self.dots.update()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
         """Fill the page with the background colour of figures."""
-        painter = QPainter(self)
         painter.fillRect(QRect(0, 0, self.width(), self.height()), self.context.theme.colour("background"))
-        painter.end()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEasingCurve, QPropertyAnimation, Qt, QTimer, Slot
-from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QGuiApplication, QPainter, QPen
 from PySide6.QtWidgets import QDockWidget, QGraphicsOpacityEffect, QWidget
 
+from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.gui.work.app_context import AppContext
 
 LASTS, AFTER = 1800, 250  # ms: how long the ring is visible; the wait until the docks are laid out
@@ -49,10 +50,9 @@ class Ring(QWidget):
         self._fade.stop()
         self._fade.start()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
         """Draw the outline, 2 px wide, in the accent colour."""
-        painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self.context.theme.colour("accent"), 2))
         painter.drawRoundedRect(self.rect().adjusted(1, 1, -2, -2), 4, 4)
-        painter.end()

@@ -15,7 +15,7 @@ from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head
@@ -51,14 +51,14 @@ class Places:
 
     def _get(self, key: str) -> int:
         if key not in self._cache:
-            value: Any = stored().value(f"lessons/{key}", 0) if self.remember else 0
+            value: Any = settings_file().value(f"lessons/{key}", 0) if self.remember else 0
             self._cache[key] = int(value) if str(value).isdecimal() else 0
         return self._cache[key]
 
     def _set(self, key: str, value: int) -> None:
         self._cache[key] = value
         if self.remember:
-            stored().setValue(f"lessons/{key}", value)
+            settings_file().setValue(f"lessons/{key}", value)
 
     def step(self, lesson: Lesson) -> int:
         """The step to continue at, 0 for the beginning."""

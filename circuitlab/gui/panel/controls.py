@@ -1,4 +1,4 @@
-"""The controls of a panel, made from the fields of its view."""
+"""The controls of a panel, built from the fields of its view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from circuitlab.gui.widgets.one_row import OneRow
 
 
 def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
-    """Whether a control has a meaning on this view of this model."""
+    """Whether a control has a meaning in this view of this model."""
     if facts is not None and meta.get("only") and not meta["only"](facts):
         return False
     if meta.get("also") and not meta["also"](view):
@@ -27,10 +27,10 @@ def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
 
 
 class Controls(QWidget):
-    """One row of controls, or several where it `wraps`; `changed(view)` when the person has moved one.
+    """One row of controls, or several if it `wraps`. `changed(view)`: the user has changed one.
 
-    A control that has not been moved keeps the value it was given, of which it may show fewer digits. `burst` counts the times
-    that a slider was taken hold of: what is changed under one count is one change.
+    A control that the user has not changed keeps its exact value, of which it may show fewer digits. `burst` counts how often a
+    slider has been pressed: all changes at one count are one step of undo.
     """
 
     changed = Signal(object)
@@ -38,24 +38,24 @@ class Controls(QWidget):
     def __init__(self, view_type: type[Any], parent: QWidget | None = None, wraps: bool = False) -> None:
         super().__init__(parent)
         self._view = view_type()
-        self._sometimes: list[tuple[QWidget, Any]] = []
+        self._conditional: list[tuple[QWidget, Any]] = []  # with the metadata of its field, which says when it applies
         self.burst = 0
         box = FlowLayout(self) if wraps else OneRow(self)
         metadata = {field.name: field.metadata for field in dataclasses.fields(view_type)}
         fields = tuple(declared_fields(view_type))
         self.form = Form(fields, self)
-        self.form.changed.connect(self._moved)
+        self.form.changed.connect(self._field_changed)
         for field in fields:
             widget = self.form.widgets[field.name]
             if isinstance(widget, NumberSlider):
-                widget.slider.sliderPressed.connect(self._taken)
-            shown = widget if isinstance(widget, (QCheckBox, Choices)) else self._labelled(field.label, widget)
-            box.addWidget(shown)
+                widget.slider.sliderPressed.connect(self._slider_pressed)
+            control = widget if isinstance(widget, (QCheckBox, Choices)) else self._with_label(field.label, widget)
+            box.addWidget(control)
             if any(metadata[field.name].get(key) for key in ("when", "only", "also")):
-                self._sometimes.append((shown, metadata[field.name]))
+                self._conditional.append((control, metadata[field.name]))
 
-    def _labelled(self, label: str, widget: QWidget) -> QWidget:
-        """Label and widget that stay together when the row wraps."""
+    def _with_label(self, label: str, widget: QWidget) -> QWidget:
+        """A label and a widget, which stay together when the row wraps."""
         holder = QWidget(self)
         row = QHBoxLayout(holder)
         row.setContentsMargins(0, 0, 0, 0)
@@ -66,17 +66,17 @@ class Controls(QWidget):
         return holder
 
     def show_view(self, view: Any, facts: Facts | None = None) -> None:
-        """Take the values of a view, without a signal; `facts` of the model say which controls have a meaning."""
+        """Show the values of a view, without a signal, in the controls that have a meaning for a model of these `facts`."""
         self._view = view
         self.form.show_values({name: getattr(view, name) for name in self.form.widgets})
-        for shown, meta in self._sometimes:
-            shown.setVisible(_applies(meta, view, facts))
+        for control, meta in self._conditional:
+            control.setVisible(_applies(meta, view, facts))
 
     @Slot()
-    def _taken(self) -> None:
+    def _slider_pressed(self) -> None:
         self.burst += 1
 
     @Slot(str)
-    def _moved(self, name: str) -> None:
+    def _field_changed(self, name: str) -> None:
         self._view = dataclasses.replace(self._view, **{name: self.form.value(name)})
         self.changed.emit(self._view)

@@ -1,4 +1,4 @@
-"""Explain: what a panel shows, its equation, the shapes with this model's numbers, its source."""
+"""The Explain dialog: what a panel shows, its equation, the shapes of its symbols in this model, its source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from circuitlab.counting import number_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.contracts.panel import Facts, Panel
 from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.widgets.labels import paragraph
 
-# Which symbols a panel's equation may use, and their shapes in the names of the configuration.
+# The symbols of the panels' equations: what each is, and its shape in the names of the configuration.
 SYMBOLS = {
     "x": ("residual stream", "n × d_model"),
     "W_Q": ("query weights, each head", "d_model × d_head"),
@@ -23,35 +23,35 @@ SYMBOLS = {
     "W_O": ("output weights, each head", "d_head × d_model"),
     "W_OV": ("W_V W_O, what a head moves, of rank d_head", "d_model × d_model"),
     "W_QK": ("W_Q W_Kᵀ, what a head looks for, of rank d_head", "d_model × d_model"),
-    "A": ("attention, each head", "n × n"),
+    "A": ("attention pattern, each head", "n × n"),
     "W_E": ("embedding", "d_vocab × d_model"),
     "W_U": ("unembedding", "d_model × d_vocab_out"),
 }
 
 
 def shapes(panel: Panel, facts: Facts, n_tokens: int) -> tuple[tuple[str, str, str, str], ...]:
-    """(symbol, what it is, its shape in names, its shape in numbers) for the symbols of the panel's equation."""
+    """(symbol, what it is, its shape in names, its shape in numbers) of each symbol in the panel's equation."""
     c = facts.config
     numbers = {"n": n_tokens, "d_model": c.d_model, "d_head": c.d_head, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab_out}
     rows = []
-    for symbol, (what, names) in SYMBOLS.items():
+    for symbol, (meaning, names) in SYMBOLS.items():
         if re.search(rf"(?<![A-Za-z_]){symbol}(?![A-Za-z_])", panel.equation):
-            rows.append((symbol, what, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
+            rows.append((symbol, meaning, names, " × ".join(f"{numbers[name]:,}" for name in names.split(" × "))))
     return tuple(rows)
 
 
 def explanation(panel: Panel, facts: Facts, n_tokens: int, caption: str = "") -> str:
-    """The same as plain text."""
+    """The content of the dialog as plain text."""
     c = facts.config
     lines = [panel.title, "", panel.help, "", panel.equation, ""]
-    lines += [f"{s}: {what}, {names} = {numbers}" for s, what, names, numbers in shapes(panel, facts, n_tokens)]
+    lines += [f"{s}: {meaning}, {names} = {numbers}" for s, meaning, names, numbers in shapes(panel, facts, n_tokens)]
     lines += [f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"]
     lines += ["", f"Conventions: {caption}"] if caption else []
     return "\n".join([*lines, "", f"Source: {panel.source}"])
 
 
 class ExplainDialog(Dialog):
-    """See the module; everything in it can be selected and copied."""
+    """See the module; all its text can be selected and copied."""
 
     usual = (480, 0)
 
@@ -63,15 +63,15 @@ class ExplainDialog(Dialog):
         box = QVBoxLayout(self)
         box.setContentsMargins(24, 16, 24, 16)
         box.setSpacing(12)
-        box.addWidget(self._words(panel.help))
-        equation = self._words(panel.equation, "equation")
+        box.addWidget(self._paragraph(panel.help))
+        equation = self._paragraph(panel.equation, "equation")
         equation.setFont(theme.font(mono=True))
         box.addWidget(equation)
         grid = QGridLayout()
         grid.setHorizontalSpacing(16)
         for row, cells in enumerate(shapes(panel, facts, n_tokens)):
             for column, cell in enumerate(cells):
-                label = self._words(cell, "caption" if column in (1, 2) else "")
+                label = self._paragraph(cell, "caption" if column in (1, 2) else "")
                 label.setWordWrap(False)
                 if column in (0, 3):
                     label.setFont(theme.font(mono=True))
@@ -79,10 +79,10 @@ class ExplainDialog(Dialog):
         grid.setColumnStretch(3, 1)
         box.addLayout(grid)
         scale = f"{number_of(c.n_layers, 'layer')} × {number_of(c.n_heads, 'head')} · score scale {c.score_scale:.4g}"
-        box.addWidget(self._words(f"{facts.name}: {scale}", "caption"))
+        box.addWidget(self._paragraph(f"{facts.name}: {scale}", "caption"))
         if caption:
-            box.addWidget(self._words(f"Conventions: {caption}", "caption"))
-        box.addWidget(self._words(f"Source: {panel.source}", "caption"))
+            box.addWidget(self._paragraph(f"Conventions: {caption}", "caption"))
+        box.addWidget(self._paragraph(f"Source: {panel.source}", "caption"))
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.accept)
         copy = QPushButton("Copy", self)
@@ -90,12 +90,12 @@ class ExplainDialog(Dialog):
         buttons.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
         box.addWidget(buttons)
 
-    def _words(self, text: str, role: str = "") -> QLabel:
-        paragraph = words(self, role)
-        paragraph.setText(text)
-        return paragraph
+    def _paragraph(self, text: str, role: str = "") -> QLabel:
+        label = paragraph(self, role)
+        label.setText(text)
+        return label
 
     @Slot()
     def copy(self) -> None:
-        """All of it, as text."""
+        """Copy the content as plain text."""
         QGuiApplication.clipboard().setText(self.text)

@@ -17,9 +17,9 @@ from circuitlab.session.state import State
 
 
 class OffersMenu(QMenu):
-    """`pick(state, hit)`: the state after a click on what is pointed at; what is chosen goes to `state_commands`.
+    """`pick(state, hit)`: the State after a click on the item. The entry that is chosen goes to `state_commands`.
 
-    `aim(hit)` before it is shown: the item under the pointer, or with None what is selected.
+    Call `aim(hit)` before it is shown, with the item under the pointer, or with None for the selection.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class OffersMenu(QMenu):
     ) -> None:
         super().__init__("Intervene, measure", parent)
         self.context, self._pick, self._state_commands = context, pick, state_commands
-        self.hit: Hit | None = None  # what is pointed at
-        self._listed: Hit | None = None  # what the entries are about
+        self.hit: Hit | None = None  # the item under the pointer
+        self._hit_of_entries: Hit | None = None
         self.aboutToShow.connect(self.fill)
 
     def aim(self, hit: Hit | None) -> None:
@@ -44,7 +44,7 @@ class OffersMenu(QMenu):
     @Slot()
     def fill(self) -> None:
         """List the interventions and measurements that are possible now."""
-        self._listed = self.hit
+        self._hit_of_entries = self.hit
         self.clear()
         for title in self._offers(self.hit):
             action = self.addAction(title.replace("&", "&&"))
@@ -52,11 +52,11 @@ class OffersMenu(QMenu):
             action.triggered.connect(self._take)
 
     def _offers(self, hit: Hit | None) -> dict[str, Offer]:
-        """By title."""
+        """The offers for an item, or with None for the selection, by title."""
         state = self.context.document.recorded
         facts = self.context.facts(state.model)
-        meant = state if hit is None else menu_state(state, lambda before: self._pick(before, hit))
-        return {o.title: o for o in offers(meant, facts.config, facts.token_text)}
+        aimed = state if hit is None else menu_state(state, lambda before: self._pick(before, hit))
+        return {o.title: o for o in offers(aimed, facts.config, facts.token_text)}
 
     @Slot()
     def _take(self) -> None:
@@ -65,8 +65,8 @@ class OffersMenu(QMenu):
         if not isinstance(action, QAction):
             return
         title = str(action.data())
-        offer = self._offers(self._listed).get(title)
+        offer = self._offers(self._hit_of_entries).get(title)
         if offer is None:
-            self.context.message.emit("That was offered for what the window showed before.")
+            self.context.message.emit("Not done: the entry was for what the window showed before.")
         else:
-            self._state_commands.take(offer.state, title)
+            self._state_commands.accept_offer(offer.state, title)

@@ -23,7 +23,7 @@ from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
 from circuitlab.gui.panel.offers_menu import OffersMenu
-from circuitlab.gui.panel.paper_dialog import PaperDialog, keep, remembered
+from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_paper
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
@@ -75,11 +75,11 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
-        self.cuts = OffersMenu(dock.context, dock.pick, dock.state_commands, self)
-        self.cuts.setObjectName(f"menu.{dock.panel.name}.cuts")
-        self.insertMenu(self.actions()[0], self.cuts)
+        self.offers_menu = OffersMenu(dock.context, dock.pick, dock.state_commands, self)
+        self.offers_menu.setObjectName(f"menu.{dock.panel.name}.cuts")
+        self.insertMenu(self.actions()[0], self.offers_menu)
         self.insertSeparator(self.actions()[1])
-        self.aboutToHide.connect(self.cuts.forget)
+        self.aboutToHide.connect(self.offers_menu.forget)
         runner = dock.context.runner
         self._slots = WorkSlots(self, runner.is_busy, finished=self._export_finished, failed=self._export_failed)  # by file
 
@@ -111,12 +111,12 @@ class PanelActions(QMenu):
 
     @Slot()
     def pin(self) -> None:
-        """This subject becomes the reference of differences."""
+        """Pin the present subject as the reference of differences."""
         self.dock.state_commands.pin()
 
     def aim(self, hit: Hit | None) -> None:
         """Set what the menu is about: the item under the pointer, or with None the selection."""
-        self.cuts.aim(hit)
+        self.offers_menu.aim(hit)
 
     @Slot()
     def again(self) -> None:
@@ -159,7 +159,7 @@ class PanelActions(QMenu):
     def export_picture(self) -> None:
         """Ask for size, type and ink, then for a file, and write the figure."""
         window, part = self.widget.window(), self.dock.view.part_words()
-        dialog = PaperDialog(remembered(self.dock.context.settings.remember), window, part, self.subject(), self._check)
+        dialog = PaperDialog(load_paper(self.dock.context.settings.remember), window, part, self.subject(), self._check)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(self._paper_chosen)
         dialog.open()
@@ -184,7 +184,7 @@ class PanelActions(QMenu):
         dialog = self.sender()
         assert isinstance(dialog, PaperDialog)
         if self.dock.context.settings.remember:
-            keep(dialog.paper)
+            save_paper(dialog.paper)
         suggested = f"{self.dock.panel.name}{PICTURES[0].suffix}"
         name, _ = QFileDialog.getSaveFileName(self.widget, "Export picture", suggested, dialog_filter(PICTURES))
         if name:
@@ -218,16 +218,16 @@ class PanelActions(QMenu):
             context.runner.do(self._slots[path], f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path))
             return
         try:
-            self._wrote(panel_data.write(context.engine, drawn, path))
+            self._report_written(panel_data.write(context.engine, drawn, path))
         except CircuitLabError as error:
             context.failed.emit(error)
 
     @Slot(object)
     def _export_finished(self, path: Path | None) -> None:
         self._slots.keep_only(())
-        self._wrote(path)
+        self._report_written(path)
 
-    def _wrote(self, path: Path | None) -> None:
+    def _report_written(self, path: Path | None) -> None:
         self.dock.context.message.emit(f"Written: {path}" if path else panel_data.NOTHING)
 
     @Slot(object)
@@ -238,7 +238,7 @@ class PanelActions(QMenu):
 
     @Slot()
     def explain(self) -> None:
-        """The formula, with this model's shapes, and its source."""
+        """Show the panel's equation, its shapes for this model, and its source."""
         self.explainer().exec()
 
     def explainer(self) -> ExplainDialog:

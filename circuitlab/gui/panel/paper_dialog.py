@@ -1,4 +1,4 @@
-"""How an exported figure is set on paper: size, type, caption, ink. The last choice is remembered."""
+"""The dialog for an exported figure's size, type, caption and ink, and the file that remembers the last choice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.errors import UsageError
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 
 log = logging.getLogger("circuitlab.paper")
 
@@ -56,32 +56,33 @@ def _field(name: str) -> Field:
     return replace(field, unit=f" {unit}", **({"low": 0.0, "lowest": "fits the content"} if name == "height_mm" else {}))
 
 
-def remembered(remember: bool) -> Paper:
-    """The paper of the last export, where it is still a valid one."""
+def load_paper(remember: bool) -> Paper:
+    """The paper of the last export; the default if that is not a valid one, or if `remember` is False."""
     if not remember:
         return Paper()
-    file = stored()
-    held = {name: str(value) for name in _TITLES if (value := file.value(f"paper/{name}")) not in (None, "")}
+    file = settings_file()
+    texts = {name: str(value) for name in _TITLES if (value := file.value(f"paper/{name}")) not in (None, "")}
     try:
-        values: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in held.items()}
+        values: dict[str, Any] = {n: v if n in _CHOICES else int(v) if n == "dpi" else float(v) for n, v in texts.items()}
         return Paper(**values)
     except (UsageError, ValueError) as error:
-        log.warning("the remembered paper is not used: %s", error)
+        log.warning("the saved paper is not used: %s", error)
         return Paper()
 
 
-def keep(paper: Paper) -> None:
-    """Remember a paper for the next export, and the next start."""
-    file = stored()
+def save_paper(paper: Paper) -> None:
+    """Save a paper for the next export and the next start."""
+    file = settings_file()
     for name in _TITLES:
         value = getattr(paper, name)
         file.setValue(f"paper/{name}", "" if value is None else value)
 
 
 class PaperDialog(Dialog):
-    """Asks for a `paper`; accepts only a valid one. `part`: which part of the picture is visible, "" where all of it is.
+    """Asks for a `paper`, and accepts only a valid one.
 
-    `subject`: what is exported, in a few words. `check` raises the `UsageError` of a paper on which it cannot be read.
+    `part`: which part of the figure is visible, "" for all of it. `subject`: what is exported, in a few words. `check` raises
+    `UsageError` for a paper on which the figure cannot be read.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ class PaperDialog(Dialog):
         self.problem.hide()
         self._lay_out(form)
         self._show(paper)
-        self.preset.activated.connect(self._sized)
-        self.fields["width_mm"].valueChanged.connect(self._name_width)
+        self.preset.activated.connect(self._preset_chosen)
+        self.fields["width_mm"].valueChanged.connect(self._show_preset)
 
     def _lay_out(self, form: QFormLayout) -> None:
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
@@ -147,22 +148,22 @@ class PaperDialog(Dialog):
 
     def _show(self, paper: Paper) -> None:
         self.form.show_values({name: getattr(paper, name) or 0 for name in self.fields})
-        self._name_width()
+        self._show_preset()
 
     @Slot()
-    def _name_width(self, *_: object) -> None:
-        """Select the preset of this width, if it has one."""
-        at = self.preset.findData(self.fields["width_mm"].value())
-        self.preset.setCurrentIndex(at if at >= 0 else self.preset.count() - 1)
+    def _show_preset(self, *_: object) -> None:
+        """Show the preset of this width, or “other”."""
+        index = self.preset.findData(self.fields["width_mm"].value())
+        self.preset.setCurrentIndex(index if index >= 0 else self.preset.count() - 1)
 
     @Slot(int)
-    def _sized(self, at: int) -> None:
-        if self.preset.itemData(at):
-            self.fields["width_mm"].setValue(self.preset.itemData(at))
+    def _preset_chosen(self, index: int) -> None:
+        if self.preset.itemData(index):
+            self.fields["width_mm"].setValue(self.preset.itemData(index))
 
     @Slot()
     def restore(self) -> None:
-        """The defaults."""
+        """Show the default paper."""
         self._show(Paper())
 
     @Slot()

@@ -1,4 +1,4 @@
-"""What is measured, the same everywhere: the token that follows, a token, or one token minus another."""
+"""The target, which all panels share: the token that follows, a chosen token, or one token minus another."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from circuitlab.session.state import State
 TIP = "What attributions, patches, lenses and sweeps measure"
 
 
-def target_words(target: Target, facts: Facts) -> str:
-    """What a target is called on the screen."""
+def target_name(target: Target, facts: Facts) -> str:
+    """The name of a target in the window."""
     if target.direction:
         return "a direction"
     names = [f"‘{facts.token_text(t)}’" if t < facts.config.d_vocab_out else str(t) for t in target.tokens]
@@ -23,12 +23,12 @@ def target_words(target: Target, facts: Facts) -> str:
 
 
 class TargetButton(QToolButton):
-    """Says the target; its menu changes it."""
+    """Shows the target; its menu changes it."""
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
         self.context = context
-        self._words, self._less = "", False
+        self._name, self._short = "", False
         self.setObjectName("subject.target")
         self.setToolTip(TIP)
         self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -44,8 +44,8 @@ class TargetButton(QToolButton):
         self.first, self.second = TokenSearch(context, box), TokenSearch(context, box)
         form.addRow("token", self.first)
         form.addRow("minus", self.second)
-        self.first.chosen.connect(self._first)
-        self.second.chosen.connect(self._second)
+        self.first.chosen.connect(self._first_chosen)
+        self.second.chosen.connect(self._second_chosen)
         search = QWidgetAction(menu)
         search.setDefaultWidget(box)
         menu.addAction(search)
@@ -55,16 +55,16 @@ class TargetButton(QToolButton):
 
     @Slot()
     def refresh(self, *_: object) -> None:
-        """Show the target."""
+        """Show the document's target."""
         state = self.context.document.state
         if self.context.engine.store.peek(state.model) is not None:
-            self._words = target_words(state.selection.target, self.context.facts())
-            self.say_less(self._less)
+            self._name = target_name(state.selection.target, self.context.facts())
+            self.show_short(self._short)
 
-    def say_less(self, less: bool) -> None:
-        """Without saying that it is the target."""
-        self._less = less
-        self.setText(f"{'' if less else 'target: '}{self._words} ▾".replace("&", "&&"))
+    def show_short(self, short: bool) -> None:
+        """Show the target with or without the word “target” before it."""
+        self._short = short
+        self.setText(f"{'' if short else 'target: '}{self._name} ▾".replace("&", "&&"))
 
     @Slot()
     def _fill(self) -> None:
@@ -75,29 +75,29 @@ class TargetButton(QToolButton):
         if token is not None:
             self.chosen.setText(f"The chosen token ‘{self.context.facts().token_text(token)}’".replace("&", "&&"))
 
-    def _aim(self, target: Target) -> None:
+    def _set_target(self, target: Target) -> None:
         state: State = self.context.document.recorded
-        self.context.apply(state.select(target=target), f"target: {target_words(target, self.context.facts())}")
+        self.context.apply(state.select(target=target), f"target: {target_name(target, self.context.facts())}")
 
     @Slot()
     def _follow(self) -> None:
-        self._aim(Target())
+        self._set_target(Target())
 
     @Slot()
     def _choose(self) -> None:
         token = self.context.document.recorded.selection.token
         if token is not None:
-            self._aim(Target((token,)))
+            self._set_target(Target((token,)))
 
     @Slot(int)
-    def _first(self, token: int) -> None:
-        self._aim(Target((token,)))
+    def _first_chosen(self, token: int) -> None:
+        self._set_target(Target((token,)))
 
     @Slot(int)
-    def _second(self, token: int) -> None:
-        """Minus this one; what it is subtracted from must have been chosen."""
+    def _second_chosen(self, token: int) -> None:
+        """Subtract a token from the first one, which must have been chosen before."""
         first = self.context.document.recorded.selection.target.tokens[:1]
         if not first:
             self.context.message.emit("Choose the token first, then what is subtracted from it.")
         elif first[0] != token:
-            self._aim(Target((first[0], token)))
+            self._set_target(Target((first[0], token)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QRect, Qt, Slot
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QMouseEvent, QPainter
 from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QMainWindow, QMenu, QSizePolicy, QSpacerItem, QToolButton, QWidget
 
+from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.pointing.focus_order import chain, stops
@@ -90,7 +91,7 @@ class TitleBar(QWidget):
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
-        """Icons in the theme's grey, as large as its text."""
+        """Draw the icons in the theme's grey, as large as its text."""
         self._accent = theme.colour("accent")
         for button, name in self._buttons:
             tint(button, name, theme)
@@ -112,33 +113,33 @@ class TitleBar(QWidget):
             self._used = used
             self.update()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
         """Draw the stroke of the dock that was last used."""
-        super().paintEvent(event)
         if self._used:
-            QPainter(self).fillRect(QRect(0, 3, STROKE, self.height() - 6), self._accent)
+            painter.fillRect(QRect(0, 3, STROKE, self.height() - 6), self._accent)
 
     @Slot()
     def maximise(self) -> None:
-        """This dock alone, or all again."""
+        """Show this dock alone, or all docks again."""
         toggle = getattr(self.dock.parentWidget(), "toggle_maximised", None)
         if toggle is not None:
             toggle(self.dock)
 
     @Slot()
     def float_or_dock(self) -> None:
-        """Out of the window, or back into it."""
+        """Move the dock out of the window, or back into it."""
         self.dock.setFloating(not self.dock.isFloating())
 
     @Slot()
     def refresh(self, *_: object) -> None:
-        """The title only where no tab shows it."""
+        """Show the title only where no tab shows it."""
         window = self.dock.parentWidget()
         tabbed = isinstance(window, QMainWindow) and bool(window.tabifiedDockWidgets(self.dock))
         self.title.setVisible(not tabbed or self.dock.isFloating())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A double-click on the bar maximises rather than floats."""
+        """Maximise on a double-click, on which Qt would float the dock; show the dock's new title."""
         if watched is self and event.type() == QEvent.Type.MouseButtonDblClick and isinstance(event, QMouseEvent):
             self.maximise()
             return True

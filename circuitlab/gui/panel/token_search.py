@@ -1,4 +1,4 @@
-"""A line that finds a token by its text, the beginning of it, or its id, and says which one was meant."""
+"""A line that finds a token by its text, the beginning of its text, or its id."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from PySide6.QtWidgets import QCompleter, QLineEdit, QWidget
 
 from circuitlab.gui.work.app_context import AppContext
 
-MOST = 12
+MOST = 12  # tokens in the list
 
 
 class TokenSearch(QLineEdit):
-    """`chosen(id)` when a token has been taken from the list, or with Enter the first of it."""
+    """`chosen(id)`: a token was chosen from the list, or with Enter the first one."""
 
     chosen = Signal(int)
 
     def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.context = context
-        self._found: tuple[int, ...] = ()
+        self._token_ids: tuple[int, ...] = ()  # in the order listed
         self._names = QStringListModel(self)
         self.list = QCompleter(self._names, self)
         self.list.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
@@ -30,32 +30,32 @@ class TokenSearch(QLineEdit):
         self.setAccessibleName("Find a token")
         self.setClearButtonEnabled(True)
         self.setFixedWidth(124)
-        self.textEdited.connect(self._typed)
-        self.list.activated[QModelIndex].connect(self._taken)  # type: ignore[index]
+        self.textEdited.connect(self._fill_list)
+        self.list.activated[QModelIndex].connect(self._list_activated)  # type: ignore[index]
 
     @Slot(str)
-    def _typed(self, text: str) -> None:
+    def _fill_list(self, text: str) -> None:
         facts = self.context.facts()
-        self._found = facts.find_tokens(text, MOST)
-        self._names.setStringList([f"{facts.token_text(i)}   {i}" for i in self._found])
+        self._token_ids = facts.find_tokens(text, MOST)
+        self._names.setStringList([f"{facts.token_text(i)}   {i}" for i in self._token_ids])
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter takes what is pointed at in the list, else the first; the open list hands the key on to this line."""
-        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or not self._found:
+        """On Enter choose the current token of the list, else the first; the open list passes the key on to this line."""
+        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or not self._token_ids:
             super().keyPressEvent(event)
             return
         popup = self.list.popup()
-        pointed = popup is not None and popup.isVisible() and popup.currentIndex().isValid()
-        self._take(popup.currentIndex().row() if popup is not None and pointed else 0)
+        has_current = popup is not None and popup.isVisible() and popup.currentIndex().isValid()
+        self._choose(popup.currentIndex().row() if popup is not None and has_current else 0)
         event.accept()
 
     @Slot(QModelIndex)
-    def _taken(self, index: QModelIndex) -> None:
-        self._take(index.row())
+    def _list_activated(self, index: QModelIndex) -> None:
+        self._choose(index.row())
 
-    def _take(self, place: int) -> None:
-        if 0 <= place < len(self._found):
-            token = self._found[place]
+    def _choose(self, row: int) -> None:
+        if 0 <= row < len(self._token_ids):
+            token = self._token_ids[row]
             if (popup := self.list.popup()) is not None:
                 popup.hide()
             self.setText(self.context.facts().token_text(token))

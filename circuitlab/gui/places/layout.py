@@ -57,7 +57,7 @@ class Layout(QObject):
             dock.topLevelChanged.connect(self._dock_moved)
         context.theme_changed.connect(self._keep_prompt)
         if isinstance(prompt := docks["prompt"], PromptDock):
-            prompt.height_wanted.connect(self.keep_prompt)
+            prompt.height_changed.connect(self.keep_prompt)
 
     def _timer(self, act: Callable[[], object]) -> QTimer:
         timer = QTimer(self)
@@ -149,7 +149,7 @@ class Layout(QObject):
 
     def _set_prompt_height(self) -> None:
         prompt = self.docks["prompt"]
-        height = prompt.ask_height() if isinstance(prompt, PromptDock) else prompt.sizeHint().height()
+        height = prompt.announce_height() if isinstance(prompt, PromptDock) else prompt.sizeHint().height()
         self.sizes.set_prompt_height(self._prompt_height or height, (ASIDE,) if self.aside else ())
 
     # -- arrangements -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMainWindow
 
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import Sizes
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 
 log = logging.getLogger("circuitlab.layout")
 
@@ -37,7 +37,7 @@ def load_layout(declared: Arrangement, sizes: Sizes) -> SavedLayout | None:
 
     `declared` and `sizes` stand in where only Qt's state of it can be read.
     """
-    file = stored()
+    file = settings_file()
     state = file.value("layout")
     if not isinstance(state, QByteArray):
         return None
@@ -46,7 +46,7 @@ def load_layout(declared: Arrangement, sizes: Sizes) -> SavedLayout | None:
 
 def save_layout(window: QMainWindow, layout: SavedLayout) -> None:
     """Save the window's geometry and its layout for the next start."""
-    file = stored()
+    file = settings_file()
     file.setValue("geometry", window.saveGeometry())
     file.setValue("layout", layout.state)
     file.setValue("rooms", _to_json(layout))
@@ -70,7 +70,7 @@ def layout_from_text(text: str) -> SavedLayout | None:
 
 def place_on_screen(window: QMainWindow) -> None:
     """Move the window to where it was last, on a screen that still exists, and no larger than that screen."""
-    geometry = stored().value("geometry")
+    geometry = settings_file().value("geometry")
     if isinstance(geometry, QByteArray):
         window.restoreGeometry(geometry)
     screens = [s.availableGeometry() for s in window.screen().virtualSiblings()]

@@ -17,7 +17,7 @@ from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.shell.opening import Opening, asked_of
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
-from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.loading.assumptions import YOUR_CHOICE, Assumption
 from circuitlab.model.subject import ModelRef
@@ -37,15 +37,15 @@ class AssumptionsDialog(Dialog):
         self.setWindowTitle("What was assumed")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.opening, self.runner, self.ref = opening, opening.context.runner, ref
-        self._trying = ref
+        self._requested_ref = ref  # the model as last requested, open or not
         self._lay_out()
         self.show_rows(rows)
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self.usual = (560, min(160 + 64 * len(rows), 640))
 
     def _lay_out(self) -> None:
-        self.intro = words(self, selectable=False)
-        self.message = words(self)
+        self.intro = paragraph(self, selectable=False)
+        self.message = paragraph(self)
         self.area = QScrollArea(self)
         self.area.setWidgetResizable(True)
         self.area.setAccessibleName("What was assumed")
@@ -73,10 +73,10 @@ class AssumptionsDialog(Dialog):
 
     def show_rows(self, rows: tuple[Assumption, ...]) -> None:
         """One row per assumption; the fields show the present values."""
-        self._shown = {row.name: row.value for row in rows}
+        self._present_values = {row.name: row.value for row in rows}
         inside = QWidget(self.area)
         self.form = Form(map(_field, rows), inside)
-        self.form.show_values(self._shown)
+        self.form.show_values(self._present_values)
         self.fields = self.form.widgets
         layout = QFormLayout(inside)
         layout.setContentsMargins(0, 0, 8, 0)
@@ -86,10 +86,10 @@ class AssumptionsDialog(Dialog):
             field = self.fields[row.name]
             field.setEnabled(row.free or len(row.choices) != 1)
             layout.addRow(row.name.replace("_", " "), field)
-            why = words(inside, "caption", selectable=False)
-            why.setText(row.why)
-            why.setContentsMargins(0, 0, 0, 8)
-            layout.addRow("", why)
+            reason_label = paragraph(inside, "caption", selectable=False)
+            reason_label.setText(row.why)
+            reason_label.setContentsMargins(0, 0, 0, 8)
+            layout.addRow("", reason_label)
         self.area.setWidget(inside)
         self.intro.setText(f"No file of {self.ref.name} states the following, on which every number depends.")
         self.reset.setEnabled(bool(self.ref.assume))
@@ -102,9 +102,9 @@ class AssumptionsDialog(Dialog):
 
     @Slot()
     def open_again(self) -> None:
-        """With the earlier choices and those that differ now."""
+        """Open the model again with the earlier choices and those that differ now."""
         values = self.values()
-        changed = {name: value for name, value in values.items() if value != self._shown[name] and value}
+        changed = {name: value for name, value in values.items() if value != self._present_values[name] and value}
         if not changed:
             self.message.setText("Nothing has changed: these values are in use.")
             return
@@ -113,11 +113,11 @@ class AssumptionsDialog(Dialog):
 
     @Slot()
     def open_plain(self) -> None:
-        """Without any of the person's choices."""
+        """Open the model again without any of the user's choices."""
         self._open(replace(self.ref, assume=()))
 
     def _open(self, ref: ModelRef) -> None:
-        self._trying = ref
+        self._requested_ref = ref
         self.message.setText(f"Opening {ref.name}…")
         self.again.setEnabled(False)
         self.runner.do(self._slot, f"open {ref.name}", self.opening.reader(ref))
@@ -134,14 +134,15 @@ class AssumptionsDialog(Dialog):
     @Slot(object)
     def _failed(self, error: object) -> None:
         self.again.setEnabled(True)
-        if isinstance(error, CircuitLabError) and (rows := questions(self._trying, error))[len(self._trying.assume) :]:
-            self.ref = self._trying  # one choice is settled, and the next is needed
+        ref = self._requested_ref
+        if isinstance(error, CircuitLabError) and (rows := questions(ref, error))[len(ref.assume) :]:
+            self.ref = ref  # one choice is settled, and the next is needed
             self.show_rows(rows)
         self.message.setText("Cancelled." if isinstance(error, Cancelled) else plain(error))
 
 
 def plain(error: object) -> str:
-    """An error as a window shows it: what the command line is advised to pass is a field here."""
+    """An error as the dialog shows it: without the remedy of the command line where the dialog has a field for it."""
     if not isinstance(error, CircuitLabError):
         return reason(error)
     parts = [error.what, f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]

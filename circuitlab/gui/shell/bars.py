@@ -236,7 +236,7 @@ class TopBar(QToolBar):
         for button in self.compare:
             button.setVisible(beside and stage < 3)
         self.compared.setVisible(beside and stage >= 3)
-        self.target.say_less(stage >= 4)
+        self.target.show_short(stage >= 4)
         self.edits.setText(self._edits[(stage >= 4) + (stage >= SIGNS)])
         for text in (self.heads, self.pinned):
             text.limit(self.fontMetrics().averageCharWidth() * (SHORT_NAME if stage >= 4 else 3 * SHORT_NAME))
@@ -376,7 +376,7 @@ class Status(QStatusBar):
         for widget in (self.running, self.progress, self.cancel):
             widget.setVisible(bool(jobs))
         if jobs:
-            job = max(jobs, key=lambda j: (bool(j.began), j.total > 0))
+            job = max(jobs, key=lambda j: (bool(j.started_at), j.total > 0))
             more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)

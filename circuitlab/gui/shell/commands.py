@@ -99,7 +99,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
     Command("redo", "Redo", "Edit", lambda w: w.redo(), "Ctrl+Shift+Z, Ctrl+Y", enabled=lambda w: w.can_redo),
     Command("release", "Release the selection", "Edit", lambda w: w.release(), "Esc", separator=True),
-    Command("ablate", "Ablate the chosen heads, or put them back", "Edit", lambda w: w.state_commands.ablate(), "Ctrl+B"),
+    Command("ablate", "Ablate the chosen heads, or restore them", "Edit", lambda w: w.state_commands.ablate(), "Ctrl+B"),
     Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.state_commands.clear_edits(), enabled=_has_edits),
     Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),

@@ -9,27 +9,23 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.counting import number_of
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.widgets.form import Field, Form
+from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.sources.hub import HubName, cache_folder, snapshot
 
-_EXAMPLE = "OWNER/NAME, for instance EleutherAI/pythia-70m"
+REVISION_TIP = "A branch, tag or commit. Training checkpoints are often branches, such as step1000"
+FIELDS = (
+    Field("model", "Model of the hub", placeholder="OWNER/NAME, for instance EleutherAI/pythia-70m", live=True),
+    Field("revision", "Revision", tip=REVISION_TIP, choices={"main": "main"}, style="free"),
+)
 
 
 class HubDialog(Dialog):
@@ -52,19 +48,10 @@ class HubDialog(Dialog):
     # -- widgets and layout -------------------------------------------------------------------------------------------
 
     def _make_fields(self) -> None:
-        self.name = QLineEdit(self)
-        self.name.setPlaceholderText(_EXAMPLE)
-        self.name.setAccessibleName("Model of the hub")
-        self.name.textChanged.connect(self._renamed)
-        self.revision = QComboBox(self)
-        self.revision.setEditable(True)
-        self.revision.setAccessibleName("Revision")
-        if (line := self.revision.lineEdit()) is not None:
-            line.setAccessibleName("Revision")
-        self.revision.setToolTip("A branch, tag or commit. Training checkpoints are often branches, such as step1000")
-        self.revision.addItem("main")
-        self.revision.currentTextChanged.connect(self._renamed)
-        self.status = words(self)
+        self.form = Form(FIELDS, self)
+        self.form.changed.connect(self._name_changed)
+        self.name, self.revision = self.form.widgets["model"], self.form.widgets["revision"]
+        self.status = paragraph(self)
         self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
         self.status.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.bar = QProgressBar(self)
@@ -106,7 +93,7 @@ class HubDialog(Dialog):
     def chosen_name(self) -> HubName | None:
         """The model that the fields name; None while they hold no valid name."""
         try:
-            return HubName.parse(f"{self.name.text().strip()}@{self.revision.currentText().strip() or 'main'}")
+            return HubName.parse(f"{self.form.value('model').strip()}@{self.form.value('revision').strip() or 'main'}")
         except CircuitLabError:
             return None
 
@@ -147,7 +134,7 @@ class HubDialog(Dialog):
 
             def report(progress: Progress) -> None:
                 share = 1000 * progress.done // max(1, progress.total)
-                self.runner.say(job, share, 1000, str(progress))
+                self.runner.report_progress(job, share, 1000, str(progress))
 
             return fetch(plan(name), report, job.cancelled.is_set)
 
@@ -183,12 +170,7 @@ class HubDialog(Dialog):
         from circuitlab.model.sources.hub_download import Plan
 
         assert isinstance(plan, Plan)
-        now = self.revision.currentText()
-        self.revision.blockSignals(True)
-        self.revision.clear()
-        self.revision.addItems(list(dict.fromkeys((*revisions, now))))
-        self.revision.setCurrentText(now)
-        self.revision.blockSignals(False)
+        self.form.offer_choices("revision", {name: name for name in (*revisions, self.form.value("revision"))})
         place = "in the local cache" if snapshot(plan.name) else f"downloads to {cache_folder()}"
         more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
         self.status.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {place}{more}.")
@@ -207,7 +189,7 @@ class HubDialog(Dialog):
             self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
 
     @Slot()
-    def _renamed(self) -> None:
+    def _name_changed(self, *_: object) -> None:
         name = self.chosen_name()
         cached = name is not None and snapshot(name) is not None
         self.status.setText("In the local cache: opens without the network." if cached else "")

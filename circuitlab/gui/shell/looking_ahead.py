@@ -51,13 +51,13 @@ BESIDE: tuple[Beside, ...] = (heads_beside, checkpoints_beside)
 
 
 def _quick(request: Request, now: Answer | None) -> bool:
-    """Whether it is worth computing unasked: cheap by its lane, or by what the same took here."""
+    """Whether a request is cheap enough to prefetch: by its lane, or by the time its present answer took."""
     took = math.inf if now is None or not now.complete else now.provenance.seconds
     return request.analysis.lane == "live" or took <= QUICK
 
 
 class LookingAhead(QObject):
-    """Waits until the document rests, then hands the runner what the visible panels would ask for one step away."""
+    """Once the document has not changed for a moment, prefetches what the visible panels would request a step away."""
 
     def __init__(self, context: AppContext, docks: Mapping[str, QDockWidget], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -76,7 +76,7 @@ class LookingAhead(QObject):
         self.timer.start(STEPPING if along else PAUSE)
 
     def requests(self) -> tuple[Request, ...]:
-        """One step to each side, each request once, the likeliest first."""
+        """The requests one step to each side, each once, the likeliest first."""
         state = self.context.document.state
         model = self.context.engine.store.peek(state.model)
         if model is None:
@@ -100,12 +100,12 @@ class LookingAhead(QObject):
 
     @Slot()
     def look(self) -> None:
-        """Ask for them, with the lowest rank; later, where something runs now."""
+        """Queue the requests; try again later if something is running now."""
         if self.context.runner.busy:
             self.timer.start()
         else:
-            self.context.runner.prefetch.want(self.requests())
+            self.context.runner.prefetch.queue(self.requests())
 
     def stop(self) -> None:
-        """No more."""
+        """Prefetch no more."""
         self.timer.stop()

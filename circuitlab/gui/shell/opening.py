@@ -16,7 +16,7 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
@@ -165,14 +165,14 @@ class Opening(QObject):
 
     def recent(self) -> list[str]:
         """The sources of recent models, newest first."""
-        value: Any = stored().value("recent", []) if self.remember else []
+        value: Any = settings_file().value("recent", []) if self.remember else []
         return [value] if isinstance(value, str) else [str(v) for v in value or ()]
 
     def remember_model(self, ref: ModelRef) -> None:
         """Put a model at the top of the recent list."""
         if self.remember:
             rest = [s for s in self.recent() if s != ref.source]
-            stored().setValue("recent", [ref.source, *rest][:RECENT])
+            settings_file().setValue("recent", [ref.source, *rest][:RECENT])
 
     def sources(self) -> list[tuple[str, str]]:
         """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""

@@ -16,7 +16,7 @@ from circuitlab.gui.training.job import DEVICES, CheckedJob, TrainingJob, check,
 from circuitlab.gui.training.texts import TrainingTexts
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.form import Field, Form
-from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
@@ -73,7 +73,7 @@ class TrainingForm(QWidget):
         self.seed: QSpinBox = self.fields.widgets["seed"]
         self.texts = TrainingTexts(self)
         self.texts.changed.connect(self._moved)
-        self.message = words(self)
+        self.message = paragraph(self)
         self.message.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.message.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
 

@@ -36,7 +36,7 @@ def icon(name: str, theme: Theme, colour: str = "muted") -> QIcon:
 
 
 def flat(parent: QWidget, name: str, text: str, tip: str) -> QToolButton:
-    """A flat button with a name for tests and screen readers."""
+    """A flat button with a text, a tooltip, and an object name for tests."""
     button = QToolButton(parent)
     button.setObjectName(name)
     button.setText(text)

@@ -1,4 +1,4 @@
-"""The window's own style sheet: what palette and figures do not say. Quiet: no borders where space will do."""
+"""The style sheet of the window: what the palette cannot set. Space separates things where it can, not borders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def scaled(theme: Theme, scale: float) -> Theme:
 
 
 def sheet(theme: Theme) -> str:
-    """Bars, tabs, buttons, check boxes, fields."""
+    """The style sheet of bars, tabs, buttons, check boxes and fields in a theme."""
     check = resource("icons", f"check-{theme.name}.svg").as_posix()
     hover = theme.line
     return f"""

@@ -1,5 +1,4 @@
-"""What all dialogs share: Enter in a field presses nothing but the button that the dialog is for; Tab goes as one reads; it fits
-the screen."""
+"""What all dialogs share: Enter in a field presses only the main button, Tab follows the reading order, the screen has room."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ FRAME = QSize(16, 48)  # px that desktops put around a window, at most
 
 
 def room_for(window: QWidget) -> QSize:
-    """px for what is inside the frame of a window, on the screen that it stands on."""
+    """The size in px of the largest window, without its frame, on the screen where `window` is."""
     return window.screen().availableGeometry().size() - FRAME
 
 
 class Dialog(QDialog):
-    """A dialog whose Enter key presses `primary`, or no button at all; the button that has the keyboard is pressed by it.
+    """A dialog in which Enter presses the button with the keyboard focus, else `primary`, or no button if that is None.
 
-    Qt makes the first button of a dialog its default one, whatever it does. `usual`: px of width and height at text size 1 that
-    it opens with, where its contents ask for less and the screen has them.
+    Qt makes the first button of a dialog its default one, whatever it does. `usual`: width and height in px at text size 1 when
+    it opens, if its contents ask for less and the screen has room.
     """
 
     primary: QPushButton | None = None
@@ -30,15 +29,15 @@ class Dialog(QDialog):
     _fitted = 0.0  # the text size for which the dialog was last sized; the user may have resized it since
 
     def setVisible(self, visible: bool) -> None:
-        """As large as it has to be for this text, no larger than the screen."""
+        """Give the dialog the size that its text needs, no larger than the screen."""
         scale = self.fontInfo().pixelSize() / NORMAL
         if visible and not self.isVisible() and scale != self._fitted:
             self._fitted = scale
-            self.resize(self._wanted(scale).boundedTo(room_for(self)))
+            self.resize(self._natural_size(scale).boundedTo(room_for(self)))
         super().setVisible(visible)
 
-    def _wanted(self, scale: float) -> QSize:
-        """px, with all lines of texts that wrap."""
+    def _natural_size(self, scale: float) -> QSize:
+        """The size in px at this text size, with all lines of texts that wrap."""
         self.ensurePolished()
         usual = QSize(round(self.usual[0] * scale), round(self.usual[1] * scale))
         size, layout = usual.expandedTo(self.sizeHint()), self.layout()

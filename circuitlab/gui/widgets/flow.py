@@ -1,4 +1,4 @@
-"""A layout that wraps: controls go to the next line. For a panel whose controls are its subject; others have a `OneRow`."""
+"""A layout that wraps, for a panel that is used through its controls and shows all of them; others have a `OneRow`."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ class FlowLayout(QLayout):
         return self._items.pop(index) if 0 <= index < len(self._items) else None
 
     def expandingDirections(self) -> Qt.Orientation:
-        """None: it takes the height it needs."""
+        """No direction: it takes the size it needs."""
         return Qt.Orientation(0)
 
     def hasHeightForWidth(self) -> bool:
-        """It does."""
+        """True: the fewer items fit into a line, the more lines there are."""
         return True
 
     def heightForWidth(self, width: int) -> int:
-        """The height after wrapping."""
-        return self._place(QRect(0, 0, width, 0), False)
+        """The height in px of all lines at this width."""
+        return self._lay_out(QRect(0, 0, width, 0), place=False)
 
     def setGeometry(self, rect: QRect) -> None:
         """Place the items."""
         super().setGeometry(rect)
-        self._place(rect, True)
+        self._lay_out(rect, place=True)
 
     def sizeHint(self) -> QSize:
-        """As small as the widest item."""
+        """The least size, in which every line has one item."""
         return self.minimumSize()
 
     def minimumSize(self) -> QSize:
-        """The widest item with the margins."""
+        """The size of the largest item with the margins."""
         size = QSize()
         for item in self._items:
             if not item.isEmpty():
@@ -61,7 +61,8 @@ class FlowLayout(QLayout):
         m = self.contentsMargins()
         return size + QSize(m.left() + m.right(), m.top() + m.bottom())
 
-    def _place(self, rect: QRect, really: bool) -> int:
+    def _lay_out(self, rect: QRect, *, place: bool) -> int:
+        """The height in px that the items take in `rect`; `place` moves them there."""
         m = self.contentsMargins()
         area = rect.adjusted(m.left(), m.top(), -m.right(), -m.bottom())
         y = area.y()
@@ -69,7 +70,7 @@ class FlowLayout(QLayout):
             height = max(size.height() for _, size in line)
             y += 4 if n else 0
             x = area.x()
-            for item, size in line if really else ():
+            for item, size in line if place else ():
                 item.setGeometry(QRect(QPoint(x, y + (height - size.height()) // 2), size))
                 x += size.width() + self.spacing()
             y += height
@@ -78,15 +79,15 @@ class FlowLayout(QLayout):
     def _lines(self, width: int) -> list[list[tuple[QLayoutItem, QSize]]]:
         """Items with their sizes, broken into lines of at most `width`."""
         lines: list[list[tuple[QLayoutItem, QSize]]] = []
-        left = 0
+        room = 0  # px left in the present line
         for item in self._items:
             if item.isEmpty():
                 continue
             size = item.sizeHint()
             size.setWidth(min(size.width(), max(width, item.minimumSize().width())))
-            if not lines or size.width() > left:
+            if not lines or size.width() > room:
                 lines.append([])
-                left = width
+                room = width
             lines[-1].append((item, size))
-            left -= size.width() + self.spacing()
+            room -= size.width() + self.spacing()
         return lines

@@ -1,4 +1,4 @@
-"""Fields of a form, built from their declarations: a check box, a drop-down, a number, a line of text."""
+"""Forms built from declared fields: a check box, a drop-down, a number, a line of text for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QFileDialog,
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.gui.widgets.number_slider import Choices, NumberSlider
 
-LINE = 270  # px of a line of text: long enough for some names of models
+TEXT_WIDTH = 270  # px of a line of text: long enough for the names of some models
 NO_LIMIT = 1e6
 
 
@@ -21,10 +21,10 @@ NO_LIMIT = 1e6
 class Field:
     """One value of a form. `kind`: bool, int, float, str or a Literal.
 
-    `choices`: each value with its text. `low` and `high` bound a number, None: a million either way; `step` is what an arrow or a
-    slider adds; `unit` follows the number; `lowest` is shown in place of the lowest. `style`: a number with a slider (what may be
-    typed beside it lies in `typed`), choices as buttons, choices that any other text may replace, a path. `live`: a value
-    changes with each keystroke, otherwise when it has been entered.
+    `choices`: the values and the text of each. `low` and `high` bound a number, None: a million either way; `step` is what an
+    arrow or a slider adds; `prefix` and `unit` stand before and after the number; `lowest` is shown in place of the lowest one.
+    `style`: "slider", a number with a slider, beside which a number within `typed` may be typed; "tabs", choices as buttons;
+    "free", choices or any other text; "file", a path. `live`: the value changes with each keystroke instead of on Enter.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Field:
     step: float | None = None
     typed: tuple[float, float] | None = None
     decimals: int = 2
+    prefix: str = ""
     unit: str = ""
     lowest: str = ""
     placeholder: str = ""
@@ -45,7 +46,7 @@ class Field:
 
 
 def declared_fields(view_type: type[Any]) -> Iterator[Field]:
-    """The fields of a dataclass whose metadata are those of `control(...)`, but for the hidden ones."""
+    """The fields of a dataclass that `control(...)` declares, without the hidden ones."""
     kinds = get_type_hints(view_type)
     for field in dataclasses.fields(view_type):
         meta, kind = field.metadata, kinds[field.name]
@@ -63,8 +64,8 @@ class TextLine(QLineEdit):
     """A text field that takes the width available."""
 
     def sizeHint(self) -> QSize:
-        """Some words."""
-        return QSize(LINE, super().sizeHint().height())
+        """A width for some words."""
+        return QSize(TEXT_WIDTH, super().sizeHint().height())
 
 
 class FileLine(QLineEdit):
@@ -87,7 +88,7 @@ class FileLine(QLineEdit):
 
 
 class Form(QObject):
-    """The widgets of fields, by name; who owns it lays them out. `changed(name)`: the person has set another value."""
+    """The widgets of the fields by name, laid out by their owner. `changed(name)`: the user has set another value."""
 
     changed = Signal(str)
 
@@ -100,8 +101,8 @@ class Form(QObject):
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.label)
             widget.setToolTip(tip_of(field.tip))
-            _changes(widget, field.live).connect(self._changed)
-        self._shown = self.values()
+            _change_signal(widget, field.live).connect(self._changed)
+        self._last_values = self.values()  # as last shown or reported
 
     def value(self, name: str) -> Any:
         """The value that a field shows."""
@@ -113,16 +114,27 @@ class Form(QObject):
         return widget.text() if isinstance(widget, QLineEdit) else widget.value()
 
     def values(self) -> dict[str, Any]:
-        """All of them by name."""
+        """The values of all fields by name."""
         return {name: self.value(name) for name in self.widgets}
 
     def show_values(self, values: Mapping[str, Any]) -> None:
-        """Show values by name, without a signal. What a field shows already is not painted again."""
+        """Show values by name, without a signal. A field that shows its value already is not painted again."""
         self._showing = True
         try:
             for name, value in values.items():
                 self._show(name, value)
-                self._shown[name] = self.value(name)  # a number may have been rounded
+                self._last_values[name] = self.value(name)  # a number may have been rounded
+        finally:
+            self._showing = False
+
+    def offer_choices(self, name: str, choices: Mapping[str, str]) -> None:
+        """Put other choices into a "free" field, without a signal. Its text stays."""
+        combo, text = self.widgets[name], self.value(name)
+        self._showing = True
+        try:
+            combo.clear()
+            _add_choices(combo, choices)
+            combo.setCurrentText(text)
         finally:
             self._showing = False
 
@@ -146,8 +158,8 @@ class Form(QObject):
     def _changed(self, *_: object) -> None:
         widget = self.sender()
         name = next(name for name, field in self.widgets.items() if field is widget)
-        if not self._showing and (value := self.value(name)) != self._shown[name]:
-            self._shown[name] = value
+        if not self._showing and (value := self.value(name)) != self._last_values[name]:
+            self._last_values[name] = value
             self.changed.emit(name)
 
 
@@ -167,12 +179,16 @@ def _widget(field: Field, parent: QWidget) -> QWidget:
 
 def _drop_down(field: Field, parent: QWidget) -> QComboBox:
     combo = QComboBox(parent)
-    for value, text in field.choices.items():
-        combo.addItem(text, value)
+    _add_choices(combo, field.choices)
     if field.style == "free":
         combo.setEditable(True)
         combo.lineEdit().setAccessibleName(field.label)  # type: ignore[union-attr]
     return combo
+
+
+def _add_choices(combo: QComboBox, choices: Mapping[Any, str]) -> None:
+    for value, text in choices.items():
+        combo.addItem(text, value)
 
 
 def _number(field: Field, parent: QWidget) -> QWidget:
@@ -187,14 +203,15 @@ def _number(field: Field, parent: QWidget) -> QWidget:
         spin.setDecimals(field.decimals)
         spin.setRange(low, high)
         spin.setSingleStep(field.step or 1.0)
+    spin.setPrefix(field.prefix)
     spin.setSuffix(field.unit)
     spin.setSpecialValueText(field.lowest)
     spin.setKeyboardTracking(field.live)
     return spin
 
 
-def _changes(widget: Any, live: bool) -> Any:
-    """The signal of a widget whose value has changed."""
+def _change_signal(widget: Any, live: bool) -> Any:
+    """The signal that a widget emits when its value changes."""
     if isinstance(widget, QCheckBox):
         return widget.toggled
     if isinstance(widget, QComboBox):

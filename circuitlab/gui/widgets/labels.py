@@ -1,28 +1,29 @@
-"""Labels of plain text; `ShortLabel` is elided where there is no room, rather than making the window wider."""
+"""Labels of plain text. A `ShortLabel` elides its text for lack of room instead of making the window wider."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
+from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 
 STEP = 24  # px
 
 
 def label(parent: QWidget, role: str = "") -> QLabel:
-    """Plain text with room at its sides."""
+    """A label of plain text with margins at its sides."""
     text_label = PlainLabel(parent)
     text_label.setProperty("role", role)
     text_label.setContentsMargins(8, 0, 8, 0)
     return text_label
 
 
-def words(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
-    """Plain text of several lines, from edge to edge."""
+def paragraph(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
+    """A label of plain text that wraps, without margins."""
     text_label = label(parent, role)
     text_label.setContentsMargins(0, 0, 0, 0)
     text_label.setWordWrap(True)
@@ -32,11 +33,11 @@ def words(parent: QWidget, role: str = "", selectable: bool = True) -> QLabel:
 
 
 class ShortLabel(PlainLabel):
-    """One line, as wide as its text up to `most` pixels where there is room; the tool tip has all of it.
+    """One line as wide as its text, up to `most` px and while there is room; the tooltip has the whole text.
 
-    `least`: what it keeps where there is none; `fills`: it takes what is left of its row. It keeps its text itself: QLabel's own
-    would have the whole window laid out again at each change. Only a width that is another multiple of `STEP` is asked for.
-    `elides`: where it is cut.
+    `least`: px that it keeps where there is no room; `fills`: it takes what is left of its row; `elides`: where the text is
+    elided. The text is kept here, as a change of QLabel's own lays out the whole window again; widths are rounded up to multiples
+    of `STEP`, so that few changes of the text ask for another one.
     """
 
     def __init__(
@@ -49,21 +50,21 @@ class ShortLabel(PlainLabel):
         elides: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
     ) -> None:
         super().__init__(parent)
-        self._most, self._least, self._line, self._width = most, least, "", 0
+        self._most, self._least, self._text, self._width = most, least, "", 0
         self._elides = elides
         self.setProperty("role", role)
         policy = QSizePolicy.Policy.Expanding if fills else QSizePolicy.Policy.Maximum
         self.setSizePolicy(policy, QSizePolicy.Policy.Preferred)
 
     def text(self) -> str:
-        """The whole line."""
-        return self._line
+        """The whole text."""
+        return self._text
 
     def setText(self, text: str) -> None:
-        """Also into the tool tip."""
-        if text == self._line:
+        """Show a text, and put it into the tooltip."""
+        if text == self._text:
             return
-        self._line = text
+        self._text = text
         self.setToolTip(tip_of(text))
         self.setAccessibleName(text)
         if self._natural_width() != self._width:
@@ -73,35 +74,34 @@ class ShortLabel(PlainLabel):
 
     def _natural_width(self) -> int:
         margins = self.contentsMargins()
-        # the advance is rounded, the text is cut where it does not fit exactly
-        need = self.fontMetrics().horizontalAdvance(self._line) + 2 + margins.left() + margins.right()
-        return min(-(-need // STEP) * STEP, self._most)
+        # 2 px more: the advance is rounded, and a text that does not fit exactly is elided
+        width = self.fontMetrics().horizontalAdvance(self._text) + 2 + margins.left() + margins.right()
+        return min(-(-width // STEP) * STEP, self._most)
 
     def limit(self, most: int) -> None:
-        """So many px at most from now on."""
+        """Limit the width to `most` px from now on."""
         if most != self._most:
             self._most = most
             self.updateGeometry()
 
     def reserve(self, lines: Iterable[str]) -> None:
-        """The room of the longest of these, whichever is shown: what stands beside it does not move."""
+        """Take the width of the longest of these lines, whichever is shown, so that the widgets beside it do not move."""
         margins = self.contentsMargins()
-        need = max(map(self.fontMetrics().horizontalAdvance, lines), default=0) + 2 + margins.left() + margins.right()
-        self.setFixedWidth(need)
+        width = max(map(self.fontMetrics().horizontalAdvance, lines), default=0) + 2 + margins.left() + margins.right()
+        self.setFixedWidth(width)
 
     def sizeHint(self) -> QSize:
-        """The whole line, up to the limit."""
+        """The width of the whole text, up to the limit."""
         return QSize(self._natural_width(), self.fontMetrics().height() + 4)
 
     def minimumSizeHint(self) -> QSize:
-        """Nothing wide."""
+        """The width of an elided text."""
         return QSize(min(self._least, self._natural_width()), self.sizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """The text, or as much of it as fits."""
-        painter = QPainter(self)
+    @guarded_widget
+    def paintEvent(self, painter: QPainter) -> None:
+        """Draw the text, elided if it does not fit."""
         painter.setPen(self.palette().color(self.foregroundRole()))
         room = self.contentsRect()
-        short = self.fontMetrics().elidedText(self._line, self._elides, room.width())
-        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), short)
-        painter.end()
+        elided = self.fontMetrics().elidedText(self._text, self._elides, room.width())
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), elided)

@@ -8,13 +8,13 @@ from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QComboBox, QDoubleSpinBox, QHBoxLayout, QSlider, QSpinBox, QToolButton, QWidget
 
-STEPS = 1000
+STEPS = 1000  # positions of a slider
 
 
 class NumberSlider(QWidget):
-    """A slider and its number; over a range of more than 1 to 50 the slider is logarithmic.
+    """A slider with its number; the slider is logarithmic if its limits are more than a factor of 50 apart.
 
-    `step` between the numbers that it takes; `typed`: the limits of what may be typed, where they are wider than the slider's.
+    `step`: the distance between the numbers it can have; `typed`: the limits of what may be typed, if wider than the slider's.
     """
 
     changed = Signal()
@@ -31,7 +31,7 @@ class NumberSlider(QWidget):
         super().__init__(parent)
         self._low, self._high, self._log = low, high, low > 0 and high / low > 50
         self._step = step or (1 if whole else (high - low) / 100)
-        self._rounded = math.nan, math.nan  # the last value to show, and what the number made of it
+        self._rounded = math.nan, math.nan  # the value last set, and the number as the field rounded it
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setRange(0, STEPS)
         self.slider.setFixedWidth(64)
@@ -49,9 +49,9 @@ class NumberSlider(QWidget):
             self.number.setSingleStep(self._step)
         self.number.setKeyboardTracking(False)
         self._lay_out()
-        self.slider.valueChanged.connect(self._slid)
-        self.slider.sliderReleased.connect(self._let_go)
-        self.number.valueChanged.connect(self._typed)
+        self.slider.valueChanged.connect(self._slider_moved)
+        self.slider.sliderReleased.connect(self._move_slider_to_number)
+        self.number.valueChanged.connect(self._number_changed)
 
     def _lay_out(self) -> None:
         if self.number.maximum() > 2 * self._high:  # not as wide as the largest number that may be typed
@@ -69,27 +69,27 @@ class NumberSlider(QWidget):
         return self.number.value()
 
     def set_value(self, value: float) -> None:
-        """Show a number; says nothing."""
+        """Show a number, without a signal."""
         with QSignalBlocker(self.number), QSignalBlocker(self.slider):
-            now = self.number.value()
-            if value != now and (value, now) != self._rounded:  # else it would be painted again for nothing
+            present = self.number.value()
+            if value != present and (value, present) != self._rounded:  # else it would be painted again for nothing
                 if isinstance(self.number, QSpinBox):
                     self.number.setValue(round(value))
                 else:
                     self.number.setValue(value)
                 self._rounded = value, self.number.value()
-            if not self.slider.isSliderDown():  # who holds it has it where the hand is
-                self.slider.setValue(self._place(value))
+            if not self.slider.isSliderDown():  # a slider that is being dragged stays under the pointer
+                self.slider.setValue(self._slider_position(value))
 
-    def _place(self, value: float) -> int:
+    def _slider_position(self, value: float) -> int:
         value = min(max(value, self._low), self._high)
         if self._log:
             return round(STEPS * math.log(value / self._low) / math.log(self._high / self._low))
         return round(STEPS * (value - self._low) / (self._high - self._low))
 
     @Slot(int)
-    def _slid(self, place: int) -> None:
-        part = place / STEPS
+    def _slider_moved(self, position: int) -> None:
+        part = position / STEPS
         value = self._low * (self._high / self._low) ** part if self._log else self._low + part * (self._high - self._low)
         before = self.number.value()
         with QSignalBlocker(self.number):
@@ -101,18 +101,18 @@ class NumberSlider(QWidget):
             self.changed.emit()
 
     @Slot()
-    def _let_go(self) -> None:
+    def _move_slider_to_number(self) -> None:
         with QSignalBlocker(self.slider):
-            self.slider.setValue(self._place(float(self.number.value())))
+            self.slider.setValue(self._slider_position(float(self.number.value())))
 
     @Slot()
-    def _typed(self, *_: object) -> None:
-        self._let_go()
+    def _number_changed(self, *_: object) -> None:
+        self._move_slider_to_number()
         self.changed.emit()
 
 
 class Choices(QWidget):
-    """Buttons side by side, one of them down, for the pages of a panel. Without room for all of them, a drop-down."""
+    """Buttons side by side, one of them down, for the pages of a panel; a drop-down if there is no room for all of them."""
 
     changed = Signal()
 
@@ -133,22 +133,22 @@ class Choices(QWidget):
         self.list = QComboBox(self)
         self.list.setAccessibleName("Page")
         self.list.addItems(choices)
-        self.list.activated.connect(self._listed)
+        self.list.activated.connect(self._list_activated)
         self.list.hide()
         row.addWidget(self.list, 0, Qt.AlignmentFlag.AlignLeft)
         self._group.idClicked.connect(self._clicked)
 
     def sizeHint(self) -> QSize:
-        """All buttons."""
+        """The size of all buttons."""
         sizes = [button.sizeHint() for button in self._group.buttons()]
         return QSize(sum(size.width() for size in sizes), max(size.height() for size in sizes))
 
     def minimumSizeHint(self) -> QSize:
-        """The drop-down."""
+        """The width of the drop-down."""
         return QSize(min(self.list.sizeHint().width(), self.sizeHint().width()), self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Buttons, or the drop-down."""
+        """Show the buttons, or the drop-down if they do not fit."""
         super().resizeEvent(event)
         squeezed = self.width() < self.sizeHint().width()
         if squeezed == self.list.isHidden():
@@ -161,7 +161,7 @@ class Choices(QWidget):
         return self._choices[max(self._group.checkedId(), 0)]
 
     def set_value(self, choice: str) -> None:
-        """Show a choice; says nothing."""
+        """Show a choice, without a signal."""
         self._group.button(self._choices.index(choice)).setChecked(True)
         self.list.setCurrentIndex(self._choices.index(choice))
 
@@ -172,11 +172,11 @@ class Choices(QWidget):
         return button
 
     @Slot(int)
-    def _clicked(self, at: int) -> None:
-        self.list.setCurrentIndex(at)
+    def _clicked(self, index: int) -> None:
+        self.list.setCurrentIndex(index)
         self.changed.emit()
 
     @Slot(int)
-    def _listed(self, at: int) -> None:
-        self._group.button(at).setChecked(True)
+    def _list_activated(self, index: int) -> None:
+        self._group.button(index).setChecked(True)
         self.changed.emit()

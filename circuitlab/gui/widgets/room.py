@@ -1,4 +1,4 @@
-"""A place for a widget whose contents change often: what stands around it is not laid out again."""
+"""A place for a widget whose content changes often, without the layouts around it being computed again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LEAST = QSize(160, 96)  # what a figure needs to be read at all
 
 
 class Room(QWidget):
-    """Gives one widget all its room, and stands between it and the window's layout.
+    """Holds one widget, gives it all its room, and shields the window's layout from it.
 
-    With a layout of Qt's, every change of a text is passed up to the window, which then asks each of its docks for its size,
-    dozens of times. A room asks for `least`, whatever it holds; None: for the widget's least width and its height, and it tells
-    the layout around it only when these change.
+    In a Qt layout every change of a text is passed up to the window, which then asks each dock for its size, dozens of times. A
+    room asks for the size `least`, whatever the widget asks for. With None it asks for the widget's least width and its height,
+    and tells the layout around it only when these change.
     """
 
     def __init__(self, view: QWidget, parent: QWidget, least: QSize | None = LEAST) -> None:
@@ -28,21 +28,21 @@ class Room(QWidget):
             self._follow()
 
     def event(self, event: QEvent) -> bool:
-        """Something in the widget asks for another size."""
+        """Follow the widget when something in it asks for another size."""
         if event.type() == QEvent.Type.LayoutRequest and self._follows:
             self._follow()
         return super().event(event)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Qt passes no requests on to what is not visible."""
+        """Follow the widget again: Qt passes on no requests while the room is hidden."""
         super().showEvent(event)
         if self._follows:
             self._follow()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The widget is as large as the room."""
+        """Make the widget as large as the room."""
         self.view.setGeometry(self.rect())
 
     def _follow(self) -> None:
-        needed = QSize(self.view.minimumSizeHint().width(), self.view.sizeHint().height())
-        self.setMinimumSize(needed.expandedTo(self.view.minimumSize()))
+        size = QSize(self.view.minimumSizeHint().width(), self.view.sizeHint().height())
+        self.setMinimumSize(size.expandedTo(self.view.minimumSize()))

@@ -1,1 +1,1 @@
-"""The document and what works on it: questions to the engine, models on their way, work ahead of time."""
+"""The document and the work behind it: commands on the State, requests to the engine, opening models, prefetching."""

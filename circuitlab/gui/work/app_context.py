@@ -1,4 +1,4 @@
-"""What every dock talks to: the document, the runner, the engine, the facts of the open model, the theme."""
+"""What every dock has access to: the document, the runner, the engine, the facts of the open model, the theme."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousan
 
 
 class AppContext(QObject):
-    """One window's shared objects, and the door through which a State enters it.
+    """The shared objects of one window, and the only way to change its State.
 
-    Everybody reads `document`; it is written by these methods alone. `apply`: a step on `document.recorded`, with the models that
-    it has; a state that is pending stays so, and is shown on top of it. `show` and `go`: a step on `target_state` that may need
-    models which are not open; it takes the place of what is pending. `preview`: what the pointer is over, not recorded. `undo`
-    takes back what is pending first. `begin`: other work, as of a session that is opened.
+    Every part of the window reads `document`, and writes to it through these methods alone. `apply` records a step on
+    `document.recorded`, with the models it has; a pending state stays pending and is shown on top of the step. `show` and `go`
+    record a step on `target_state`, which may need models that are not open; it replaces what is pending. `preview` shows what
+    the pointer is over, without recording it. `undo` takes back what is pending first. `begin` starts with other work, as when a
+    session is opened.
 
-    `readout(text)` is what the pointer is over, "" when it has left; `message(text)` what has just happened;
-    `theme_changed(theme)`. `scales_held(on)`: from now on no colour scale shrinks, or each is that of its picture again.
+    `readout(text)`: what the pointer is over, "" when it has left. `message(text)`: what has just happened. `failed(error)`: an
+    error to show. `theme_changed(theme)`. `scales_held(on)`: from now on colour scales only grow, or each fits its figure again.
     """
 
     readout = Signal(str)
@@ -75,7 +76,7 @@ class AppContext(QObject):
         self.loader.show(state, label, merge)
 
     def go(self, ref: ModelRef, label: str, merge: str = "") -> None:
-        """The target state on another model: another checkpoint, other parameters."""
+        """Show the target state on another model: another checkpoint, other parameters."""
         self.show(replace(self.target_state, model=ref), label, merge)
 
     def preview(self, state: State) -> None:
@@ -83,11 +84,11 @@ class AppContext(QObject):
         self.document.apply(state, "")
 
     def end_preview(self) -> None:
-        """Back to what is recorded."""
+        """Show the recorded state again."""
         self.document.end_preview()
 
     def gather(self, start: State, merge: str) -> None:
-        """Make one step of undo of all that came after `start`; the next step of the burst `merge` takes its place."""
+        """Merge all steps after `start` into one, which the next step of the burst `merge` replaces."""
         self.document.gather(start, merge)
 
     @Slot()
@@ -109,12 +110,12 @@ class AppContext(QObject):
 
     def _fit(self, state: State, shown: State) -> State:
         """A State without the selected heads that its model lacks, as far as the model's facts are available."""
-        facts = self._others(state.model)
+        facts = self._facts_if_open(state.model)
         return state if facts is None else without_missing(facts.config, state, shown.selection)
 
     @Slot(object)
     def _dropped(self, state: State) -> None:
-        facts = self._others(state.model)
+        facts = self._facts_if_open(state.model)
         if facts is not None and facts.config.n_layers:
             present = set(without_missing(facts.config, state, state.selection).selection.heads)
             if absent := [str(head) for head in state.selection.heads if head not in present]:
@@ -126,40 +127,40 @@ class AppContext(QObject):
         return None if model is None else model.opened.weights.tokenizer
 
     def facts(self, ref: ModelRef | None = None) -> Facts:
-        """What panels may know of a model without asking."""
+        """What panels may know of a model without a request; None: of the open one."""
         ref = ref or self.document.state.model
         if ref not in self._facts:
-            self._facts[ref] = replace(facts_of(self.engine, ref), others=self._others)
+            self._facts[ref] = replace(facts_of(self.engine, ref), others=self._facts_if_open)
         self._facts.move_to_end(ref)
         while len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)
         return self._facts[ref]
 
-    def _others(self, ref: ModelRef) -> Facts | None:
-        """Of a pinned model: as they were where it has been closed since, so that a drawing never opens one."""
+    def _facts_if_open(self, ref: ModelRef) -> Facts | None:
+        """The facts of a model that is open, or was when they were last read; None otherwise, so that drawing never opens one."""
         available = ref in self._facts or self.engine.store.peek(ref) is not None
         return self.facts(ref) if available else None
 
     def name_of(self, ref: ModelRef) -> str:
-        """What a title calls a model."""
+        """The name of a model in titles."""
         return joined(*self.name_parts(ref))
 
     def name_parts(self, ref: ModelRef) -> tuple[str, ...]:
-        """The parts of that name: a checkpoint by its training step where it is open."""
+        """The parts of that name; a checkpoint is named by its training step while it is open."""
         model = self.engine.store.peek(ref)
         return ref.name_parts if model is None else model.name_parts
 
     def forget(self, ref: ModelRef) -> None:
-        """It has been read again: its facts may be others."""
+        """Drop the facts of a model that has been read again: they may have changed."""
         self._facts.pop(ref, None)
 
     def hold_scales(self, on: bool) -> None:
-        """While a series is played or dragged through, so that one colour means one number from frame to frame."""
+        """Hold the colour scales while a series is played or dragged through: a colour means the same number in every frame."""
         if on != self.holds_scales:
             self.holds_scales = on
             self.scales_held.emit(on)
 
     def set_theme(self, theme: Theme) -> None:
-        """Tell every view."""
+        """Apply a theme to every view."""
         self.theme = theme
         self.theme_changed.emit(theme)

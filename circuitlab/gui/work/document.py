@@ -1,7 +1,7 @@
 """The document: the one State on the screen, the story and the notes beside it, their history, and previews not recorded.
 
-Everybody reads it; it is written through `AppContext` and the `ModelLoader` alone. Whatever a State's selection names that its
-model does not have is dropped here (`fit`).
+Every part of the window reads it; only `AppContext` and `ModelLoader` write to it. Heads and edges that a selection names and its
+model lacks are dropped here (`fit`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from circuitlab.session_files.work import Work
 class Document(QObject):
     """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else.
 
-    `fit(state, shown)` is the state with a selection that its model has, the same object where it has it already.
-    `work_changed()`: the story or the notes are others, by an edit, by undo and redo, or by another session. `dropped(State)`: a
-    step was to be recorded whose selection named what its model does not have.
+    `fit(state, shown)` returns the state with a selection that its model has, the same object if nothing had to be dropped.
+    `work_changed()`: the story or the notes are others, by an edit, by undo or redo, or by another session. `dropped(State)`: a
+    state was to be recorded whose selection names what its model lacks.
     """
 
     changed = Signal(object, object)
@@ -101,7 +101,7 @@ class Document(QObject):
             self.work_changed.emit()
 
     def gather(self, start: State, merge: str) -> None:
-        """Make one step of undo of all that came after `start`; the next change of the burst `merge` takes its place."""
+        """Merge all steps after `start` into one, which the next change of the burst `merge` replaces."""
         self._history.gather(lambda work: work.state == start, merge)
         self.history_changed.emit()
 
@@ -113,23 +113,23 @@ class Document(QObject):
 
     @Slot()
     def end_preview(self) -> None:
-        """Back to what is recorded."""
+        """Show the recorded state again."""
         self._show(self.recorded)
 
     @Slot()
     def undo(self) -> None:
         """Step back."""
         before = self.work
-        self._walked(before, self._history.undo())
+        self._step_to(before, self._history.undo())
 
     @Slot()
     def redo(self) -> None:
         """Step forward."""
         before = self.work
-        self._walked(before, self._history.redo())
+        self._step_to(before, self._history.redo())
 
-    def _walked(self, before: Work, work: Work | None) -> None:
-        """To a state that fitted when it was recorded; its model may have been read again since, with other shapes."""
+    def _step_to(self, before: Work, work: Work | None) -> None:
+        """Show the work of a step, its state fitted again: since it was recorded its model may have been reread with other shapes."""
         if work is not None:
             self._history.mend(replace(work, state=self.fit(work.state, work.state)))
             self.history_changed.emit()

@@ -1,4 +1,4 @@
-"""Cycles of objects are collected on the thread of the window alone: a widget destroyed by a worker crashes the process."""
+"""Garbage is collected on the thread of the window alone: a widget destroyed by a worker crashes the process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pyqtgraph.util.garbage_collector import GarbageCollector
 
 @contextmanager
 def collected_on_this_thread(seconds: float = 1.0) -> Iterator[None]:
-    """While this lasts Python collects by a timer of this thread's events, looked at every `seconds`, and on no other thread.
+    """Collect garbage on this thread only, by a timer that checks every `seconds`, for as long as the context lasts.
 
-    Otherwise a collection runs on whichever thread allocates, an analysis' for instance, and a closed dialog may be a cycle that
-    holds objects of Qt. What exists at the beginning (modules, the window) is set aside, so that a round costs milliseconds.
+    Otherwise a collection runs on whichever thread allocates, for instance that of an analysis, and a closed dialog may be part
+    of a cycle that holds Qt objects. What exists at the start (modules, the window) is set aside, so that a collection takes
+    milliseconds.
     """
     gc.freeze()
     collector = GarbageCollector(seconds)

@@ -1,4 +1,4 @@
-"""One piece of work on a worker thread, and the way from an analysis on it to the window."""
+"""A piece of work on a worker thread, and how an analysis that runs there reports to the window."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ PARTIAL_EVERY = 0.1  # s
 
 @dataclass(eq=False)
 class Job:
-    """What the Jobs dock lists and what can be cancelled."""
+    """A piece of work as the Jobs panel lists it and the user can cancel it."""
 
     slot: WorkSlot
     serial: int
     title: str
     lane: str
     work: Callable[[Job], Any]
-    began: float = 0.0
+    started_at: float = 0.0  # time, 0 while it waits
     memory: int = 0
     done: int = 0
     total: int = 0
     text: str = ""
-    reported: float = 0.0  # time of the last progress report to the window
+    reported_at: float = 0.0  # time of the last progress report to the window
     cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def moved(self, done: int, total: int, text: str) -> bool:
-        """Note how far it is, on its worker; whether it is time that the window hears of it."""
+    def set_progress(self, done: int, total: int, text: str) -> bool:
+        """Note the progress, on the worker. Returns whether it is time to report it to the window."""
         self.done, self.total, self.text = done, total, text
         now = time.monotonic()
-        if now - self.reported < PARTIAL_EVERY:
+        if now - self.reported_at < PARTIAL_EVERY:
             return False
-        self.reported = now
+        self.reported_at = now
         return True
 
 
 class JobCtx:
-    """The `Ctx` of a job: `tell(kind, job, value)` is heard by the window; a slow job waits while `live_busy` is set."""
+    """The `Ctx` of a job. `report(kind, job, value)` reaches the window; a slow job waits while `live_busy` is set."""
 
     previous: Result | None = None
 
-    def __init__(self, job: Job, request: Request, live_busy: threading.Event, tell: Callable[[str, Job, Any], object]) -> None:
+    def __init__(self, job: Job, request: Request, live_busy: threading.Event, report: Callable[[str, Job, Any], object]) -> None:
         self._job, self._request = job, request
-        self._live_busy, self._tell = live_busy, tell
-        self._shown = 0.0
+        self._live_busy, self._report = live_busy, report
+        self._partial_at = 0.0  # time of the last partial result
 
     def tick(self, done: int, total: int, text: str = "") -> None:
-        """Say how far; stop if cancelled; the slow lane lets the live lane go first."""
+        """Report the progress, and let the live lane go before the slow one. Raises `Cancelled` if the job was cancelled."""
         if self._job.cancelled.is_set():
             raise Cancelled
-        if self._job.moved(done, total, text):
-            self._tell("progress", self._job, None)
+        if self._job.set_progress(done, total, text):
+            self._report("progress", self._job, None)
         if self._job.lane == "slow":
             while self._live_busy.is_set() and not self._job.cancelled.wait(0.01):
                 pass
 
     def partial(self, result: Result) -> None:
-        """Show a snapshot, at most ten a second."""
+        """Report a partial result, at most ten a second."""
         now = time.monotonic()
-        if now - self._shown < PARTIAL_EVERY:
+        if now - self._partial_at < PARTIAL_EVERY:
             return
-        self._shown = now
-        self._tell("partial", self._job, Answer(self._request, result, False, Provenance()))
+        self._partial_at = now
+        self._report("partial", self._job, Answer(self._request, result, False, Provenance()))

@@ -1,8 +1,8 @@
 """Takes the window from one model to the next: a State whose models are not open is shown as soon as they are.
 
 Nothing is read on the GUI thread, and nothing is recorded before it can be shown. A model that was only passed over leaves no
-trace: no line in the recent list, no hash. Where States are asked for faster than models open, the newest wins; those of the same
-burst whose models have been opened on the way are shown too.
+trace: no entry in the recent list, no hash. If States are requested faster than models open, the newest wins; those of its burst
+whose models have been opened meanwhile are shown too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def models_of(state: State) -> tuple[ModelRef, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PendingState:
-    """A State that is shown by `act` once the models `needs` are open. Those of one non-empty `merge` are a burst."""
+    """A State that `act` shows once the models `needs` are open. States with the same non-empty `merge` are a burst."""
 
     needs: tuple[ModelRef, ...]
     act: Callable[[], None]
@@ -42,11 +42,11 @@ class PendingState:
 
 
 class ModelLoader(QObject):
-    """`show`, `undo`, `redo`, which reach the window through `AppContext`.
+    """`show`, `undo` and `redo` on behalf of `AppContext`.
 
-    `settled()`: the target state is shown. `given_up()`: it cannot be; the document is unchanged, and unless it was cancelled,
-    `failed(error)` says why. `waiting_changed()`: a model is being opened for it, or no longer is. `message(text)`: what undo or
-    redo did.
+    `settled()`: the target state is shown. `given_up()`: it cannot be shown; the document is unchanged, and `failed(error)` gives
+    the reason unless it was cancelled. `waiting_changed()`: a model is being opened for it, or no longer is. `message(text)`:
+    what undo or redo did.
     """
 
     settled = Signal()
@@ -75,8 +75,8 @@ class ModelLoader(QObject):
     def show(self, state: State, label: str, merge: str = "") -> None:
         """Show a state, at once where its models are open, else when they are.
 
-        Only what it changes of what is recorded now is changed then: words typed meanwhile stay. It is fitted to its model
-        (`fitting.fitted`).
+        Only the fields in which it differs from the recorded state are changed then: text typed meanwhile stays. It is fitted to
+        its model (`model_change.state_for`).
         """
         shown = self._document.recorded
         changes = {f.name: new for f in fields(State) if (new := getattr(state, f.name)) != getattr(shown, f.name)}
@@ -86,7 +86,7 @@ class ModelLoader(QObject):
 
     @Slot()
     def undo(self) -> None:
-        """Take back what is on its way, else step back."""
+        """Take back what is pending, else step back."""
         document = self._document
         self._walk(document.before, document.undo, f"Undone: {document.undo_label}.")
 
@@ -103,15 +103,15 @@ class ModelLoader(QObject):
             self.waiting_changed.emit()
 
     def reopen(self, state: State, act: Callable[[], None]) -> None:
-        """A state is shown whose models have been closed: `act` when they are open again."""
+        """Reopen the models of the state on the screen, which have been closed, then `act`."""
         self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
 
     def _walk(self, state: State | None, step: Callable[[], None], message: str) -> None:
-        """To the state before or after, and say in the status line what that was."""
+        """Step to the state before or after, and report the step in the status line."""
         if self.waiting:
             self.drop()
             self.given_up.emit()
-            self.message.emit("Undone: what was on its way.")
+            self.message.emit("Undone: the change for which a model was being opened.")
         elif state is not None:
 
             def act() -> None:
@@ -138,7 +138,7 @@ class ModelLoader(QObject):
         self.waiting_changed.emit()
 
     def _open(self, pending: PendingState) -> None:
-        """On the thread of models: its own, so that a slider never waits for a file that is being written."""
+        """Open the models on a thread of their own, so that a slider never waits for a file that is being written."""
         self._opening = pending
         store, text = self._store, pending.target_state().text
 
@@ -159,7 +159,7 @@ class ModelLoader(QObject):
         try:
             if newest is opened or (newest is not None and opened.merge and opened.merge == newest.merge):
                 opened.act()
-        finally:  # whatever showing it did, nothing waits for it any more
+        finally:  # even if showing it failed, nothing waits for it any more
             if newest is opened:
                 self.waiting_changed.emit()
                 self.settled.emit()
@@ -169,8 +169,8 @@ class ModelLoader(QObject):
     def _failed(self, error: BaseException) -> None:
         if self._opening is None:
             return
-        opened, self._opening = self._opening, None
-        if self._pending is opened:
+        failed, self._opening = self._opening, None
+        if self._pending is failed:
             self.drop()
             if not isinstance(error, Cancelled):
                 self.failed.emit(error)
@@ -178,6 +178,6 @@ class ModelLoader(QObject):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Go to the State that has been requested meanwhile."""
+        """Go on to the State that has been requested meanwhile."""
         if self._pending is not None and self._opening is None:
             self._show_when_open(self._pending)

@@ -1,4 +1,4 @@
-"""Prefetch: likely next requests are computed while no other work is waiting, and stopped for it. It only fills the cache."""
+"""Prefetching: likely next requests are computed while no other work is waiting, and stopped for it; they only fill the cache."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from circuitlab.errors import Cancelled
 from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.prefetch")
-AT_MOST = 64 * 2**20  # bytes: what somebody may want must not push out what somebody looks at
+MOST_BYTES = 64 * 2**20  # of one answer: what may be requested next must not push out of the cache what is on the screen
 
 
-class _Idle(NullContext):
+class _PrefetchContext(NullContext):
     """The `Ctx` of a prefetch, which stops as soon as other work is waiting."""
 
-    def __init__(self, stopped: threading.Event) -> None:
-        self._stopped = stopped
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
 
     def tick(self, done: int, total: int, text: str = "") -> None:
-        """Stop if somebody wants the lane."""
-        if self._stopped.is_set():
+        """Raise `Cancelled` if other work is waiting for the lane."""
+        if self._stop.is_set():
             raise Cancelled
 
 
 class Prefetch(QObject):
-    """One request after another, while `idle()`; `submit(lane, work)` runs work on the thread of a lane.
+    """Computes one request after another while `idle()`; `submit(lane, work)` runs work on the thread of a lane.
 
-    A model that is not open is opened on the thread of models, so that nobody waits for it.
+    A model that is not open is opened on the thread of models, so that no answer waits for it.
     """
 
     _ended = Signal(object)
@@ -44,49 +44,49 @@ class Prefetch(QObject):
     ) -> None:
         super().__init__(parent)
         self._engine, self._idle, self._submit = engine, idle, submit
-        self._later: deque[Request] = deque()
-        self._stopped: threading.Event | None = None  # of the one under way; set: it is to stop
-        self._ended.connect(self._hear)
+        self._queue: deque[Request] = deque()
+        self._stop: threading.Event | None = None  # of the prefetch under way, set to stop it; None while there is none
+        self._ended.connect(self._continue)
 
     @property
     def busy(self) -> bool:
         """Whether a prefetch is being computed."""
-        return self._stopped is not None or bool(self._later)
+        return self._stop is not None or bool(self._queue)
 
-    def want(self, requests: Iterable[Request]) -> None:
-        """These next; earlier wishes are dropped."""
-        self._later = deque(r for r in requests if self._engine.cached(r) is None)
+    def queue(self, requests: Iterable[Request]) -> None:
+        """Compute these requests next, in place of the earlier ones."""
+        self._queue = deque(r for r in requests if self._engine.cached(r) is None)
         self.go_on()
 
     def step_aside(self) -> None:
-        """Stop: other work is waiting."""
-        if self._stopped is not None:
-            self._stopped.set()
+        """Stop the prefetch under way: other work is waiting."""
+        if self._stop is not None:
+            self._stop.set()
 
     def drop(self) -> None:
-        """Nothing is wished for any more."""
-        self._later.clear()
+        """Drop all requests."""
+        self._queue.clear()
         self.step_aside()
 
     def go_on(self) -> None:
         """Begin the next prefetch, unless other work is waiting."""
-        if self._stopped is not None or not self._later or not self._idle():
+        if self._stop is not None or not self._queue or not self._idle():
             return
-        self._stopped = stopped = threading.Event()
-        ref = self._later[0].subject.model
-        opened = self._engine.store.peek(ref) is not None
-        request = self._later.popleft() if opened else None
+        self._stop = stop = threading.Event()
+        ref = self._queue[0].subject.model
+        is_open = self._engine.store.peek(ref) is not None
+        request = self._queue.popleft() if is_open else None
 
         def work() -> None:
             failed: ModelRef | None = None
             try:
-                if stopped.is_set():
+                if stop.is_set():
                     pass
                 elif request is None:
                     self._engine.store.open(ref)
-                    failed = ref if self._engine.store.peek(ref) is None else None  # no room: not again and again
-                elif self._engine.check(request) <= AT_MOST:
-                    self._engine.answer(request, _Idle(stopped))
+                    failed = ref if self._engine.store.peek(ref) is None else None  # closed again for lack of room: do not retry
+                elif self._engine.check(request) <= MOST_BYTES:
+                    self._engine.answer(request, _PrefetchContext(stop))
             except Exception as error:  # a real request for it will report the error
                 failed = ref if request is None else None
                 log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis.name, error)
@@ -95,8 +95,8 @@ class Prefetch(QObject):
         self._submit("models" if request is None else request.analysis.lane, work)
 
     @Slot(object)
-    def _hear(self, failed: ModelRef | None) -> None:
-        """On the GUI thread; of a model that cannot be opened nothing is wished for."""
-        self._stopped = None
-        self._later = deque(r for r in self._later if r.subject.model != failed)
+    def _continue(self, failed: ModelRef | None) -> None:
+        """On the GUI thread: drop the requests to a model that could not be opened, and go on with the others."""
+        self._stop = None
+        self._queue = deque(r for r in self._queue if r.subject.model != failed)
         self.go_on()

@@ -1,15 +1,15 @@
-"""The worker threads: two lanes for answers, one each for files, models, the network and hashes; results by queued signals.
+"""The worker threads: two lanes for answers, five for other work; results come back as queued signals.
 
 live    cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
         (conflate)
 slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
-io      opening, hashing, writing files
-models  opening what is stepped or slid to, which must not wait for a file that is being written
+io      opening models and writing files
+models  opening the checkpoints that are stepped to, which must not wait for a file that is being written
 net     downloads, which may take long and must not hold up opening and writing
-hash    the sha256 of weights, read whole behind an open
+hash    reading the weights of an opened model whole, and their sha256
 text    tokens of a prompt that a keystroke should not wait for
 
-Likely next requests are computed while the first two have nothing to do, and stopped when they have (`prefetch`).
+Likely next requests are computed while the first two lanes are idle, and stopped when they no longer are (`prefetch`).
 A request holds everything it needs; workers never read the document. A result that comes after a newer one is dropped.
 """
 
@@ -38,9 +38,9 @@ LANES = ("live", "slow", "io", "models", "net", "hash", "text")
 
 
 class Runner(QObject):
-    """`ask(slot, request)` and `do(slot, title, work)`; what becomes of them is heard at the slot (`WorkSlot`).
+    """`ask(slot, request)` and `do(slot, title, work)`; the slot's signals deliver the outcome (`WorkSlot`).
 
-    `jobs_changed()` when something starts, moves or ends.
+    `jobs_changed()`: a job has started, progressed or ended.
     """
 
     jobs_changed = Signal()
@@ -55,24 +55,24 @@ class Runner(QObject):
         self._running: dict[WorkSlot, Job] = {}
         self._closed = False
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
-        self.reported.connect(self._hear)
+        self.reported.connect(self._receive)
 
     @property
     def jobs(self) -> list[Job]:
-        """What runs and what waits."""
+        """The jobs that run, then those that wait."""
         return [*self._running.values(), *self._waiting.values()]
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits."""
+        """Whether any job runs or waits."""
         return bool(self._running or self._waiting)
 
     def _idle(self) -> bool:
-        """Whether neither lane of answers has anything to do."""
+        """Whether neither lane of answers has a job."""
         return not self._closed and not any(job.lane in ("live", "slow") for job in self.jobs)
 
     def ask(self, slot: WorkSlot, request: Request[R]) -> Answer[R] | None:
-        """The answer at once if it is in the cache, else None and `answered` later. The newest request of a slot wins."""
+        """The answer if it is in the cache; else None, and the slot's `answered` later. The newest request of a slot wins."""
         answer = self.engine.cached(request)
         if answer is not None:
             self._forget(slot)
@@ -88,16 +88,16 @@ class Runner(QObject):
         return None
 
     def do(self, slot: WorkSlot, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
-        """Other work on a lane: opening, exporting, continuing a text. `work` gets its job, whose `cancelled` it may look at."""
+        """Run other work on a lane: opening, exporting, continuing a text. `work` gets its job, and may watch its `cancelled`."""
         self._submit(slot, title, lane, work)
 
-    def say(self, job: Job, done: int, total: int, text: str) -> None:
-        """How far other work is; called on its worker, as often as it likes."""
-        if job.moved(done, total, text):
+    def report_progress(self, job: Job, done: int, total: int, text: str) -> None:
+        """Report the progress of other work; called on its worker, as often as it likes."""
+        if job.set_progress(done, total, text):
             self.reported.emit("progress", job, None)
 
     def _forget(self, slot: WorkSlot) -> None:
-        """What is under way for a slot no longer matters."""
+        """Drop what waits for a slot and cancel what runs for it, unless on the live lane, where it finishes."""
         slot.serial += 1
         waiting = self._waiting.pop(slot, None)
         for job in (waiting, self._running.get(slot)):
@@ -114,7 +114,7 @@ class Runner(QObject):
         self.jobs_changed.emit()
 
     def _next(self, lane: str) -> None:
-        """Start the oldest waiting job of a lane if the lane is free."""
+        """Start the oldest waiting job of a lane if the lane is free; prefetch if it has none."""
         if any(j.lane == lane for j in self._running.values()):
             return
         job = next((j for j in self._waiting.values() if j.lane == lane), None)
@@ -129,11 +129,11 @@ class Runner(QObject):
             self.live_busy.set()
         if lane in ("live", "slow"):
             self.prefetch.step_aside()
-        job.began = time.monotonic()
+        job.started_at = time.monotonic()
         self._pools[lane].submit(self._run, job)
 
     def _run(self, job: Job) -> None:
-        """On the worker."""
+        """Do a job, on its worker."""
         try:
             if job.cancelled.is_set():
                 raise Cancelled
@@ -142,11 +142,11 @@ class Runner(QObject):
             self.reported.emit("failed", job, error)
 
     @Slot(str, object, object)
-    def _hear(self, kind: str, job: Job, value: Any) -> None:
-        """On the GUI thread: pass on the results that a slot still waits for."""
+    def _receive(self, kind: str, job: Job, value: Any) -> None:
+        """On the GUI thread: deliver the results that a slot still waits for, and start the next job of the lane."""
         current = job.slot.serial == job.serial
         if job.lane == "live" and kind == "done" and job.serial > job.slot.shown:
-            current = True  # under a drag every answer has a newer question behind it; it is shown all the same
+            current = True  # during a drag every answer is followed by a newer request; it is shown all the same
             job.slot.shown = job.serial
         if kind == "progress":
             self.jobs_changed.emit()
@@ -163,7 +163,7 @@ class Runner(QObject):
         self.jobs_changed.emit()
 
     def _deliver(self, kind: str, job: Job, value: Any) -> None:
-        """To the owner of the slot, unless it is gone."""
+        """Emit a result at its slot, unless the slot's owner is gone."""
         slot = job.slot
         if kind == "failed" and isinstance(value, Cancelled):
             log.info("%s cancelled", job.title)
@@ -180,13 +180,13 @@ class Runner(QObject):
 
     @Slot()
     def cancel_all(self) -> None:
-        """Stop what can be stopped."""
+        """Cancel every job."""
         self.prefetch.drop()
         for job in self.jobs:
             self.cancel(job)
 
     def cancel(self, job: Job) -> None:
-        """Stop one job; the engine keeps what it has computed."""
+        """Cancel one job; the engine keeps what it has computed."""
         job.cancelled.set()
         if self._waiting.get(job.slot) is job:
             del self._waiting[job.slot]
@@ -195,13 +195,13 @@ class Runner(QObject):
         self.jobs_changed.emit()
 
     def cancel_slot(self, slot: WorkSlot) -> None:
-        """Stop what runs or waits for a slot."""
+        """Cancel what runs or waits for a slot."""
         for job in self.jobs:
             if job.slot is slot:
                 self.cancel(job)
 
     def is_busy(self, slot: WorkSlot) -> bool:
-        """Whether anything runs or waits for a slot."""
+        """Whether a job runs or waits for a slot."""
         return slot in self._running or slot in self._waiting
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Settings, declared once: their defaults, limits and words feed the dialog, the file and whoever reads them."""
+"""The settings, each declared once with its default, limits and words, for the dialog, the file and the code that reads it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from circuitlab.paths import config_home
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting. Its type is its default's; `choices` makes it a drop-down; `later`: it takes effect at the next start."""
+    """One setting, of the type of its default.
+
+    `choices` makes it a drop-down; `low` and `high` bound a number, `unit` follows it, and `zero` is shown in place of the lowest
+    one; `later`: it takes effect at the next start.
+    """
 
     name: str
     title: str
@@ -30,7 +34,7 @@ class Setting:
     later: bool = False
 
 
-# Hues of heads and signs stay; `draw/look/colours.py` has the scales.
+# Hues of heads and signs stay the same; `draw/look/colours.py` has the scales.
 THEME = "Window and figures. In dark, scales are reversed: zero is the background, the largest value light. Exports are light"
 SETTINGS: tuple[Setting, ...] = (
     Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
@@ -48,26 +52,26 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
-def stored() -> QSettings:
-    """The person's settings and layout, one file."""
+def settings_file() -> QSettings:
+    """The file that holds settings, layout and progress in lessons."""
     return QSettings(str(config_home() / "circuitlab.ini"), QSettings.Format.IniFormat)
 
 
 def _problem(file: QSettings, unused: list[str]) -> str:
-    """The message about a file that could not be read, or about values in it that no setting can have."""
+    """The message about a file that cannot be read, or about values in it that no setting can have; "" if all is well."""
     where = f"{Path(file.fileName()).name} in {config_home()}"
     if file.status() == QSettings.Status.FormatError:
         return f"Settings may be missing: {where} is damaged."
     if file.status() != QSettings.Status.NoError or Path(file.fileName()).is_dir():
         return f"The settings cannot be read: {where} cannot be opened. The defaults are used."
-    return f"Settings that are not understood stand at their defaults: {', '.join(unused)}." if unused else ""
+    return f"Some settings could not be used and are at their defaults: {', '.join(unused)}." if unused else ""
 
 
 class Settings(QObject):
-    """Values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
+    """The values by name; `changed(name)` after each change. `remember` False keeps them in memory only (pictures, tests).
 
-    `problem`: what could not be used of the file when it was read, "" if all could. `failed(why)`: a change could not be saved;
-    emitted once.
+    `problem`: the message about what could not be read from the file, "" for none. `failed(message)`: a change could not be
+    saved; emitted once.
     """
 
     changed = Signal(str)
@@ -75,48 +79,47 @@ class Settings(QObject):
 
     def __init__(self, remember: bool = True, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.remember, self._told = remember, False
-        self._known = {s.name: s for s in SETTINGS}
-        file = stored() if remember else None
+        self.remember, self._failure_reported = remember, False
+        self._declared = {s.name: s for s in SETTINGS}
+        file = settings_file() if remember else None
         self._unused: list[str] = []
-        self._values = {n: self._read(s, file) for n, s in self._known.items()}
+        self._values = {n: self._read(s, file) for n, s in self._declared.items()}
         self.problem = "" if file is None else _problem(file, self._unused)
 
     def _read(self, setting: Setting, file: QSettings | None) -> Any:
-        """The stored value where it is one that this setting can have."""
-        value_read: Any = setting.default if file is None else file.value(setting.name, setting.default)
+        """The value in the file if the setting can have it, else the default."""
+        stored_value: Any = setting.default if file is None else file.value(setting.name, setting.default)
         try:
-            value: str | int | float = type(setting.default)(value_read)
+            value: str | int | float = type(setting.default)(stored_value)
         except (TypeError, ValueError):
             value = math.nan
         usable = value in setting.choices if isinstance(value, str) else setting.low <= value <= setting.high
         if not usable:
-            self._unused.append(f"{setting.title} {bounded(str(value_read), 40)!r}")
+            self._unused.append(f"{setting.title} {bounded(str(stored_value), 40)!r}")
         return value if usable else setting.default
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
     def set(self, name: str, value: Any) -> None:
-        """Change one, remember it, and tell."""
-        value = type(self._known[name].default)(value)  # type: ignore[call-overload]
+        """Change a setting, save it and emit `changed`."""
+        value = type(self._declared[name].default)(value)  # type: ignore[call-overload]
         if value == self._values[name]:
             return
         self._values[name] = value
         if self.remember:
-            self._keep(name, value)
+            self._save(name, value)
         self.changed.emit(name)
 
     def reset(self, name: str) -> None:
-        """To its default."""
-        self.set(name, self._known[name].default)
+        """Set a setting to its default."""
+        self.set(name, self._declared[name].default)
 
-    def _keep(self, name: str, value: Any) -> None:
-        file = stored()
+    def _save(self, name: str, value: Any) -> None:
+        file = settings_file()
         file.setValue(name, value)
         file.sync()
-        if file.status() == QSettings.Status.NoError or self._told:
+        if file.status() == QSettings.Status.NoError or self._failure_reported:
             return
-        self._told = True
-        why = f"Settings cannot be saved: {Path(file.fileName()).name} in {config_home()} cannot be written."
-        self.failed.emit(why)
+        self._failure_reported = True
+        self.failed.emit(f"Settings cannot be saved: {Path(file.fileName()).name} in {config_home()} cannot be written.")

@@ -1,4 +1,4 @@
-"""What commands do to the document: walk heads and tokens, release, pin, compare, conventions, ablate. State in, State out."""
+"""What commands do to the document: walk heads and tokens, release, pin, compare, change conventions, ablate."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from circuitlab.session.state import Compare, Pin, State
 
 COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
 MOST_PINS = 8
-# field of `Conventions`, what a menu says, its value when checked and when not, what it does
+# field of `Conventions`, entry of the menu, value when checked and when not, tooltip
 CONVENTIONS = (
-    ("fold_norm", "Fold norms into the weights", True, False, "Gains and biases of norms go into the weights after them"),
-    ("centre", "Centre what writes to the stream", True, False, "Means that a LayerNorm or the softmax removes are taken out"),
+    ("fold_norm", "Fold norms into the weights", True, False, "Gains and biases of norms are folded into the weights after them"),
+    ("centre", "Centre what writes to the stream", True, False, "Means that a LayerNorm or the softmax removes are subtracted"),
     ("dtype", "Compute in float64", "float64", "float32", "Slower, for checking small numbers"),
 )  # fmt: skip
 
@@ -32,45 +32,44 @@ class StateCommands(QObject):
         self.context = context
 
     def walk_heads(self, layers: int, heads: int) -> None:
-        """The neighbouring head becomes the chosen one."""
-        state, c = self.context.document.recorded, self.context.facts().config
-        if not c.n_layers:
-            return self._no_heads()
-        now = state.selection.head
-        head = Head((now.layer + layers) % c.n_layers, (now.head + heads) % c.n_heads)
+        """Select the head `layers` and `heads` on from the leading one, wrapping around."""
+        state, config = self.context.document.recorded, self.context.facts().config
+        if not config.n_layers:
+            return self._report_no_heads()
+        lead = state.selection.head
+        head = Head((lead.layer + layers) % config.n_layers, (lead.head + heads) % config.n_heads)
         self.context.apply(state.with_heads(head), f"head {head}", "walk heads")
 
     def select_layer(self) -> None:
-        """All heads of the leading head's layer."""
-        state, c = self.context.document.recorded, self.context.facts().config
-        if not c.n_layers:
-            return self._no_heads()
+        """Select all heads of the leading head's layer."""
+        state, config = self.context.document.recorded, self.context.facts().config
+        if not config.n_layers:
+            return self._report_no_heads()
         lead = state.selection.head
-        rest = tuple(Head(lead.layer, h) for h in range(c.n_heads) if h != lead.head)
+        rest = tuple(Head(lead.layer, h) for h in range(config.n_heads) if h != lead.head)
         self.context.apply(state.with_heads(lead, *rest), "select layer")
 
-    def _no_heads(self) -> None:
+    def _report_no_heads(self) -> None:
         self.context.readout.emit(WITHOUT_HEADS)
 
     def walk_tokens(self, step: int) -> None:
-        """The neighbouring token becomes the destination."""
+        """Make the token so many positions on the destination, and lock it."""
         state = self.context.document.recorded
         if not state.tokens:
             return
-        at = state.selection.destination
-        at = len(state.tokens) - 1 if at is None else at
-        to = min(max(at + step, 0), len(state.tokens) - 1)
-        self.context.apply(state.select(destination=to, locked=True), "walk tokens", "walk tokens")
+        last, destination = len(state.tokens) - 1, state.selection.destination
+        position = min(max((last if destination is None else destination) + step, 0), last)
+        self.context.apply(state.select(destination=position, locked=True), "walk tokens", "walk tokens")
 
     def release(self) -> None:
-        """No token is locked any more, and no edge is chosen."""
+        """Release the locked token and the chosen edge."""
         state = self.context.document.recorded
         self.context.end_preview()
         self.context.apply(replace(state, selection=state.selection.released()), "release")
 
     @Slot()
     def pin(self) -> None:
-        """The present subject becomes the reference."""
+        """Pin the present subject as the reference."""
         state = self.context.document.recorded
         text = state.text if len(state.text) <= 24 else f"…{state.text[-23:]}"
         label = f"“{text}”" if text else number_of(len(state.tokens), "token")
@@ -92,17 +91,17 @@ class StateCommands(QObject):
         self.context.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
     def unpin(self) -> None:
-        """Drop every pin; while something is ablated, the reference is then the state without the ablation."""
+        """Remove every pin; while something is ablated, the reference is then the State without the ablation."""
         state = self.context.document.recorded
         self.context.apply(replace(state, pins=(), compare="now"), "unpin")
 
     def compare(self, chosen: Compare) -> None:
-        """What panels show beside a pin."""
+        """Have panels show now, the reference or the difference."""
         state = self.context.document.recorded
         self.context.apply(replace(state, compare=chosen), f"compare: {chosen}", "compare")
 
     def next_compare(self) -> None:
-        """Now, the reference, the difference, in turn."""
+        """Have panels show the next of now, the reference and the difference."""
         state = self.context.document.recorded
         if state.reference is not None:
             self.compare(COMPARE[(COMPARE.index(state.compare) + 1) % 3])
@@ -116,55 +115,56 @@ class StateCommands(QObject):
         self.context.apply(replace(state, conventions=changed), f"conventions: {name.replace('_', ' ')}")
 
     def raw_or_folded(self) -> None:
-        """Weights as their file has them, or folded and centred."""
+        """Switch between the weights as the file has them and folded and centred ones."""
         state = self.context.document.recorded
         raw = state.conventions.fold_norm or state.conventions.centre
         changed = replace(state.conventions, fold_norm=not raw, centre=not raw)
         self.context.apply(replace(state, conventions=changed), f"conventions: {'raw' if raw else 'folded and centred'}")
 
     def ablate(self) -> None:
-        """Zero the chosen heads, or put them back where they all are zeroed."""
+        """Zero-ablate the chosen heads; if all of them are ablated, restore them."""
         state = self.context.document.recorded
         if not self.context.facts().config.n_layers:
-            return self._no_heads()
+            return self._report_no_heads()
         ablations = [ablation(h) for h in state.selection.heads]
         active = {e for e, on in state.edits if on}
         rest = tuple((e, on) for e, on in state.edits if e not in ablations)
         names = " ".join(map(str, state.selection.heads))
         if all(edit in active for edit in ablations):
-            self.context.apply(replace(state, edits=rest), f"put back {names}")
+            self.context.apply(replace(state, edits=rest), f"restore {names}")
         else:
             self.context.apply(with_edits(state, *ablations), f"ablate {names}")
-            self._say_reference(state)
+            self._announce_reference(state)
 
-    def take(self, state: State, label: str) -> None:
-        """The state that an offer of a menu leads to."""
+    def accept_offer(self, state: State, label: str) -> None:
+        """Record the state of a menu's offer."""
         before = self.context.document.recorded
         self.context.apply(state, label)
-        self._say_reference(before)
+        self._announce_reference(before)
 
-    def _say_reference(self, before: State) -> None:
+    def _announce_reference(self, before: State) -> None:
+        """Report in the status line that the State without the ablation has become the reference."""
         if before.reference is None and self.context.document.recorded.reference is not None:
             self.context.message.emit(
                 "The run without the ablation (uncut) is the reference now: Ctrl+D shows before, after and the difference."
             )
 
     def switch(self, edit: Intervention, on: bool) -> None:
-        """One intervention on or off."""
+        """Switch an intervention on or off."""
         label = f"{'on' if on else 'off'}: {words(edit)}"
         self.context.apply(switched(self.context.document.recorded, edit, on), label)
 
     def switch_all(self, on: bool) -> None:
-        """Every intervention on or off."""
+        """Switch every intervention on or off."""
         state = self.context.document.recorded
         edits = tuple((edit, on) for edit, _ in state.edits)
         self.context.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
 
     def remove(self, edit: Intervention) -> None:
-        """One intervention, from the list."""
+        """Remove an intervention from the list."""
         self.context.apply(without_edit(self.context.document.recorded, edit), f"remove: {words(edit)}")
 
     def clear_edits(self) -> None:
-        """No interventions."""
+        """Remove all interventions."""
         state = self.context.document.recorded
         self.context.apply(replace(state, edits=()), "remove interventions")

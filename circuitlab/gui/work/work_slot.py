@@ -1,4 +1,4 @@
-"""A place in the runner that belongs to somebody: its newest request or piece of work counts, and its owner alone hears of it."""
+"""A slot of the runner: of its requests or pieces of work the newest counts, and only its owner gets the result."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Handler = Callable[..., object]
 
 
 class WorkSlot(QObject):
-    """Hand it to `Runner.ask` or `Runner.do`. It ends with its owner, and what still runs for it is then heard by nobody.
+    """Passed to `Runner.ask` or `Runner.do`. It ends with its owner; results of what still runs for it are then dropped.
 
-    `answered(Answer, role)`: an answer, partial ones too; `finished(value, role)`: the outcome of other work;
-    `failed(error, role)`: of either, `Cancelled` where it was stopped. Handlers may leave out the `role`, by which an owner tells
-    its slots apart.
+    `answered(Answer, role)`: an answer, possibly partial. `finished(value, role)`: the outcome of other work.
+    `failed(error, role)`: either has failed, with `Cancelled` if it was stopped. Handlers may leave out the `role`, by which an
+    owner tells its slots apart.
     """
 
     answered = Signal(object, object)
@@ -40,7 +40,7 @@ class WorkSlot(QObject):
 
 
 class WorkSlots:
-    """The slots of one owner by key, which is their `role`: made when asked for, let go when nobody needs them."""
+    """The slots of one owner by key, which is their `role`: created on first use, deleted when no longer needed."""
 
     def __init__(self, owner: QObject, is_busy: Callable[[WorkSlot], bool], **handlers: Handler) -> None:
         self._owner, self._is_busy, self._handlers = owner, is_busy, handlers
@@ -52,12 +52,12 @@ class WorkSlots:
         return self._slots[key]
 
     def keep_only(self, keys: Collection[object]) -> None:
-        """Let go of the slots of other keys, unless something runs or waits for them: that may be asked for again."""
+        """Delete the slots of other keys, unless a job runs or waits for them: its result may be requested again."""
         for key in [key for key, slot in self._slots.items() if key not in keys and not self._is_busy(slot)]:
             self._slots.pop(key).deleteLater()
 
     def cancel(self, cancel_slot: Callable[[WorkSlot], object]) -> None:
-        """Stop what runs for any of them, and let go of them all: nobody hears of it any more."""
+        """Cancel what runs for any of them with `cancel_slot(slot)`, and delete them all; their results are dropped."""
         slots, self._slots = self._slots, {}
         for slot in slots.values():
             cancel_slot(slot)
