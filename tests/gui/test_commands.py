@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QMenu
 
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.window import Window
@@ -60,3 +62,12 @@ def test_the_newest_pin_is_the_reference_and_comparisons_take_turns(qtbot: Any, 
 )
 def test_keys_that_the_readme_names(name: str, key: str) -> None:
     assert key in KEYS[name].split(", ")
+
+
+def test_the_menu_of_arrangements_says_what_each_is_for(window: Window) -> None:
+    actions = {a.command.title: a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.submenu == "Arrange"}
+    tips = {title: action.toolTip() for title, action in actions.items()}
+    assert len(tips) == len(set(tips.values())) == len(ARRANGEMENTS) and not set(tips) & set(tips.values())
+    assert "ablate" in tips["Arrange: Cut"].lower()
+    menus = [menu for action in actions.values() for menu in action.associatedObjects() if isinstance(menu, QMenu)]
+    assert len(menus) == len(ARRANGEMENTS) and all(menu.toolTipsVisible() for menu in menus)

@@ -37,7 +37,7 @@ from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
-from circuitlab.gui.shell.opening import asked_of
+from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
@@ -231,5 +231,5 @@ def test_an_unknown_family_shows_the_files_own_names_and_the_command(qtbot: Any,
 def test_what_an_error_asks_is_a_field_of_it(tmp_path: Path) -> None:
     with pytest.raises(BadModel) as caught:
         Assumed({}).size("n_heads", None, "heads")
-    assert dict(asked_of(caught.value)) == {"n_heads": ()}
-    assert not asked_of(BadModel("It is not there.", remedy="Say it: --assume x=NUMBER"))
+    assert dict(assumptions_asked(caught.value)) == {"n_heads": ()}
+    assert not assumptions_asked(BadModel("It is not there.", remedy="Say it: --assume x=NUMBER"))

@@ -130,3 +130,18 @@ def test_a_typed_number_is_told_when_it_is_entered_or_with_each_key(qtbot: QtBot
     assert len(heard) == (2 if live else 0)
     qtbot.keyClick(spin, Qt.Key.Key_Return)
     assert (len(heard), form.value("whole")) == (2 if live else 1, 42)
+
+
+def test_other_choices_keep_the_text_of_a_free_field(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    form = Form((Field("revision", "Revision", choices={"main": "main"}, style="free"),), parent)
+    form.widgets["revision"].setCurrentText("step 64")
+    heard: list[str] = []
+    form.changed.connect(heard.append)
+    form.offer_choices("revision", {"main": "main", "step 1": "step 1"})
+    combo = form.widgets["revision"]
+    assert [combo.itemText(i) for i in range(combo.count())] == ["main", "step 1"]
+    assert (form.value("revision"), heard) == ("step 64", [])
+    combo.setCurrentIndex(1)
+    assert (form.value("revision"), heard) == ("step 1", ["revision"])

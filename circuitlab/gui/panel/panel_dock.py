@@ -323,7 +323,7 @@ class PanelDock(QDockWidget):
             try:
                 self.view.say_once(USUAL)
                 self.view.show_figure(self._on_held_scales(self._with_prompt_note(self.figure())))
-            except Exception as error:  # a fault in one figure must not crash the window
+            except Exception as error:  # a bug in one figure must not crash the window
                 log.exception("%s could not be drawn", self.panel.name)
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
@@ -418,6 +418,6 @@ def _matching(answers: Mapping[str, Answer], requests: Mapping[str, Request]) ->
 
 
 def _panel_error(error: BaseException) -> CircuitLabError:
-    """What a panel shows of an unexpected error: a fault of the program, or an interruption from outside."""
+    """What a panel shows of an unexpected error: a bug of the program, or an interruption from outside."""
     remedy = "The Log has the details." if isinstance(error, Exception) else RETRY
     return CircuitLabError(f"{reason(error).rstrip('.')}.", remedy=remedy)

@@ -1,4 +1,4 @@
-"""The arrangements of the docks: columns from the left, stacks from the top, tabs with the first in front."""
+"""The arrangements of the docks: columns from the left, stacks from the top, tabs of which the first is in front."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Stack:
 @dataclass(frozen=True)
 class Arrangement:
     """`columns`: (width in px in a window of 1280, stacks). `homes`: by area, the panel whose stack takes the panels that no
-    stack names. `firm`: it is never refitted to the room available.
+    stack names. `firm`: it is never refitted to the room available. `tip`: what it is for, the tooltip of its menu entry.
     """
 
     name: str
     columns: tuple[tuple[int, tuple[Stack, ...]], ...]
     homes: dict[str, str]
     firm: bool = False
+    tip: str = ""
 
     def stacks(self) -> tuple[Stack, ...]:
         """All stacks."""
@@ -79,7 +80,7 @@ def _high_enough(stacks: list[Stack], height: int) -> tuple[Stack, ...]:
     return tuple(rest)
 
 
-BENCH = ("interventions", "model", "jobs", "log")
+TOOLS = ("interventions", "model", "jobs", "log")
 HOMES = {"left": "heads", "centre": "attention", "right": "predictions", "bottom": "heads"}
 
 ARRANGEMENTS: dict[str, Arrangement] = {
@@ -88,20 +89,22 @@ ARRANGEMENTS: dict[str, Arrangement] = {
         Arrangement(
             "Explore",
             (
-                (380, (Stack(290, ("overview",)), Stack(280, ("heads", *BENCH)))),
+                (380, (Stack(290, ("overview",)), Stack(280, ("heads", *TOOLS)))),
                 (560, (Stack(570, ("attention", "logit_lens", "composition", "spectra", "side_by_side")),)),
                 (330, (Stack(570, ("predictions", "circuits", "bigram", "lessons")),)),
             ),
             HOMES,
+            tip="What the heads do on a text: their patterns, their scores, the predictions",
         ),
         Arrangement(
             "Weights",
             (
                 (450, (Stack(570, ("composition", "attention")),)),
-                (480, (Stack(340, ("spectra", "virtual", "residual")), Stack(230, ("heads", "overview", *BENCH)))),
+                (480, (Stack(340, ("spectra", "virtual", "residual")), Stack(230, ("heads", "overview", *TOOLS)))),
                 (350, (Stack(570, ("circuits", "bigram", "predictions")),)),
             ),
             HOMES | {"centre": "spectra", "right": "circuits"},
+            tip="What the weights do, without a text: composition scores, eigenvalues, QK and OV circuits",
         ),
         Arrangement(
             "Why this token",
@@ -111,15 +114,17 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (430, (Stack(570, ("why_here", "step_by_step", "logit_lens", "predictions")),)),
             ),
             HOMES | {"centre": "paths", "bottom": "paths", "right": "why_here"},
+            tip="Why the model predicts a token: paths, attribution to components, why a head attends here",
         ),
         Arrangement(
             "Cut",
             (
-                (420, (Stack(350, ("ablation", "attention")), Stack(220, BENCH))),
+                (420, (Stack(350, ("ablation", "attention")), Stack(220, TOOLS))),
                 (470, (Stack(570, ("patching", "keep_only", "prompt_sets", "head_finder")),)),
                 (380, (Stack(570, ("predictions", "induction", "circuits")),)),
             ),
             HOMES | {"centre": "patching", "bottom": "patching"},
+            tip="Ablate heads, patch from another prompt, and measure the faithfulness of a circuit",
         ),
         Arrangement(
             "Induction",
@@ -129,6 +134,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (390, (Stack(570, ("term_importance", "why_here", "predictions", "logit_lens")),)),
             ),
             HOMES | {"centre": "induction", "bottom": "induction", "right": "term_importance"},
+            tip="Find the induction heads, and test what they do",
         ),
         Arrangement(
             "Training",
@@ -143,6 +149,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 ),
             ),
             HOMES | {"centre": "attention", "bottom": "training", "left": "heads"},
+            tip="A training from checkpoint to checkpoint: its curves, and heads and circuits at each step",
         ),
         Arrangement(
             "Laboratory",
@@ -151,6 +158,7 @@ ARRANGEMENTS: dict[str, Arrangement] = {
                 (510, (Stack(300, ("attention", "composition")), Stack(270, ("predictions", "circuits", "model")))),
             ),
             HOMES | {"centre": "laboratory", "bottom": "attention", "left": "attention"},
+            tip="The constructed induction model, step by step, with its parameters",
         ),
     )
 }

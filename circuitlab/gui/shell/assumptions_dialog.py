@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QPushButton, QScrollArea
 from circuitlab.draw.pointing.focus_order import chain_as_read
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.gui.shell.opening import Opening, asked_of
+from circuitlab.gui.shell.opening import Opening, assumptions_asked
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import paragraph
@@ -146,12 +146,12 @@ def plain(error: object) -> str:
     if not isinstance(error, CircuitLabError):
         return reason(error)
     parts = [error.what, f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
-    return "\n".join(p for p in (*parts, "" if asked_of(error) else error.remedy) if p)
+    return "\n".join(p for p in (*parts, "" if assumptions_asked(error) else error.remedy) if p)
 
 
 def questions(ref: ModelRef, error: CircuitLabError) -> tuple[Assumption, ...]:
     """The choices so far for a model that could not be opened, and what its error asks for, as rows."""
     chosen = tuple(Assumption(name, value, (), YOUR_CHOICE) for name, value in ref.assume)
     names = {name for name, _ in ref.assume}
-    needed = ((name, choices) for name, choices in asked_of(error).items() if name not in names)
+    needed = ((name, choices) for name, choices in assumptions_asked(error).items() if name not in names)
     return (*chosen, *(Assumption(name, "", choices, error.expected) for name, choices in needed))

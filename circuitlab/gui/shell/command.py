@@ -1,4 +1,4 @@
-"""What a command of a window is, and its action in menus. The table of all commands is `commands.py`, above the window."""
+"""A command of a window, and its action in menus. The table of all commands is `commands.py`, which imports the window."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMainWindow
+
+from circuitlab.draw.look.plain_text import tip_of
 
 MENUS = ("File", "Edit", "Go", "View", "Help")
 W = TypeVar("W", bound=QMainWindow)
@@ -21,7 +23,8 @@ def _always(window: QMainWindow) -> bool:
 class Command(Generic[W]):
     """One command of a window: `run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, separated by ", ".
 
-    `enabled(window)` is asked when a menu or the palette opens. `checked(window)` makes it one of a group of choices.
+    `enabled(window)` is called when a menu or the palette opens. `checked(window)` makes it one of a group of choices. `tip`: the
+    tooltip of its menu entry.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Command(Generic[W]):
     enabled: Callable[[W], bool] = _always
     checked: Callable[[W], bool] | None = None
     submenu: str = ""
+    tip: str = ""
 
 
 class CommandAction(QAction):
@@ -43,12 +47,14 @@ class CommandAction(QAction):
         self.command, self._window = command, window
         self.setObjectName(f"command.{command.name}")
         self.setCheckable(command.checked is not None)
+        if command.tip:
+            self.setToolTip(tip_of(command.tip))
         if command.shortcut:
             self.setShortcuts([QKeySequence(s.strip()) for s in command.shortcut.split(", ")])
         self.triggered.connect(self.go)
 
     def refresh(self) -> None:
-        """Before it is shown: whether it can be run now, whether it is the one that holds."""
+        """Update, before it is shown, whether it can be run now and whether it is checked."""
         self.setEnabled(self.command.enabled(self._window))
         if self.command.checked is not None:
             self.setChecked(self.command.checked(self._window))

@@ -47,7 +47,7 @@ def _training(name: str, title: str, run: Callable[[CheckpointBar], object], sho
 
 
 def _panel(name: str, title: str) -> Command[Window]:
-    """What the menu of the panel that was last used does."""
+    """The command for an action of the panel that was last used."""
     return Command(f"panel-{name.replace('_', '-')}", title, "View", lambda w: w.panel_action(name), submenu="Picture")
 
 
@@ -71,6 +71,7 @@ def _arrange(name: str, shortcut: str) -> Command[Window]:
         shortcut,
         checked=lambda w: w.layout_of_docks.name == name,
         submenu="Arrange",
+        tip=ARRANGEMENTS[name].tip,
     )
 
 

@@ -1,4 +1,4 @@
-"""The dialogs of a window: when each is opened, which are kept after being closed, and the question before the window closes."""
+"""The dialogs of a window: opens them, keeps two for the next time, and asks before the window closes on running work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.dialogs")
-LONG = 3.0  # s: work that has run for longer is not thrown away unasked
+LONG = 3.0  # s: work that has run for longer is not cancelled without a question
 ABOUT = (
     f"CircuitLab {__version__}\nA laboratory for transformer circuits.\n\n"
     "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits\n"
@@ -36,18 +36,18 @@ ABOUT = (
 
 
 def about(window: QWidget) -> PlainBox:
-    """Version and purpose."""
+    """The box with version and purpose."""
     return PlainBox(QMessageBox.Icon.NoIcon, "About CircuitLab", ABOUT, QMessageBox.StandardButton.Close, window)
 
 
 def _run(dialog: QDialog) -> None:
-    """Until it is closed; then it is gone."""
+    """Run a modal dialog until it is closed, then delete it."""
     dialog.exec()
     dialog.deleteLater()
 
 
 class Dialogs(QObject):
-    """See the module. Errors of the window's parts and what an opening asks for are heard here."""
+    """See the module. It shows the errors of the window's parts, and the questions that opening a model raises."""
 
     def __init__(self, context: AppContext, opening: Opening, menus: Menus, window: QWidget) -> None:
         super().__init__(window)
@@ -64,13 +64,13 @@ class Dialogs(QObject):
 
     @Slot()
     def ask_open(self) -> None:
-        """A folder dialog."""
+        """Ask for a model's folder and open it."""
         path = QFileDialog.getExistingDirectory(self._window, "Open model: the folder with config.json")
         if path:
             self.opening.open(path)
 
     def ask_open_file(self) -> None:
-        """A dialog for one weight file: state dicts, nanoGPT's and llama2.c's checkpoints."""
+        """Ask for one weight file and open it: a state dict, a checkpoint of nanoGPT or llama2.c."""
         kinds = " ".join(f"*{suffix}" for suffix in WEIGHT_FILES)
         path, _ = QFileDialog.getOpenFileName(self._window, "Open model file", "", f"Weights ({kinds});;All files (*)")
         if path:
@@ -78,7 +78,7 @@ class Dialogs(QObject):
 
     @Slot(object)
     def ask_hub(self, name: HubName | None = None) -> None:
-        """The hub's dialog; with a name it begins at once. It outlives being closed, as a download does."""
+        """Show the hub's dialog; with a name it starts at once. Closed, it is only hidden, and its download goes on."""
         if self._hub is None:
             self._hub = HubDialog(self.opening, self._window)
         self._hub.show()
@@ -87,7 +87,7 @@ class Dialogs(QObject):
             self._hub.start(name)
 
     def ask_training(self) -> None:
-        """What to train, or the run that is going on."""
+        """Show the dialog of a training: its form, or the run that is going on."""
         if self._training is None:
             self._training = TrainingDialog(self.context, self._window)
             self._training.opens.connect(self.opening.open)
@@ -95,7 +95,7 @@ class Dialogs(QObject):
         self._training.raise_()
 
     def show_assumptions(self) -> None:
-        """What no file of the open model says, to correct."""
+        """Show what was assumed of the open model because no file of it says so, to be corrected."""
         ref, assumed = self.context.document.state.model, self.opening.assumptions()
         AssumptionsDialog(self.opening, ref, assumed, self._window).show()
 
@@ -110,9 +110,9 @@ class Dialogs(QObject):
 
     @Slot(object)
     def show_error(self, error: BaseException) -> None:
-        """Plain words and a report; the window goes on. One at a time: the others are in the log.
+        """Show an error, one at a time: further ones go to the log while its dialog is open.
 
-        Whoever reports an error is in the middle of something: this runs no event loop of its own, and returns at once.
+        This runs no event loop of its own and returns at once, as the caller is in the middle of something.
         """
         if self._error is not None:
             log.error("meanwhile: %s", error)
@@ -129,7 +129,7 @@ class Dialogs(QObject):
 
     @Slot()
     def show_palette(self) -> None:
-        """All commands, panels and lessons; heads, tokens and models."""
+        """Show the command palette: commands, panels and lessons; heads, tokens and models."""
         self._menus.refresh()
         entries = SearchEntries(self.context, self.opening)
         palette = Palette([*self._menus.actions, *self._menus.lessons], self._window, entries)
@@ -137,26 +137,26 @@ class Dialogs(QObject):
         _run(palette)
 
     def show_shortcuts(self) -> None:
-        """All commands with their keys."""
+        """Show all commands with their keys."""
         _run(ShortcutSheet(self._menus.actions, self._window))
 
     def show_settings(self) -> None:
-        """What is remembered from one start to the next."""
+        """Show the settings."""
         _run(SettingsDialog(self.context.settings, self._window))
 
     def show_about(self) -> None:
-        """Version and purpose."""
+        """Show version and purpose."""
         _run(about(self._window))
 
-    # -- its end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def may_close(self) -> bool:
-        """Work that has run for long is not thrown away unasked, nor is a training."""
+        """Whether the window may close; asks if work that has run for long, or a training, would be lost."""
         return self._may_cancel() and (self._training is None or self._training.may_close())
 
     def _may_cancel(self) -> bool:
-        long = [j for j in self.context.runner.jobs if j.began and time.monotonic() - j.began > LONG]
-        if not long:
+        long_jobs = [j for j in self.context.runner.jobs if j.started_at and time.monotonic() - j.started_at > LONG]
+        if not long_jobs:
             return True
-        text = f"{long[0].title} is still running. Cancel it and close?"
+        text = f"{long_jobs[0].title} is still running. Cancel it and close?"
         return confirmed(self._window, "Close CircuitLab", text)

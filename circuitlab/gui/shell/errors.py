@@ -1,4 +1,4 @@
-"""Errors in plain words with a report to copy; after which the window goes on."""
+"""The dialog of an error, in plain words and with a report to copy, and the hook for exceptions that nobody catches."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ log = logging.getLogger("circuitlab.errors")
 
 
 def report(error: BaseException) -> str:
-    """What a person can paste into an issue."""
+    """The text for a bug report: versions, platform, traceback."""
     lines = "".join(traceback.format_exception(error))
     return f"CircuitLab {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{lines}"
 
 
 class ErrorDialog(PlainBox):
-    """One error. "Copy report" puts everything on the clipboard."""
+    """Shows one error. “Copy report” copies the report to the clipboard."""
 
     def __init__(self, error: BaseException, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,9 +43,9 @@ class ErrorDialog(PlainBox):
             parts = [f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
             self.setInformativeText("\n".join(bounded(p, 4 * LONGEST) for p in (*parts, error.remedy) if p))
         else:
-            self.setText("This is a fault in CircuitLab. Your work is as it was; the window goes on.")
+            self.setText("This is a bug in CircuitLab. Your work is unchanged, and you can go on.")
             self.setInformativeText(reason(error))
-        for label in self.findChildren(QLabel):  # the second one, too, guesses whether it holds markup
+        for label in self.findChildren(QLabel):  # Qt guesses for each of them whether its text is markup
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.report = report(error)
         self.setDetailedText(self.report)
@@ -53,10 +53,10 @@ class ErrorDialog(PlainBox):
         self.setDefaultButton(self.addButton(QMessageBox.StandardButton.Close))
         self.buttonClicked.connect(self._clicked)
         if isinstance(error, UnknownFamily) and error.tensors:
-            self._list(error)
+            self._add_tensors(error)
 
-    def _list(self, error: UnknownFamily) -> None:
-        """The file's own names and the command that imports them, to be copied."""
+    def _add_tensors(self, error: UnknownFamily) -> None:
+        """Add the names of the file's tensors and the command that imports it, to be copied."""
         names = QPlainTextEdit("\n".join((f"{number_of(error.n_tensors, 'tensor')}:", *error.tensors)), self)
         names.setReadOnly(True)
         names.setAccessibleName("The file's own tensors")
@@ -70,7 +70,7 @@ class ErrorDialog(PlainBox):
         assert isinstance(grid, QGridLayout)
         row = grid.rowCount()
         buttons = self.findChild(QDialogButtonBox)
-        for widget in (names, command, buttons):  # the buttons last, where they are looked for
+        for widget in (names, command, buttons):  # the buttons stay at the bottom
             if widget is not None:
                 grid.removeWidget(widget)
                 grid.addWidget(widget, row, 0, 1, grid.columnCount())
@@ -87,23 +87,23 @@ class ErrorDialog(PlainBox):
 
 
 class ErrorHook(QObject):
-    """Catches what nobody else does, on any thread, and tells the window."""
+    """Catches the exceptions that nobody else does, on any thread: `caught(error)`."""
 
     caught = Signal(object)
 
     def install(self) -> None:
-        """Take the hooks of interpreter and threads."""
-        sys.excepthook = self._main
-        threading.excepthook = self._thread
+        """Replace the hooks of the interpreter and of threads."""
+        sys.excepthook = self._on_main_thread
+        threading.excepthook = self._on_other_thread
 
-    def _main(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _on_main_thread(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
             return
         log.critical("unhandled", exc_info=error)
         self.caught.emit(error)
 
-    def _thread(self, args: threading.ExceptHookArgs) -> None:
+    def _on_other_thread(self, args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:
             log.critical("unhandled on %s", args.thread, exc_info=args.exc_value)
             self.caught.emit(args.exc_value)

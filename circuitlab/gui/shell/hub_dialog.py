@@ -40,9 +40,9 @@ class HubDialog(Dialog):
         self.plan: object | None = None
         self._make_fields()
         self._lay_out()
-        self._looking = WorkSlot(self, finished=self._looked, failed=self._failed)
-        self._fetching = WorkSlot(self, finished=self._fetched, failed=self._failed)
-        self.runner.jobs_changed.connect(self._moved)
+        self._lookup_slot = WorkSlot(self, finished=self._lookup_finished, failed=self._failed)
+        self._download_slot = WorkSlot(self, finished=self._download_finished, failed=self._failed)
+        self.runner.jobs_changed.connect(self._show_progress)
         self._refresh()
 
     # -- widgets and layout -------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class HubDialog(Dialog):
             return revisions(name.repo), plan(name)
 
         self.status.setText(f"Asking the hub about {name}…")
-        self.runner.do(self._looking, f"look up {name}", work, "net")
+        self.runner.do(self._lookup_slot, f"look up {name}", work, "net")
         self._refresh()
 
     @Slot()
@@ -139,14 +139,14 @@ class HubDialog(Dialog):
             return fetch(plan(name), report, job.cancelled.is_set)
 
         self.status.setText(f"Downloading {name} into {cache_folder()}")
-        self.runner.do(self._fetching, f"download {name}", work, "net")
+        self.runner.do(self._download_slot, f"download {name}", work, "net")
         self._refresh()
 
     @Slot()
     def cancel(self) -> None:
         """Stop the download; the files and parts fetched so far are kept."""
-        self.runner.cancel_slot(self._fetching)
-        self.runner.cancel_slot(self._looking)
+        self.runner.cancel_slot(self._download_slot)
+        self.runner.cancel_slot(self._lookup_slot)
         self._refresh()
 
     def _open(self, name: HubName) -> None:
@@ -156,12 +156,12 @@ class HubDialog(Dialog):
     # -- answers ------------------------------------------------------------------------------------------------------
 
     @Slot(object)
-    def _looked(self, revisions_and_plan: tuple[tuple[str, ...], object]) -> None:
+    def _lookup_finished(self, revisions_and_plan: tuple[tuple[str, ...], object]) -> None:
         self._show_plan(*revisions_and_plan)
         self._refresh()
 
     @Slot()
-    def _fetched(self) -> None:
+    def _download_finished(self) -> None:
         if (name := self.chosen_name()) is not None:
             self._open(name)
         self._refresh()
@@ -182,8 +182,8 @@ class HubDialog(Dialog):
         self._refresh()
 
     @Slot()
-    def _moved(self) -> None:
-        job = next((j for j in self.runner.jobs if j.slot is self._fetching), None)
+    def _show_progress(self) -> None:
+        job = next((j for j in self.runner.jobs if j.slot is self._download_slot), None)
         if job is not None and job.total and self.isVisible():
             self.bar.setValue(job.done)
             self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
@@ -196,12 +196,12 @@ class HubDialog(Dialog):
         self._refresh()
 
     def _refresh(self) -> None:
-        name, fetching = self.chosen_name(), self.runner.is_busy(self._fetching)
+        name, fetching = self.chosen_name(), self.runner.is_busy(self._download_slot)
         cached = name is not None and snapshot(name) is not None
         self.get.setText("Open" if cached else "Download and open")
         self.get.setEnabled(name is not None and not fetching)
-        self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(self._looking))
-        self.stop.setEnabled(fetching or self.runner.is_busy(self._looking))
+        self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(self._lookup_slot))
+        self.stop.setEnabled(fetching or self.runner.is_busy(self._lookup_slot))
         for field in (self.name, self.revision):
             field.setEnabled(not fetching)
         self.bar.setVisible(fetching)

@@ -21,7 +21,7 @@ from circuitlab.gui.sessions.file_work import Searcher
 from circuitlab.gui.sessions.first_state import first_state, fresh_state
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.errors import ErrorHook
-from circuitlab.gui.shell.opening import asked_of
+from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.garbage import collected_on_this_thread
@@ -103,7 +103,7 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
     window.settings.failed.emit(window.settings.problem)
     if failure is not None and source is not None and is_session(Path(source)):
         window.sessions.open(Path(source))
-    elif failure is not None and source is not None and asked_of(failure):
+    elif failure is not None and source is not None and assumptions_asked(failure):
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
     elif failure is not None:
         window.dialogs.show_error(failure)

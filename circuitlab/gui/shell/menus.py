@@ -1,4 +1,4 @@
-"""The menu bar of a window: its commands, the recent sessions and models, a lesson and a panel an entry."""
+"""The menu bar of a window: its commands, the recent sessions and models, the lessons and the panels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from circuitlab.gui.shell.opening import Opening
 
 
 class Menus(QObject):
-    """`actions`: the commands and the ways to the panels, as palette and shortcut sheet list them; `lessons`: an action a lesson.
+    """`actions`: the commands and “Go to” each dock, as the palette and the shortcut sheet list them; `lessons`: one per lesson.
 
-    An action is enabled for as long as no menu is open, whatever its command says: see `enable`.
+    While no menu is open every action is enabled, whatever its command says: see `enable`.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Menus(QObject):
         for command in commands:
             self._add(self._menu(command), command)
         self.lessons = lessons.fill_menu(self._menus["Help"].addMenu("Lesson"))
-        shown = self._menus["View"].addMenu("Panels")
+        panels_menu = self._menus["View"].addMenu("Panels")
         for name, dock in docks.items():
-            shown.addAction(dock.toggleViewAction())
-            dock.toggleViewAction().triggered.connect(self._shown)
-            self._add_way(name, dock)
+            panels_menu.addAction(dock.toggleViewAction())
+            dock.toggleViewAction().triggered.connect(self._dock_toggled)
+            self._add_go_to(name, dock)
 
     def _menu(self, command: Command[Any]) -> QMenu:
-        """Where it stands; a submenu comes with its first command."""
+        """The menu of a command; a submenu is created with its first command."""
         menu = self._menus[command.menu]
         if not command.submenu:
             return menu
@@ -64,14 +64,16 @@ class Menus(QObject):
         if command.separator:
             menu.addSeparator()
         menu.addAction(action)
+        if command.tip:
+            menu.setToolTipsVisible(True)
         self._window.addAction(action)
         self.actions.append(action)
         if command.name == "open":
             self._recent = menu.addMenu("Open recent")
             self._recent.aboutToShow.connect(self._fill_recent)
 
-    def _add_way(self, name: str, dock: QDockWidget) -> None:
-        """“Go to” a dock, by its panel's shortcut."""
+    def _add_go_to(self, name: str, dock: QDockWidget) -> None:
+        """Add “Go to” a dock, with its panel's shortcut."""
         go = QAction(f"Go to {dock.windowTitle()}", self._window)
         go.setObjectName(f"goto.{name}")
         panel = panels().get(name)
@@ -85,7 +87,7 @@ class Menus(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Before menu or palette: what can be run, and what undo would take back."""
+        """Update, before a menu or the palette opens, what can be run and what undo and redo would do."""
         document = self._opening.context.document
         labels = {"undo": document.undo_label, "redo": document.redo_label}
         for action in self.actions:
@@ -105,8 +107,8 @@ class Menus(QObject):
         self._sessions.recent.fill(self._recent)
 
     @Slot(bool)
-    def _shown(self, on: bool) -> None:
-        """A panel that is brought up is the one in use."""
+    def _dock_toggled(self, on: bool) -> None:
+        """Go to a dock that has been shown, so that it becomes the current one."""
         name = next((n for n, d in self._docks.items() if d.toggleViewAction() is self.sender()), "")
         if on and name:
             self._layout_of_docks.go_to(name)

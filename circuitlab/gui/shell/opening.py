@@ -32,7 +32,7 @@ RECENT = 8
 KINDS = {"builtin": "Shipped", "construct": "Constructed"}
 
 
-def asked_of(error: object) -> Mapping[str, tuple[str, ...]]:
+def assumptions_asked(error: object) -> Mapping[str, tuple[str, ...]]:
     """The assumptions that an error asks for, with the values that each can have."""
     return error.asks if isinstance(error, BadModel) else {}
 
@@ -75,7 +75,7 @@ class Opening(QObject):
         self._text: str | None = None
         self._ref: ModelRef | None = None
         self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
-        self._read_slot, self._hash_slot = WorkSlot(self, failed=self._not_read), WorkSlot(self)
+        self._read_slot, self._hash_slot = WorkSlot(self, failed=self._report_failure), WorkSlot(self)
         context.document.changed.connect(self._changed)
 
     def open(self, source: str, text: str | None = None) -> None:
@@ -94,13 +94,13 @@ class Opening(QObject):
     def reader(self, ref: ModelRef, text: str | None = None) -> Callable[[Job], OpenModel]:
         """The job that reads a model on the file thread and tokenises the text it will be shown on (None: the present text)."""
         state = self.context.document.recorded
-        words = (state.draft or state.text) if text is None else text
-        return lambda job: self._read(ref, words, job)
+        prompt = (state.draft or state.text) if text is None else text
+        return lambda job: self._read(ref, prompt, job)
 
-    def _read(self, ref: ModelRef, words: str, job: Job) -> OpenModel:
+    def _read(self, ref: ModelRef, prompt: str, job: Job) -> OpenModel:
         """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
         model = self.context.engine.store.open(ref)
-        warm_tokenizer(model, words)
+        warm_tokenizer(model, prompt)
         if job.cancelled.is_set():
             raise Cancelled
         return model
@@ -128,13 +128,13 @@ class Opening(QObject):
 
     @Slot(object)
     def _failed(self, error: BaseException) -> None:
-        if self._ref is not None and asked_of(error):
+        if self._ref is not None and assumptions_asked(error):
             self.assumptions_needed.emit(self._ref, error)
         else:
-            self._not_read(error)
+            self._report_failure(error)
 
     @Slot(object)
-    def _not_read(self, error: BaseException) -> None:
+    def _report_failure(self, error: BaseException) -> None:
         if not isinstance(error, Cancelled):
             self.context.failed.emit(error)
 

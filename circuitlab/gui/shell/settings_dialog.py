@@ -1,13 +1,13 @@
-"""The settings as a form: one field each, from what is declared of it."""
+"""The dialog of the settings: a field for each, built from its declaration."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QDialogButtonBox, QFormLayout, QPushButton, QVBoxLayout, QWidget
 
-from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
+from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.settings import SETTINGS, Setting, Settings
 
 
@@ -18,7 +18,9 @@ def _field(setting: Setting) -> Field:
 
 
 class SettingsDialog(Dialog):
-    """Every setting with its tip; a change acts at once."""
+    """Every setting with its tip below it; a change takes effect at once."""
+
+    usual = (520, 0)
 
     def __init__(self, settings: Settings, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -26,17 +28,17 @@ class SettingsDialog(Dialog):
         self.settings = settings
         self.form = Form(map(_field, SETTINGS), self)
         self.form.show_values({setting.name: settings[setting.name] for setting in SETTINGS})
-        self.form.changed.connect(self._moved)
+        self.form.changed.connect(self._field_changed)
         self.fields = self.form.widgets
         layout = QFormLayout()
         layout.setHorizontalSpacing(16)
         layout.setVerticalSpacing(8)
         for setting in SETTINGS:
             layout.addRow(setting.title, self.fields[setting.name])
-            note = PlainLabel(setting.tip + (" · from the next start" if setting.later else ""), self)
-            note.setProperty("role", "caption")
+            note = paragraph(self, "caption", selectable=False)
+            note.setText(setting.tip + (" · from the next start" if setting.later else ""))
             layout.addRow("", note)
-        settings.changed.connect(self._follow)
+        settings.changed.connect(self._setting_changed)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.accept)
         defaults = QPushButton("Defaults", self)
@@ -49,17 +51,17 @@ class SettingsDialog(Dialog):
         box.addWidget(buttons)
 
     @Slot(str)
-    def _moved(self, name: str) -> None:
-        """The field that was moved, and no other: one may have been changed elsewhere meanwhile."""
+    def _field_changed(self, name: str) -> None:
+        """Set this setting and no other: others may have been changed elsewhere meanwhile."""
         self.settings.set(name, self.form.value(name))
 
     @Slot(str)
-    def _follow(self, name: str) -> None:
-        """Changed, here or by a command."""
+    def _setting_changed(self, name: str) -> None:
+        """Show a setting that was changed, here or by a command."""
         self.form.show_values({name: self.settings[name]})
 
     @Slot()
     def restore(self) -> None:
-        """Every setting as at the first start."""
+        """Set every setting to its default."""
         for setting in SETTINGS:
             self.settings.reset(setting.name)

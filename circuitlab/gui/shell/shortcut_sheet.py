@@ -1,4 +1,4 @@
-"""The sheet of shortcuts: every command with its keys, by menu, and the grammar of the hand; on a low screen it scrolls."""
+"""The sheet of shortcuts: every command with its keys, by menu, and what mouse and keys do in a figure; it scrolls if need be."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from circuitlab.gui.widgets.dialog import Dialog, room_for
 
 COLUMNS = 3  # at most
 APART, BETWEEN, LINE = 24, 16, 4  # px between columns, between keys and what they do, between lines
-GRAMMAR = (
+IN_A_FIGURE = (
     ("Hover", "preview"),
     ("Click", "select and lock; again to release"),
     ("Shift+click", "add or remove"),
     ("Double-click", "open in its own panel"),
     ("Wheel, drag", "zoom, pan; R resets"),
-    ("Right-click", "menu about what is pointed at"),
+    ("Right-click", "menu about the item under the pointer"),
     ("Arrows", "walk cells, heads, rows"),
     ("Enter, Shift+Enter, Alt+Enter", "click, Shift+click, double-click"),
     ("+ −, Ctrl+arrows", "zoom, pan"),
     ("S in a table", "sort by the column; again: the other way"),
-    ("Menu key", "menu about what the keys are on"),
+    ("Menu key", "menu about the item that the keys are on"),
 )
 Line = tuple[PlainLabel, PlainLabel]  # keys, what they do
 
@@ -33,7 +33,7 @@ Line = tuple[PlainLabel, PlainLabel]  # keys, what they do
 def lines_of(actions: Sequence[QAction]) -> dict[str, list[tuple[str, str]]]:
     """(keys, what they do) by heading."""
     native = QKeySequence.SequenceFormat.NativeText
-    groups: dict[str, list[tuple[str, str]]] = {"The hand": list(GRAMMAR)}
+    groups: dict[str, list[tuple[str, str]]] = {"In a figure": list(IN_A_FIGURE)}
     for action in actions:
         keys = " or ".join(k.toString(native) for k in action.shortcuts())
         group = action.command.menu if isinstance(action, CommandAction) else "Panels"
@@ -66,7 +66,7 @@ class ShortcutSheet(Dialog):
         box.addWidget(buttons)
 
     def _fill(self, groups: dict[str, list[tuple[str, str]]]) -> None:
-        """Headings and lines, column by column."""
+        """Place headings and lines, column by column."""
         groups_of_labels = {
             heading: [(self._label(k, "caption"), self._label(t)) for k, t in rows] for heading, rows in groups.items()
         }
@@ -89,7 +89,7 @@ class ShortcutSheet(Dialog):
         grid.setRowStretch(grid.rowCount(), 1)
 
     def _columns(self, lines: Sequence[Line]) -> int:
-        """How many stand side by side on this screen."""
+        """How many columns fit side by side on this screen."""
         widest = [max(label.sizeHint().width() for label in side) for side in zip(*lines, strict=True)]
         return max(
             1, min(COLUMNS, (room_for(self).width() - 48 - self._bar() + APART) // (sum(widest) + BETWEEN + 2 * BETWEEN + APART))
@@ -98,14 +98,14 @@ class ShortcutSheet(Dialog):
     def _bar(self) -> int:
         return self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent) + self.area.verticalScrollBar().sizeHint().width()
 
-    def _label(self, words: str, role: str = "") -> PlainLabel:
-        label = PlainLabel(words, self.inside)
+    def _label(self, text: str, role: str = "") -> PlainLabel:
+        label = PlainLabel(text, self.inside)
         label.setProperty("role", role)
         label.ensurePolished()
         return label
 
     def sizeHint(self) -> QSize:
-        """All of it."""
+        """The size of all lines."""
         inside, own = self.inside.sizeHint(), super().sizeHint()
         buttons = own.height() - self.area.sizeHint().height()
         return QSize(inside.width() + 48 + self._bar(), inside.height() + buttons)

@@ -1,4 +1,4 @@
-"""Theme and text size of a window, as the settings have them."""
+"""Applies the theme and the text size that the settings name to a window."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class ThemeController(QObject):
         context.settings.changed.connect(self._setting)
 
     def scale_text(self, by: float) -> None:
-        """Larger or smaller text everywhere."""
+        """Make all text larger or smaller by a part of its normal size."""
         settings = self.context.settings
         settings.set("text_scale", min(max(round(settings["text_scale"] + by, 2), SMALLEST), LARGEST))
 
     def usual_text(self) -> None:
-        """The size that it has before anybody chooses another."""
+        """Reset the text size to its default."""
         self.context.settings.reset("text_scale")
 
     def follow(self) -> None:
-        """The desktop's scheme may have changed."""
+        """Apply the desktop's colour scheme, which may have changed, if the theme follows it."""
         if self.context.settings["theme"] == "system":
             self.apply()
 
@@ -47,7 +47,7 @@ class ThemeController(QObject):
         return scaled(DARK if name == "dark" else LIGHT, self.context.settings["text_scale"])
 
     def apply(self) -> None:
-        """To the application, the window, and all that is drawn."""
+        """Apply theme and text size to the application, the window and all figures."""
         app, theme = QApplication.instance(), self._theme()
         assert isinstance(app, QApplication)
         apply_theme(app, theme, sheet(theme))

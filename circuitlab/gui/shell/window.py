@@ -40,7 +40,7 @@ log = logging.getLogger("circuitlab.window")
 
 
 class Window(QMainWindow):
-    """See the module. `commands` are those of its menus; `remember` False leaves the person's layout and settings alone."""
+    """See the module. `commands` are those of its menus; `remember` False neither reads nor saves layout and settings."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Window(QMainWindow):
         self.layout_of_docks.arrange()
         self.ahead = LookingAhead(self.context, self.docks, self)
         self._connect()
-        self._title()
+        self._set_title()
 
     def _make_docks(self) -> None:
-        # In this order they ask when the state changes: attention is on the screen before every loss has been unembedded.
+        # In this order they send their requests when the state changes: attention is drawn before all losses are computed.
         self.docks: dict[str, QDockWidget] = {
             name: PanelDock(panel, self.context, self.state_commands, self) for name, panel in panels().items()
         }
@@ -99,9 +99,9 @@ class Window(QMainWindow):
         self.context.document.changed.connect(self._changed)
         self.opening.opened.connect(self.refresh)
         self.sessions.opened.connect(self._session_opened)
-        self.sessions.changed.connect(self._title)
-        self.settings.changed.connect(self._setting)
-        self.settings.failed.connect(self._settings_fail)
+        self.sessions.changed.connect(self._set_title)
+        self.settings.changed.connect(self._setting_changed)
+        self.settings.failed.connect(self._settings_failed)
         self.top.asks_folder.connect(self.dialogs.ask_open)
         self.top.asks_palette.connect(self.dialogs.show_palette)
         self.top.device_changed.connect(self.refresh)
@@ -110,11 +110,11 @@ class Window(QMainWindow):
             dock.opens.connect(self.layout_of_docks.go_to)
 
     @Slot(str)
-    def _settings_fail(self, why: str) -> None:
-        """Report in the log and the status line which settings could not be read or saved."""
-        if why:
-            log.warning(why)
-            self.context.message.emit(why)
+    def _settings_failed(self, message: str) -> None:
+        """Report in the log and the status line which settings could not be read or saved; "" for none."""
+        if message:
+            log.warning(message)
+            self.context.message.emit(message)
 
     def _panels(self) -> list[PanelDock]:
         return [dock for dock in self.docks.values() if isinstance(dock, PanelDock)]
@@ -123,14 +123,14 @@ class Window(QMainWindow):
 
     @Slot()
     def refresh(self) -> None:
-        """Ask again for what every visible dock shows."""
+        """Refresh the bars and every visible dock."""
         for dock in self.docks.values():
-            again = getattr(dock, "refresh", None)
-            if again is not None and on_screen(dock):
-                again()
+            refresh_dock = getattr(dock, "refresh", None)
+            if refresh_dock is not None and on_screen(dock):
+                refresh_dock()
         self.top.refresh()
         self.checkpoints.refresh()
-        self._title()
+        self._set_title()
 
     @property
     def waiting(self) -> bool:
@@ -140,10 +140,10 @@ class Window(QMainWindow):
     @Slot(object, object)
     def _changed(self, old: State, new: State) -> None:
         if old.model != new.model:
-            self._title()
+            self._set_title()
 
     @Slot()
-    def _title(self) -> None:
+    def _set_title(self) -> None:
         model, session = self.context.name_of(self.context.document.state.model), self.sessions.name
         self.setWindowModified(False)
         mark = f"{session.replace('[*]', '[*][*]')}[*] · " if session else ""
@@ -159,7 +159,7 @@ class Window(QMainWindow):
         self.refresh()
 
     @Slot(str)
-    def _setting(self, name: str) -> None:
+    def _setting_changed(self, name: str) -> None:
         if name == "memory":
             self.context.engine.budget(round(self.settings["memory"] * GIB))
             self.jobs.refresh()
@@ -167,11 +167,11 @@ class Window(QMainWindow):
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def open_model(self, source: str, text: str | None = None) -> None:
-        """Open a model on the file thread; on success it takes the place of the present one."""
+        """Open a model on the file thread; on success it replaces the present one."""
         self.opening.open(source, text)
 
     def set_theme(self, name: str) -> None:
-        """By name; "system" follows the desktop."""
+        """Set the theme by name; "system" follows the desktop."""
         self.settings.set("theme", name)
 
     @property
@@ -185,7 +185,7 @@ class Window(QMainWindow):
         return bool(self.context.document.redo_label)
 
     def undo(self) -> None:
-        """Step back; what is being typed is a step of its own."""
+        """Step back; text that is still being typed is recorded as a step first."""
         self.prompt.commit()
         self.context.undo()
 
@@ -194,19 +194,19 @@ class Window(QMainWindow):
         self.context.redo()
 
     def release(self) -> None:
-        """Nothing is locked any more; a maximised panel comes back."""
+        """Restore the layout if a panel is maximised, else release the selection."""
         if self.layout_of_docks.maximised:
             self.toggle_maximised()
         else:
             self.state_commands.release()
 
     def edit_prompt(self) -> None:
-        """The keyboard to the editor."""
+        """Show the prompt and give its editor the keyboard focus."""
         self.layout_of_docks.go_to("prompt")
         self.prompt.editor.setFocus()
 
     def commit_typing(self) -> None:
-        """What is being typed becomes part of the State now."""
+        """Take text that is still being typed into the State."""
         if self.prompt.timer.isActive():
             self.prompt.commit()
 
@@ -220,37 +220,37 @@ class Window(QMainWindow):
         getattr(self.layout_of_docks.current_panel.actions_menu, name)()
 
     def zoom(self, factor: float) -> None:
-        """Show `factor` times as much in the picture of the panel that was last used."""
+        """Show `factor` times as much in the figure of the panel that was last used."""
         self.layout_of_docks.current_panel.view.zoom(factor)
 
     def float_or_dock(self) -> None:
-        """The panel that was last used, out of the window or back into it."""
+        """Move the panel that was last used out of the window, or back into it."""
         self.layout_of_docks.current_panel.bar.float_or_dock()
 
     def close_panel(self) -> None:
-        """The panel that was last used; the View menu brings it back."""
+        """Close the panel that was last used; the View menu brings it back."""
         self.layout_of_docks.current_panel.close()
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
-        """One panel alone, or all again."""
+        """Show one panel alone, or all panels again."""
         self.layout_of_docks.toggle_maximised(dock)
 
     def reset_zoom(self) -> None:
-        """In every panel."""
+        """Reset the zoom of every panel."""
         for dock in self._panels():
             dock.view.reset_view()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """A session, a folder, or a file of one."""
+        """Accept a session, a folder, or a file."""
         if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open it."""
+        """Open the dropped session or model."""
         if not self.sessions.drop(event.mimeData()):
             self.opening.drop(event.mimeData())
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- opening and closing ------------------------------------------------------------------------------------------
 
     def showEvent(self, event: QShowEvent) -> None:
         """Restore the layout once the window is on the screen."""
@@ -269,17 +269,17 @@ class Window(QMainWindow):
         super().childEvent(event)
         if event.type() == QEvent.Type.ChildPolished and isinstance(tabs := event.child(), QTabBar):
             tabs.setAccessibleName("Panels that share this place")
-            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # tabs without room are reached by scrolling
+            tabs.setElideMode(Qt.TextElideMode.ElideNone)  # scroll buttons lead to the tabs for which there is no room
             tabs.setUsesScrollButtons(True)
 
     def changeEvent(self, event: QEvent) -> None:
-        """The desktop's scheme may have changed."""
+        """Follow the desktop's colour scheme when it changes."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.ThemeChange:
             self.theme_controller.follow()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Ask about unsaved changes and running work; keep the layout, stop the workers."""
+        """Save the layout and stop the workers, after a question about unsaved changes and running work."""
         if not self.sessions.may_close() or not self.dialogs.may_close():
             event.ignore()
             return
