@@ -65,7 +65,9 @@ def test_keys_that_the_readme_names(name: str, key: str) -> None:
 
 
 def test_the_menu_of_arrangements_says_what_each_is_for(window: Window) -> None:
-    actions = {a.command.title: a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.submenu == "Arrange"}
+    actions = {
+        a.command.title: a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.submenu == "Arrange"
+    }
     tips = {title: action.toolTip() for title, action in actions.items()}
     assert len(tips) == len(set(tips.values())) == len(ARRANGEMENTS) and not set(tips) & set(tips.values())
     assert "ablate" in tips["Arrange: Cut"].lower()
