@@ -108,8 +108,8 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
     for name, dock in window.docks.items():
         if isinstance(dock, PanelDock) and on_screen(dock):
             figure = dock.view.figure
-            if dock._failures:
-                yield f"{name} failed: {next(iter(dock._failures.values()))}"
+            if dock.exchange.failures:
+                yield f"{name} failed: {next(iter(dock.exchange.failures.values()))}"
             elif not figure.marks() and not figure.why_empty:
                 yield f"{name} is empty and does not say why"
             elif "could not be drawn" in figure.why_empty:

@@ -71,8 +71,8 @@ def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot
     assert isinstance(dock, PanelDock)
     window.context.failed.disconnect()  # the dialog would wait for somebody
     window.context.failed.connect(heard.append)
-    role = next(iter(dock.requests["now"]))
-    dock._failed(error, ("now", role))
+    role = next(iter(dock.exchange.requests["now"]))
+    dock.exchange._failed(error, ("now", role))
     said = dock.view.figure.why_empty
     assert 10 < len(said) < 700 and ":." not in said and "KeyboardInterrupt" not in said
     assert bool(heard) == (isinstance(error, Exception) and not isinstance(error, BadInput))

@@ -207,11 +207,11 @@ def test_an_arrangement_shows_what_it_names_and_has_a_home_for_the_rest(qtbot: A
 
 def test_typing_asks_nothing_of_the_weights_again(qtbot: Any, weights: Window) -> None:
     panels = [dock(weights, n) for n in ("composition", "spectra")]
-    before = [p.requests["now"] for p in panels]
+    before = [p.exchange.requests["now"] for p in panels]
     figures = [p.view.figure.marks()[0] for p in panels]
     qtbot.keyClicks(weights.prompt.editor, " x")
     settle(qtbot, weights)
-    assert [p.requests["now"] for p in panels] == before
+    assert [p.exchange.requests["now"] for p in panels] == before
     for panel, old in zip(panels, figures, strict=True):
         new: Any = panel.view.figure.marks()[0]
         assert (new.xy if isinstance(new, Edges) else new.x) is (old.xy if isinstance(old, Edges) else old.x)  # type: ignore[union-attr]
@@ -237,12 +237,12 @@ def test_a_model_that_cannot_be_read_so_says_why(qtbot: Any, tmp_path: Path, con
 def test_docks_that_end_behind_a_tab_ask_for_nothing(qtbot: Any, window: Window) -> None:
     window.layout_of_docks.arrange("Weights")
     settle(qtbot, window)
-    assert dock(window, "composition").requests["now"]
+    assert dock(window, "composition").exchange.requests["now"]
     for name in ("virtual", "residual", "bigram"):
-        assert not dock(window, name).requests["now"], name
+        assert not dock(window, name).exchange.requests["now"], name
     window.layout_of_docks.go_to("residual")
     settle(qtbot, window)
-    assert dock(window, "residual").requests["now"]
+    assert dock(window, "residual").exchange.requests["now"]
 
 
 def test_docks_behind_tabs_do_not_ask_for_the_height_of_a_narrow_one(qtbot: Any, window: Window) -> None:

@@ -356,8 +356,8 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     window.state_commands.ablate()
     window.state_commands.compare("difference")
     settle(qtbot, window)
-    answers = {("now", r): a for r, a in attention.answers["now"].items()}
-    answers |= {("ref", r): a for r, a in attention.answers["ref"].items()}
+    answers = {("now", r): a for r, a in attention.exchange.answers["now"].items()}
+    answers |= {("ref", r): a for r, a in attention.exchange.answers["ref"].items()}
     assert {side for side, _ in answers} == {"now", "ref"}
     for form in ("csv", "npz", "json"):
         actions.write_data(tmp_path / f"a.{form}")

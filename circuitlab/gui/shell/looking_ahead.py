@@ -94,7 +94,8 @@ class LookingAhead(QObject):
             if isinstance(dock, PanelDock) and dock.shown:
                 requests = dock.panel.requests(near, facts)
                 if not isinstance(requests, Why):
-                    yield from (request for role, request in requests.items() if _quick(request, dock.answers["now"].get(role)))
+                    answers = dock.exchange.answers["now"]
+                    yield from (request for role, request in requests.items() if _quick(request, answers.get(role)))
         if losses and near.tokens:
             yield Request(token_loss, TokenLossParams(), near.subject)
 
