@@ -44,7 +44,7 @@ def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, win
     window.layout_of_docks.go_to("interventions")
     listed = window.docks["interventions"]
     assert isinstance(listed, InterventionsDock)
-    assert listed.none.isVisible()
+    assert listed.hint.isVisible()
     before = heat(window).values
     cut(window, "attention", Hit("attention", (4, 2)), "Cut the attention of L0H0 from 4 to 2")
     settle(qtbot, window)
@@ -61,7 +61,7 @@ def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, win
     qtbot.mouseClick(row.remove, Qt.MouseButton.LeftButton)
     settle(qtbot, window)
     assert not window.context.document.state.edits
-    assert listed.none.isVisible()
+    assert listed.hint.isVisible()
 
 
 def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: Window) -> None:

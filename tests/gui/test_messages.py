@@ -39,12 +39,12 @@ def test_a_message_is_covered_by_what_is_pointed_at_and_ends(qtbot: Any, window:
     window.state_commands.pin()
     message = status.readout.text()
     assert message
-    assert status.ends.isActive()
+    assert status.message_timer.isActive()
     view.hovered.emit(Hit("text", (3,), "hover"), "position 3")
     assert status.readout.text() == "position 3"
     view.hovered.emit(Hit("text", (), "leave"), "")
     assert status.readout.text() == message
-    status.ends.setInterval(1)
+    status.message_timer.setInterval(1)
     status.say("a second one")
     qtbot.waitUntil(lambda: status.readout.text() == "")
     view.hovered.emit(Hit("text", (), "leave"), "")
@@ -55,7 +55,7 @@ def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, wi
     status = window.status
     status.say("done")
     window.context.readout.emit("position 3")
-    status.ends.timeout.emit()
+    status.message_timer.timeout.emit()
     assert status.readout.text() == "position 3"
 
 

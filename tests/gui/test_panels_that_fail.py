@@ -48,9 +48,9 @@ def test_a_request_without_which_nothing_can_be_drawn_is_the_panels_reason(windo
     assert isinstance(dock, PanelDock)
     window.layout_of_docks.go_to("composition")
     settle(qtbot, window)
-    dock._failed(BadInput("no scores"), ("now", "scores"))
+    dock.exchange._failed(BadInput("no scores"), ("now", "scores"))
     assert dock.view.figure.grid and "no scores" in dock.view.figure.caption
-    dock._failed(BadInput("no composition"), ("now", "composition"))
+    dock.exchange._failed(BadInput("no composition"), ("now", "composition"))
     assert not dock.view.figure.grid and "no composition" in dock.view.figure.why_empty
 
 

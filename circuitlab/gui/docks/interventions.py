@@ -83,17 +83,17 @@ class InterventionsDock(QDockWidget):
         self.answers: dict[str, Answer[TokenLossResult]] = {}
         self.requests: dict[str, Request[TokenLossResult]] = {}
         self._make_body()
-        head = QWidget(self)
-        row = OneRow(head)
-        self.all = QCheckBox("All on", head)
+        controls = QWidget(self)
+        row = OneRow(controls)
+        self.all = QCheckBox("All on", controls)
         self.all.setToolTip("Switch every intervention on or off, to compare the ablated or patched model with the intact one")
         self.all.clicked.connect(state_commands.switch_all)
-        self.clear = QToolButton(head)
+        self.clear = QToolButton(controls)
         self.clear.setText("Remove all")
         self.clear.clicked.connect(state_commands.clear_edits)
         for widget in (self.all, self.clear):
             row.addWidget(widget)
-        self.bar = TitleBar(self, context, head)
+        self.bar = TitleBar(self, context, controls)
         context.document.changed.connect(self._changed)
         self._slots = {side: WorkSlot(self, side, answered=self._answered) for side in SIDES}
         self.visibilityChanged.connect(self._changed)
@@ -103,13 +103,13 @@ class InterventionsDock(QDockWidget):
         body = QWidget(self)
         self.box = QVBoxLayout(body)
         self.box.setContentsMargins(8, 8, 8, 8)
-        self.none = PlainLabel(HOW, body)
+        self.hint = PlainLabel(HOW, body)
         self.effect = PlainLabel(body)
-        for label in (self.none, self.effect):
+        for label in (self.hint, self.effect):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.effect.setProperty("role", "caption")
-        for widget in (self.none, self.effect):
+        for widget in (self.hint, self.effect):
             self.box.addWidget(widget)
         self.box.addStretch(1)
         self.area = scroll = QScrollArea(self)
@@ -138,13 +138,13 @@ class InterventionsDock(QDockWidget):
         chain([self.area, *(stop for row in self.rows for stop in (row.on, row.remove))])
         for row, (edit, on) in zip(self.rows, state.edits, strict=True):
             row.show_edit(edit, on, len(state.tokens))
-        some = bool(state.edits)
-        self.none.setVisible(not some)
-        self.all.setEnabled(some)
-        self.all.setChecked(some and all(on for _, on in state.edits))
-        self.clear.setEnabled(some)
+        has_edits = bool(state.edits)
+        self.hint.setVisible(not has_edits)
+        self.all.setEnabled(has_edits)
+        self.all.setChecked(has_edits and all(on for _, on in state.edits))
+        self.clear.setEnabled(has_edits)
         self._ask(state)
-        self._say()
+        self._show_effect()
 
     def _ask(self, state: State) -> None:
         requests: dict[str, Request[TokenLossResult]] = {}
@@ -168,9 +168,9 @@ class InterventionsDock(QDockWidget):
     def _answered(self, answer: Answer[TokenLossResult], side: str) -> None:
         if self.requests.get(side) == answer.request:
             self.answers[side] = answer
-            self._say()
+            self._show_effect()
 
-    def _say(self) -> None:
+    def _show_effect(self) -> None:
         """Show the mean loss before and after, and the token whose loss changed most."""
         results = [self.answers[side].result for side in SIDES if side in self.answers]
         self.effect.setVisible(len(results) == 2)

@@ -81,24 +81,24 @@ class Layout(QObject):
     @Slot()
     def _refit(self, *_: object) -> None:
         """Fit the arrangement to a new window size or text size, with more tabs or fewer; a layout changed by hand stays."""
-        named = {one for stack in self.fitted.stacks() for one in stack.tabs if one in self._named()}
-        shown = {name for name, dock in self._columns().items() if dock.isVisible() and name != "prompt"}
-        as_placed = self._window_height and not self._moved and not self.maximised and named == shown
+        named = {name for stack in self.fitted.stacks() for name in stack.tabs if name in self._named()}
+        visible = {name for name, dock in self._columns().items() if dock.isVisible() and name != "prompt"}
+        as_placed = self._window_height and not self._moved and not self.maximised and named == visible
         if as_placed and self._arrangement().columns != self.fitted.columns:
             front = self.sizes.in_front()
             self.place(self.declared)
             for stack in self.fitted.stacks():
-                for name in [one for one in stack.tabs if one in front][:1]:
+                for name in [tab for tab in stack.tabs if tab in front][:1]:
                     self.docks[name].raise_()  # a dock that was in front stays in front
 
     def _named(self) -> set[str]:
-        return {"prompt", *(one for stack in self.declared.stacks() for one in stack.tabs)}
+        return {"prompt", *(name for stack in self.declared.stacks() for name in stack.tabs)}
 
     @Slot(str)
     def _show_used(self, name: str) -> None:
-        for one, dock in self.docks.items():
+        for dock_name, dock in self.docks.items():
             if isinstance(bar := dock.titleBarWidget(), TitleBar):
-                bar.show_used(one == name)
+                bar.show_used(dock_name == name)
 
     def _dragged_by_hand(self) -> bool:
         pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
@@ -189,8 +189,8 @@ class Layout(QObject):
         self.fitted = arrangement = self._arrangement()
         self._add(arrangement)
         named = self._named()
-        for one, dock in d.items():
-            dock.setVisible(one in named)
+        for name, dock in d.items():
+            dock.setVisible(name in named)
         for stack in arrangement.stacks():
             d[stack.tabs[0]].raise_()
         self._placing = False
@@ -214,8 +214,8 @@ class Layout(QObject):
             for above, below in pairwise(stacks):
                 window.splitDockWidget(d[above.tabs[0]], d[below.tabs[0]], DOWN)
         for stack in arrangement.stacks():
-            for one in stack.tabs[1:]:
-                window.tabifyDockWidget(d[stack.tabs[0]], d[one])
+            for name in stack.tabs[1:]:
+                window.tabifyDockWidget(d[stack.tabs[0]], d[name])
 
     def _set_quiet(self, quiet: bool) -> None:
         for dock in self.docks.values():

@@ -92,7 +92,7 @@ class TopBar(QToolBar):
             action.setCheckable(True)
             action.setToolTip(tip_of(tip))
             action.setData(name)
-            action.triggered.connect(self._convention)
+            action.triggered.connect(self._convention_chosen)
             self._choices[name] = action
         self._make_devices(menu)
         self.conventions.setMenu(menu)
@@ -109,10 +109,10 @@ class TopBar(QToolBar):
             action = menu.addAction(f"{device.title}{room}")
             action.setCheckable(True)
             action.setData(device.name)
-            action.triggered.connect(self._device)
+            action.triggered.connect(self._device_chosen)
             group.addAction(action)
             self._devices[device.name] = action
-        self.context.settings.changed.connect(self._setting)
+        self.context.settings.changed.connect(self._setting_changed)
         self.context.engine.use_device(self._device_setting())
 
     def _device_setting(self) -> str:
@@ -121,13 +121,13 @@ class TopBar(QToolBar):
         return device if device in self._devices else "cpu"
 
     @Slot()
-    def _device(self) -> None:
+    def _device_chosen(self) -> None:
         action = self.sender()
         if isinstance(action, QAction):
             self.context.settings.set("device", action.data())
 
     @Slot(str)
-    def _setting(self, name: str) -> None:
+    def _setting_changed(self, name: str) -> None:
         """Compute on the device of the settings from now on."""
         device = self._device_setting()
         if name != "device" or device == self.context.engine.device:
@@ -203,9 +203,9 @@ class TopBar(QToolBar):
         for name, _, on, _, _ in CONVENTIONS:
             self._choices[name].setChecked(getattr(state.conventions, name) == on)
         edits = state.subject.edits
-        what = words(edits[0]) if len(edits) == 1 else short_words(edits)
+        full = words(edits[0]) if len(edits) == 1 else short_words(edits)
         self._edits = tuple(
-            f"{text} {CUT}" if text else "" for text in (what, short_words(edits), short_words(edits, room=False))
+            f"{text} {CUT}" if text else "" for text in (full, short_words(edits), short_words(edits, room=False))
         )
         self.edits.setToolTip(tip_of("Ablations and patches in force; click to remove all:\n" + "\n".join(map(words, edits))))
         self.edits.setVisible(bool(edits))
@@ -283,7 +283,7 @@ class TopBar(QToolBar):
         menu.addAction("Open a folder…").triggered.connect(self.asks_folder)
 
     @Slot()
-    def _convention(self) -> None:
+    def _convention_chosen(self) -> None:
         action = self.sender()
         if isinstance(action, QAction):
             on, off = next((on, off) for name, _, on, off, _ in CONVENTIONS if name == action.data())
@@ -317,16 +317,16 @@ class Status(QStatusBar):
         self.cancel.clicked.connect(context.runner.cancel_all)
         self.memory = label(self, "caption")
         self._lay_out()
-        self.pace = QTimer(self)
-        self.pace.setSingleShot(True)
-        self.pace.setInterval(100)
-        self.pace.timeout.connect(self.refresh)
+        self.refresh_timer = QTimer(self)
+        self.refresh_timer.setSingleShot(True)
+        self.refresh_timer.setInterval(100)
+        self.refresh_timer.timeout.connect(self.refresh)
         self._message = ""
-        self.ends = QTimer(self)
-        self.ends.setSingleShot(True)
-        self.ends.setInterval(MESSAGE)
-        self.ends.timeout.connect(self._end_message)
-        context.readout.connect(self._point)
+        self.message_timer = QTimer(self)
+        self.message_timer.setSingleShot(True)
+        self.message_timer.setInterval(MESSAGE)
+        self.message_timer.timeout.connect(self._end_message)
+        context.readout.connect(self._show_readout)
         context.message.connect(self.say)
         context.runner.jobs_changed.connect(self._changed)
         context.theme_changed.connect(self.refresh)
@@ -350,22 +350,22 @@ class Status(QStatusBar):
         """Show a message for some seconds, or until the next one; a readout covers it while the pointer is on a value."""
         self._message = message
         self.readout.setText(message)
-        self.ends.start()
+        self.message_timer.start()
 
     @Slot(str)
-    def _point(self, readout: str) -> None:
+    def _show_readout(self, readout: str) -> None:
         self.readout.setText(readout or self._message)
 
     @Slot()
     def _end_message(self) -> None:
-        shown, self._message = self._message, ""
-        if self.readout.text() == shown:
+        message, self._message = self._message, ""
+        if self.readout.text() == message:
             self.readout.setText("")
 
     @Slot()
     def _changed(self) -> None:
-        if not self.pace.isActive():
-            self.pace.start()
+        if not self.refresh_timer.isActive():
+            self.refresh_timer.start()
 
     @Slot()
     def refresh(self, *_: object) -> None:

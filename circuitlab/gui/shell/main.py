@@ -148,7 +148,7 @@ def render_window(
     try:
         window.set_theme(theme)
         window.status.say("")
-        window.status.ends.stop()
+        window.status.message_timer.stop()
         window.resize(*size)
         window.show()
         if not settle(window):
