@@ -93,7 +93,7 @@ class CheckpointBar(QWidget):
         self.player.passed.connect(self._passed)
         self.series.measured.connect(self._measured)
         self.slider.sliderPressed.connect(self._pressed)
-        self.slider.valueChanged.connect(self._slid)
+        self.slider.valueChanged.connect(self._slider_moved)
         self.player.changed.connect(self._hold)
         self.slider.sliderPressed.connect(self._hold)
         self.slider.sliderReleased.connect(self._hold)
@@ -120,7 +120,7 @@ class CheckpointBar(QWidget):
         self.pace.setVisible(stage < SIGNS)
         style = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
         self.pin.setToolButtonStyle(style)
-        self._say()
+        self._show_point()
 
     def _words(self, point: Point) -> str:
         return point.words if self._stage < 1 else "".join(point.parts[:1])
@@ -162,7 +162,7 @@ class CheckpointBar(QWidget):
         self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
         if not self.slider.isSliderDown():
             self.slider.show_value(self.position)
-        self._say()
+        self._show_point()
 
     def _show_series(self) -> None:
         self.slider.show_points(self.series.points)
@@ -172,16 +172,17 @@ class CheckpointBar(QWidget):
     def _measured(self) -> None:
         self._show_series()
         self.slider.show_value(self.position)
-        self._say()
+        self._show_point()
 
-    def _say(self) -> None:
+    def _show_point(self) -> None:
+        """Show the slider's point in words, and enable the buttons that lead to another one."""
         if not self.points:
             return
-        at, last = self.slider.value(), len(self.points) - 1
+        index, last = self.slider.value(), len(self.points) - 1
         self.label.reserve(map(self._words, self.points))
-        self.label.setText(self._words(self.points[at]))
-        self.label.setToolTip(tip_of(self.points[at].words))
-        for button, steps in ((self.first, at), (self.previous, at), (self.next, last - at), (self.last, last - at)):
+        self.label.setText(self._words(self.points[index]))
+        self.label.setToolTip(tip_of(self.points[index].words))
+        for button, steps in ((self.first, index), (self.previous, index), (self.next, last - index), (self.last, last - index)):
             button.setEnabled(steps > 0)
 
     # -- by hand ------------------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class CheckpointBar(QWidget):
         self.context.hold_scales(self.player.playing or self.slider.isSliderDown())
 
     @Slot(int)
-    def _slid(self, index: int) -> None:
+    def _slider_moved(self, index: int) -> None:
         """Go to the point chosen by a drag, the wheel or the keyboard."""
         self.player.stop()
         self._go(index, f"checkpoint {self._burst}" if self.slider.isSliderDown() else "walk checkpoints")
@@ -274,7 +275,7 @@ class CheckpointBar(QWidget):
 
     def _show(self, index: int) -> None:
         self._go(index, f"checkpoint {self._burst}")
-        self.player.shown()
+        self.player.point_shown()
 
     @Slot()
     def _passed(self) -> None:

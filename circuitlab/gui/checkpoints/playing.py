@@ -47,7 +47,7 @@ class Player(QObject):
         self._since.invalidate()
         self._timer.start(0)
 
-    def shown(self) -> None:
+    def point_shown(self) -> None:
         """Start the time of a point that has just been shown."""
         self._since.invalidate()
         if self.playing:

@@ -126,7 +126,7 @@ class PromptDock(QDockWidget):
     def _connect(self) -> None:
         context = self.context
         self.timer.timeout.connect(self.commit)
-        self.editor.textChanged.connect(self._typed)
+        self.editor.textChanged.connect(self._text_changed)
         self.bos.toggled.connect(self._bos_toggled)
         self.sample.activated.connect(self._sample_chosen)
         self.writing.about_to_write.connect(self.commit)
@@ -157,13 +157,13 @@ class PromptDock(QDockWidget):
         editor, body = self.editor, self.split.parentWidget()
         lines = max(1, round(editor.document().size().height())) * editor.fontMetrics().lineSpacing()
         text = lines + 2 * (editor.document().documentMargin() + editor.frameWidth())
-        inside = max(LEAST_LOSSES.height(), round(text), self.losses.view.natural_height())
+        content = max(LEAST_LOSSES.height(), round(text), self.losses.view.natural_height())
         margins = body.layout().contentsMargins()  # type: ignore[union-attr]
         notice, width = self.notice.layout(), max(self.split.width(), 1)
         warning = 0 if self.notice.isHidden() or notice is None else notice.totalHeightForWidth(width) + 4
         bar = self.bar.sizeHint().height()
         most = max(LEAST_LOSSES.height(), (self.window().height() - bar) // LARGEST_PART)
-        return bar + margins.top() + min(inside, most) + warning + margins.bottom()
+        return bar + margins.top() + min(content, most) + warning + margins.bottom()
 
     def announce_height(self) -> int:
         """The natural height in px; `height_changed` follows whenever it differs from the height returned here."""
@@ -199,7 +199,7 @@ class PromptDock(QDockWidget):
         return self.reader.tokens_of(text, bos)
 
     @Slot()
-    def _typed(self) -> None:
+    def _text_changed(self) -> None:
         if not self._filling:
             self.timer.start()
 
@@ -264,15 +264,13 @@ class PromptDock(QDockWidget):
         self._show_count(f"{number} / {number_of(limit, 'token')}", error is not None)
         over = len(prompt.tokens) - limit
         if error is None:
-            why, offer = "", "Use this text"
+            problem, offer = "", "Use this text"
         elif over > 0:
-            why, offer = (
-                f"{number_of(over, 'more token')} than the model’s context holds. ",
-                f"Use the first {number_of(limit, 'token')}",
-            )
+            problem = f"{number_of(over, 'more token')} than the model’s context holds. "
+            offer = f"Use the first {number_of(limit, 'token')}"
         else:
-            why, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
-        self._warn(f"{why}The panels still show the prompt before it.", offer)
+            problem, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
+        self._warn(f"{problem}The panels still show the prompt before it.", offer)
 
     def _show_count(self, text: str, over: bool = False) -> None:
         self.count.setText(text)

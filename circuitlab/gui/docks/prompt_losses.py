@@ -120,20 +120,20 @@ class LossStrip(QObject):
             self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
             return
         texts, tips = self._labels(state)
-        of = texts, state.compare, state.pins, state.edits
-        if not (self.waiting and state.compare != "now" and self._picture_key == of):  # never mix two training steps
-            result = self._shown(texts)
-            self._picture_key, self._picture = of, self._compared(state, result) or self._alone(len(texts), result)
+        key = texts, state.compare, state.pins, state.edits
+        if not (self.waiting and state.compare != "now" and self._picture_key == key):  # never mix two training steps
+            result = self._drawable_result(texts)
+            self._picture_key, self._picture = key, self._compared(state, result) or self._alone(len(texts), result)
         values, levels, colours, caption = self._picture
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         earlier = ("the prompt before what is typed now",) if state.draft else ()
-        self.view.show_figure(self._on_held_scales(Figure(((mark,),), "", (*earlier, *caption)), of))
+        self.view.show_figure(self._on_held_scales(Figure(((mark,),), "", (*earlier, *caption)), key))
         self.figure_changed.emit()
 
-    def _on_held_scales(self, figure: Figure, of: object) -> Figure:
+    def _on_held_scales(self, figure: Figure, key: object) -> Figure:
         """The figure on a scale that only grows, while the training steps are played or dragged through."""
-        return self._scales.held(figure, of) if self.context.holds_scales else figure
+        return self._scales.held(figure, key) if self.context.holds_scales else figure
 
     @Slot(bool)
     def _scales_held(self, on: bool) -> None:
@@ -141,7 +141,7 @@ class LossStrip(QObject):
         self._scales.forget()
         self.draw()
 
-    def _shown(self, texts: tuple[str, ...]) -> TokenLossResult | None:
+    def _drawable_result(self, texts: tuple[str, ...]) -> TokenLossResult | None:
         """The requested result; until it arrives the previous one, if that is of the same texts."""
         if self._answer is None:
             return None

@@ -100,8 +100,8 @@ class Exchange(QObject):
         request = self.requests.get(side, {}).get(role)
         if request is None:  # this role is no longer requested
             return self._delete_unused_slots()
-        held = self.answers[side].get(role)
-        if request.asked != answer.request.asked and held is not None and held.request.asked == request.asked:
+        present = self.answers[side].get(role)
+        if request.asked != answer.request.asked and present is not None and present.request.asked == request.asked:
             return  # a late answer never replaces the present one
         self.answers[side][role] = answer
         if request.asked == answer.request.asked:
@@ -126,10 +126,10 @@ class Exchange(QObject):
         compared = self.state is not None and self.state.compare != "now"
         for side in ("now", "ref") if compared else ("now",):
             roles = self.requests[side]
-            failed = {role: error for (of, role), error in self.failures.items() if of == side}
-            if failed and not self.panel.draws_with(roles, roles.keys() - failed.keys()):
-                required = (e for role, e in failed.items() if not self.panel.draws_with(roles, roles.keys() - {role}))
-                return next(required, next(iter(failed.values())))
+            errors = {role: error for (failed_side, role), error in self.failures.items() if failed_side == side}
+            if errors and not self.panel.draws_with(roles, roles.keys() - errors.keys()):
+                required = (e for role, e in errors.items() if not self.panel.draws_with(roles, roles.keys() - {role}))
+                return next(required, next(iter(errors.values())))
         return None
 
     @property
@@ -138,11 +138,11 @@ class Exchange(QObject):
         return any(not self._settled(side) for side in ("now", "ref"))
 
     def _settled(self, side: str) -> bool:
-        answers, failed = self.answers[side], self.failures
+        answers = self.answers[side]
         complete = lambda role, request: (
             role in answers and answers[role].request.asked == request.asked and answers[role].complete
         )
-        return all((side, role) in failed or complete(role, request) for role, request in self.requests[side].items())
+        return all((side, role) in self.failures or complete(role, request) for role, request in self.requests[side].items())
 
     # -- what is drawn ------------------------------------------------------------------------------------------------
 

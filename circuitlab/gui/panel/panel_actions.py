@@ -202,7 +202,7 @@ class PanelActions(QMenu):
     @Slot()
     def export_data(self) -> None:
         """Ask for a file and write the numbers."""
-        n = len(panel_data.named(self.dock.drawn_answers()))
+        n = len(panel_data.by_file_name(self.dock.drawn_answers()))
         if not n:
             self.dock.context.message.emit(panel_data.NOTHING)
             return

@@ -20,7 +20,7 @@ NOTHING = "Nothing has been computed here yet."
 T = TypeVar("T")
 
 
-def named(sides: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+def by_file_name(sides: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
     """The values of both sides by their name in files: the role, with `reference-` before it on the reference's side."""
     name = lambda side, role: f"reference-{role}" if side == "ref" else role
     return {name(side, role): value for side, roles in sides.items() for role, value in roles.items()}
@@ -40,7 +40,7 @@ def _exports(engine: Engine, drawn: Drawn, identified: bool) -> dict[str, Answer
 
     sides = {s: {r: export_of(engine, a, identified) for r, a in roles.items()} for s, roles in drawn.items()}
     changes = differences(sides.get("now", {}), sides.get("ref", {}))
-    return {**named(sides), **{f"difference-{role}": change for role, change in changes.items()}}
+    return {**by_file_name(sides), **{f"difference-{role}": change for role, change in changes.items()}}
 
 
 def table_text_of(engine: Engine, drawn: Drawn) -> tuple[str, int]:
@@ -57,7 +57,7 @@ def python_of(engine: Engine, drawn: Drawn) -> tuple[str, int]:
     """(Python that computes the same numbers, and with a reference their difference; for how many answers). Raises `BadModel`."""
     from circuitlab.api import snippet, snippet_of
 
-    requests = {name: answer.request for name, answer in named(drawn).items()}
+    requests = {name: answer.request for name, answer in by_file_name(drawn).items()}
     if len(requests) < 2:
         return "".join(map(snippet, requests.values())), len(requests)
     both = [role for role in drawn.get("now", {}) if role in drawn.get("ref", {})]

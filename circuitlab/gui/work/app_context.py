@@ -108,10 +108,10 @@ class AppContext(QObject):
 
     # -- facts of models ----------------------------------------------------------------------------------------------
 
-    def _fit(self, state: State, shown: State) -> State:
+    def _fit(self, state: State, before: State) -> State:
         """A State without the selected heads that its model lacks, as far as the model's facts are available."""
         facts = self._facts_if_open(state.model)
-        return state if facts is None else without_missing(facts.config, state, shown.selection)
+        return state if facts is None else without_missing(facts.config, state, before.selection)
 
     @Slot(object)
     def _dropped(self, state: State) -> None:

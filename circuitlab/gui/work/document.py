@@ -19,9 +19,10 @@ from circuitlab.session_files.work import Work
 class Document(QObject):
     """`changed(old, new)` after every change; `history_changed()` when undo or redo mean something else.
 
-    `fit(state, shown)` returns the state with a selection that its model has, the same object if nothing had to be dropped.
-    `work_changed()`: the story or the notes are others, by an edit, by undo or redo, or by another session. `dropped(State)`: a
-    state was to be recorded whose selection names what its model lacks.
+    `fit(state, before)` returns the state with a selection that its model has, the same object if nothing had to be dropped; if
+    the model has none of its heads, those of `before` stay selected. `work_changed()`: the story or the notes are others, by an
+    edit, by undo or redo, or by another session. `dropped(State)`: a state was to be recorded whose selection names what its
+    model lacks.
     """
 
     changed = Signal(object, object)
@@ -33,7 +34,7 @@ class Document(QObject):
         super().__init__(parent)
         self._history: History[Work] = History(Work(state))
         self._shown = state
-        self.fit: Callable[[State, State], State] = lambda state, shown: state
+        self.fit: Callable[[State, State], State] = lambda state, before: state
 
     @property
     def state(self) -> State:

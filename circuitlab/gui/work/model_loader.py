@@ -78,10 +78,10 @@ class ModelLoader(QObject):
         Only the fields in which it differs from the recorded state are changed then: text typed meanwhile stays. It is fitted to
         its model (`model_change.state_for`).
         """
-        shown = self._document.recorded
-        changes = {f.name: new for f in fields(State) if (new := getattr(state, f.name)) != getattr(shown, f.name)}
+        recorded = self._document.recorded
+        changes = {f.name: new for f in fields(State) if (new := getattr(state, f.name)) != getattr(recorded, f.name)}
         target_state = lambda: replace(self._document.recorded, **changes)
-        needs = () if models_of(state) == models_of(shown) else models_of(state)
+        needs = () if models_of(state) == models_of(recorded) else models_of(state)
         self._show_when_open(PendingState(needs, lambda: self._apply(target_state(), label, merge), target_state, merge))
 
     @Slot()
@@ -121,9 +121,9 @@ class ModelLoader(QObject):
             self._show_when_open(PendingState(models_of(state), act, lambda: self._document.recorded))
 
     def _apply(self, state: State, label: str, merge: str) -> None:
-        shown, model = self._document.recorded, self._store.peek(state.model)
-        if model is not None and state.model != shown.model:
-            state = state_for(model, state, self._store.peek(shown.model), shown)
+        recorded, model = self._document.recorded, self._store.peek(state.model)
+        if model is not None and state.model != recorded.model:
+            state = state_for(model, state, self._store.peek(recorded.model), recorded)
         self._document.apply(state, label, merge)
 
     def _show_when_open(self, pending: PendingState) -> None:
