@@ -1,4 +1,4 @@
-"""What all dialogs share: Enter in a field presses only the main button, Tab follows the reading order, the screen has room."""
+"""What all dialogs share: Enter in a field presses only the main button, Tab goes in reading order, none exceeds the screen."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class AppContext(QObject):
         return self._facts[ref]
 
     def _facts_if_open(self, ref: ModelRef) -> Facts | None:
-        """The facts of a model that is open, or was when they were last read; None otherwise, so that drawing never opens one."""
+        """The facts of a model that is open, or whose facts are still cached; None otherwise, so that drawing never opens one."""
         available = ref in self._facts or self.engine.store.peek(ref) is not None
         return self.facts(ref) if available else None
 
