@@ -33,28 +33,28 @@ class Strip(QWidget):
         self._held = False
         self._line = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.timeout.connect(self.lay_out)
+        self._layout_timer = QTimer(self)
+        self._layout_timer.setSingleShot(True)
+        self._layout_timer.timeout.connect(self.lay_out)
 
     def event(self, event: QEvent) -> bool:
         """Lay out again when a widget has changed, since the others may have to show less."""
         if event.type() == QEvent.Type.LayoutRequest and not self._held and self._state() != self._laid_out:
-            self._later.start(0)
+            self._layout_timer.start(0)
         return super().event(event)
 
     @Slot()
     def hold(self) -> None:
         """Freeze the layout until `release`: something is being dragged, and nothing may move under the pointer."""
         self._held = True
-        self._later.stop()
+        self._layout_timer.stop()
 
     @Slot()
     def release(self) -> None:
         """End `hold`: lay out again if anything has changed meanwhile."""
         self._held = False
         if self._state() != self._laid_out:
-            self._later.start(0)
+            self._layout_timer.start(0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Lay out again at another width."""
