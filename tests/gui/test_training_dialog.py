@@ -102,7 +102,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
     assert (dialog.process.outcome, dialog.process.error) == ("done", "")
     settle(qtbot, window)
     view = dialog.view
-    assert view.how_far.text().count("20") == 2
+    assert view.progress_label.text().count("20") == 2
     assert view.bar.value() == 1000
     assert str(out / "model") in view.log.toPlainText()
     heads = view.view.figure.find("prefix matching")
@@ -132,8 +132,8 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
     assert (process.outcome, process.error) == ("stopped", "")
     step = view.progress.step
-    assert f"{step:,}" in view.how_far.text()
-    view.other.click()
+    assert f"{step:,}" in view.progress_label.text()
+    view.new_run.click()
     qtbot.waitUntil(lambda: dialog.form.checked is not None and dialog.form.checked.resumes, timeout=WAIT)
     assert "Resume" in dialog.start.text()
     assert dialog.form.message.text()
@@ -259,7 +259,7 @@ def test_errors_of_the_process_are_shown_in_its_words(qtbot: QtBot, dialog: Trai
     assert "Expected:" in dialog.view.error.text()
     assert dialog.view.resume.isEnabled() and not dialog.view.open.isEnabled(), "there is no checkpoint yet"
     assert dialog.view.view.figure.why_empty == NOTHING
-    dialog.view.other.click()
+    dialog.view.new_run.click()
     assert dialog.pages.currentIndex() == 0
 
 
@@ -278,7 +278,7 @@ def test_what_a_run_before_left_is_not_how_far_this_one_is(
     for step, loss in ((6, 5.5), (9, 5.25), (12, 5.0)):
         say(step=step, state="training", loss=loss)
         view.look()
-    assert view.losses == {6: 5.5, 9: 5.25, 12: 5.0} and "step 12 of 20" in view.how_far.text().lower()
+    assert view.losses == {6: 5.5, 9: 5.25, 12: 5.0} and "step 12 of 20" in view.progress_label.text().lower()
     view._resuming = True  # from what was saved at step 8
     say(step=8, state="training", loss=5.375)
     view.look()

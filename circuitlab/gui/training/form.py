@@ -72,7 +72,7 @@ class TrainingForm(QWidget):
         self.out_browse = push(self, "Choose…", self._browse_out)
         self.seed: QSpinBox = self.fields.widgets["seed"]
         self.texts = TrainingTexts(self)
-        self.texts.changed.connect(self._moved)
+        self.texts.changed.connect(self._schedule_check)
         self.message = paragraph(self)
         self.message.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.message.setMinimumHeight(5 * self.fontMetrics().lineSpacing())
@@ -105,11 +105,11 @@ class TrainingForm(QWidget):
 
     def choose_recipe(self, path: str) -> None:
         """Select a recipe: a file, or a shipped recipe by its name."""
-        at = self.recipe.findData(path)
-        if at < 0:
+        index = self.recipe.findData(path)
+        if index < 0:
             self.recipe.addItem(f"{Path(path).name}: a file of {Path(path).parent}", path)
-            at = self.recipe.count() - 1
-        self.recipe.setCurrentIndex(at)
+            index = self.recipe.count() - 1
+        self.recipe.setCurrentIndex(index)
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class TrainingForm(QWidget):
         self.runner.do(self._slot, "check the training job", work)
 
     @Slot()
-    def _moved(self) -> None:
+    def _schedule_check(self) -> None:
         if self.checked is not None:
             self.checked = None
             self.checked_changed.emit()
@@ -138,14 +138,14 @@ class TrainingForm(QWidget):
         if name == "recipe":
             self._suggest()
         else:
-            self._moved()
+            self._schedule_check()
 
     def _suggest(self) -> None:
         """Suggest a folder named after the recipe, unless the user has chosen one."""
         if self.out.text() == self._filled_out:
             self._filled_out = str(Path.home() / "circuitlab-runs" / Path(str(self.recipe.currentData() or "run")).stem)
             self.out.setText(self._filled_out)
-        self._moved()
+        self._schedule_check()
 
     def leave(self) -> None:
         """Cancel the pending check: the dialog is closed."""

@@ -62,8 +62,8 @@ class TrainingView(QWidget):
         self._lay_out()
         process.line_read.connect(self._line_read)
         process.changed.connect(self._changed)
-        self._reading = WorkSlot(self, finished=self._read)
-        self._gathering = WorkSlot(self, finished=self._gathered, failed=self._failed)
+        self._curves_slot = WorkSlot(self, finished=self._read)
+        self._checkpoint_slot = WorkSlot(self, finished=self._gathered, failed=self._failed)
         context.theme_changed.connect(self.view.set_theme)
         self.view.set_theme(context.theme)
 
@@ -71,11 +71,11 @@ class TrainingView(QWidget):
 
     def _make(self) -> None:
         self.title = ShortLabel(self, "title", fills=True)
-        self.where = ShortLabel(self, "caption", fills=True)
-        self.how_far = label(self)
-        self.how_far.setContentsMargins(0, 0, 0, 0)
-        self.left = label(self)
-        self.left.setContentsMargins(0, 0, 0, 0)
+        self.folder_label = ShortLabel(self, "caption", fills=True)
+        self.progress_label = label(self)
+        self.progress_label.setContentsMargins(0, 0, 0, 0)
+        self.time_left = label(self)
+        self.time_left.setContentsMargins(0, 0, 0, 0)
         self.bar = QProgressBar(self)
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
@@ -96,13 +96,13 @@ class TrainingView(QWidget):
         self.resume = self._button("Resume", "Continue from the last saved state")
         self.open = self._button("Open the model", "Open it in this window, replacing the present model")
         self.folder = self._button("Show folder", "Show the folder of the run in the file manager")
-        self.other = self._button("Another run…", "Back to the form, to start another run")
+        self.new_run = self._button("Another run…", "Back to the form, to start another run")
         self.shut = self._button("Close", "Training continues; File → Train a model… shows this again")
         self.stop.clicked.connect(self._stop)
         self.resume.clicked.connect(self.process.resume)
         self.open.clicked.connect(self.open_model)
         self.folder.clicked.connect(self.show_folder)
-        self.other.clicked.connect(self.again)
+        self.new_run.clicked.connect(self.again)
 
     def _button(self, text: str, tip: str) -> QPushButton:
         button = QPushButton(text, self)
@@ -111,11 +111,11 @@ class TrainingView(QWidget):
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()
-        line.addWidget(self.how_far)
+        line.addWidget(self.progress_label)
         line.addStretch(1)
-        line.addWidget(self.left)
+        line.addWidget(self.time_left)
         buttons = QHBoxLayout()
-        buttons.addWidget(self.other)
+        buttons.addWidget(self.new_run)
         buttons.addWidget(self.folder)
         buttons.addStretch(1)
         for button in (self.open, self.resume, self.stop, self.shut):
@@ -124,7 +124,7 @@ class TrainingView(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(6)
         box.addWidget(self.title)
-        box.addWidget(self.where)
+        box.addWidget(self.folder_label)
         box.addLayout(line)
         box.addWidget(self.bar)
         box.addWidget(self.view, 1)
@@ -146,7 +146,7 @@ class TrainingView(QWidget):
         self.losses, self._stamps = {}, {}
         self.log.clear()
         self.title.setText(f"{checked.recipe.name}: {checked.recipe.title}")
-        self.where.setText(str(self.out))
+        self.folder_label.setText(str(self.out))
         self.view.show_figure(empty(SOON))
         # a progress file from an earlier run in this folder is not the progress of this one
         self._stamps[PROGRESS] = stamp(self.out / PROGRESS)
@@ -170,7 +170,7 @@ class TrainingView(QWidget):
                 self.process.set_outcome(outcome, progress.error if outcome == "failed" else "")
         if self._has_changed(METRICS):
             out = self.out
-            self.context.runner.do(self._reading, "read the curves of a training run", lambda job: read_curves(out))
+            self.context.runner.do(self._curves_slot, "read the curves of a training run", lambda job: read_curves(out))
 
     def _has_changed(self, name: str) -> bool:
         """Whether a file of the run is new or has changed since the last call."""
@@ -201,11 +201,11 @@ class TrainingView(QWidget):
         elif self.process.outcome and not self.process.elsewhere:
             doing = {"done": "Done: step", "stopped": "Stopped at step", "failed": "Ended at step"}[self.process.outcome]
         at = f" {p.step:,} of {p.steps:,}" if "tep" in doing else f" · step {p.step:,} of {p.steps:,}"
-        self.how_far.setText(f"{doing}{at}{loss}")
+        self.progress_label.setText(f"{doing}{at}{loss}")
         self.open.setEnabled(self.process.outcome == "done" or p.step > 0 or self.curves is not None)
         minutes = p.minutes_left(checked.total) if self._timer.isActive() else None
         speed = f"{p.tokens_per_second:,.0f} tokens/s" if p.tokens_per_second else ""
-        self.left.setText(" · ".join(w for w in (speed, "" if minutes is None else f"{left_in_words(minutes)} left") if w))
+        self.time_left.setText(" · ".join(w for w in (speed, "" if minutes is None else f"{left_in_words(minutes)} left") if w))
 
     @Slot(str)
     def _line_read(self, line: str) -> None:
@@ -230,7 +230,7 @@ class TrainingView(QWidget):
         self.stop.setEnabled(running)
         self.stop.setText("Kill" if self.process.stopping else "Stop")
         self.resume.setEnabled(not self.process.running and outcome != "done" and self.checked is not None)
-        self.other.setEnabled(not running)
+        self.new_run.setEnabled(not running)
         self.open.setText("Open the model" if outcome == "done" else "Open the newest checkpoint")
         if self.checked is not None:
             self._show_progress()
@@ -253,7 +253,7 @@ class TrainingView(QWidget):
             self.opens.emit(str(self.out / "model"))
             return
         out, recipe = self.out, self.checked.recipe
-        self.context.runner.do(self._gathering, "gather the newest checkpoint", lambda job: part_way(out, recipe))
+        self.context.runner.do(self._checkpoint_slot, "gather the newest checkpoint", lambda job: part_way(out, recipe))
 
     @Slot()
     def show_folder(self) -> None:
