@@ -1,4 +1,4 @@
-"""The dialog of an error, in plain words and with a report to copy, and the hook for exceptions that nobody catches."""
+"""The dialog of an error, in plain words and with a report to copy, and the hook for uncaught exceptions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ErrorDialog(PlainBox):
 
 
 class ErrorHook(QObject):
-    """Catches the exceptions that nobody else does, on any thread: `caught(error)`."""
+    """Reports uncaught exceptions, on any thread: `caught(error)`."""
 
     caught = Signal(object)
 
