@@ -239,7 +239,7 @@ class CheckpointBar(QWidget):
     def _go(self, index: int, merge: str) -> None:
         ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
         self.slider.show_value(index)
-        self._say()
+        self._show_point()
         self.context.go(ref, self.points[index].words, merge)
 
     @Slot()
@@ -249,7 +249,7 @@ class CheckpointBar(QWidget):
         if self.points:
             self.slider.setSliderDown(False)
             self.slider.show_value(self.position)
-            self._say()
+            self._show_point()
 
     # -- playing ------------------------------------------------------------------------------------------------------
 
