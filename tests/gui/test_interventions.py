@@ -132,7 +132,7 @@ def test_what_is_measured_is_chosen_in_the_bar_and_from_a_token(qtbot: Any, wind
     token = int(tokens.ids[2][0])  # type: ignore[attr-defined]
     cut(window, "predictions", Hit("tokens", (token,)), "Measure")
     assert window.context.document.state.selection.target == Target((token,))
-    window.top.target._second(token + 1)
+    window.top.target._second_chosen(token + 1)
     assert window.context.document.state.selection.target == Target((token, token + 1))
     assert "−" in window.top.target.text()
     window.top.target.menu().aboutToShow.emit()
