@@ -18,7 +18,7 @@ from circuitlab.engine.store import reference
 from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.sessions.file_work import Searcher, Staged, with_choice
 from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.widgets.labels import words
+from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
@@ -65,7 +65,7 @@ class ModelsDialog(Dialog):
         self._show()
 
     def _lay_out(self, names: tuple[str, ...]) -> None:
-        intro, self.message = words(self, selectable=False), words(self)
+        intro, self.message = paragraph(self, selectable=False), paragraph(self)
         which = "a model that is missing here or has" if len(names) == 1 else "models that are missing here or have"
         intro.setText(f"{self.staged.name} was made with {which} other weights.")
         grid = QGridLayout()
@@ -73,7 +73,7 @@ class ModelsDialog(Dialog):
         grid.setVerticalSpacing(12)
         grid.setColumnStretch(1, 1)
         for i, name in enumerate(names):
-            title, state, choose = PlainLabel(name, self), words(self), QPushButton("Choose…", self)
+            title, state, choose = PlainLabel(name, self), paragraph(self), QPushButton("Choose…", self)
             title.setProperty("role", "strong")
             choose.setAccessibleName(f"Choose {name}")
             choose.setProperty("model", name)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
 from circuitlab.draw.look.plain_text import tip_of
-from circuitlab.gui.work.settings import stored
+from circuitlab.gui.work.settings import settings_file
 
 MOST = 8
 KEY = "recent-sessions"
@@ -27,14 +27,14 @@ class RecentSessions(QObject):
 
     def paths(self) -> list[Path]:
         """Newest first; a file may be gone."""
-        value: Any = stored().value(KEY, []) if self.remember else []
+        value: Any = settings_file().value(KEY, []) if self.remember else []
         return [Path(value)] if isinstance(value, str) else [Path(str(one)) for one in value or ()]
 
     def add(self, path: Path) -> None:
         """Put a session at the top of the list."""
         if self.remember:
             rest = [str(one) for one in self.paths() if one != path]
-            stored().setValue(KEY, [str(path), *rest][:MOST])
+            settings_file().setValue(KEY, [str(path), *rest][:MOST])
 
     def fill(self, menu: QMenu) -> None:
         """Put them at the top of a menu."""

@@ -211,7 +211,7 @@ class Window(QMainWindow):
             self.prompt.commit()
 
     def copy_step(self) -> None:
-        """What is shown as the words of a step, on the clipboard."""
+        """Copy what is shown to the clipboard, as the words of a step."""
         self.commit_typing()
         self.step_copy.copy()
 

@@ -130,7 +130,7 @@ class Document(QObject):
         self._step_to(before, self._history.redo())
 
     def _step_to(self, before: Work, work: Work | None) -> None:
-        """Show the work of a step, its state fitted again: since it was recorded its model may have been reread with other shapes."""
+        """Show the work of a step, its state fitted again: its model may have been reread with other shapes meanwhile."""
         if work is not None:
             self._history.mend(replace(work, state=self.fit(work.state, work.state)))
             self.history_changed.emit()
