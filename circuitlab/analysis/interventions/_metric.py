@@ -117,7 +117,7 @@ def measure_of(inputs: Inputs, run: Run, effect: Effect, target: Target, positio
     if effect == "target":
         at = position_of(n, position)
         aim = target_at(inputs, target, (at,), run)
-        return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words} at position {at}", "logit")
+        return Measure(run.tokens, torch.tensor([at]), nothing, aim, f"{aim.words}, position {at}", "logit")
     if effect == "in_context":
         return _in_context(run)
     first = (n + 1) // 2 if effect == "second_half" else 1  # of BOS and a block twice, exactly the second block

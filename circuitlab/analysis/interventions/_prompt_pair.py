@@ -87,7 +87,7 @@ class PromptPair:
         alike = () if differ(self.clean, self.other) else (f"no normalised effect: {_why_alike(self.other)}",)
         values = f"{self.clean:.3f} on this prompt"
         values += "" if math.isnan(self.other) else f", {self.other:.3f} on {self.donor}"
-        return (f"{self.aim.words} at position {self.at}: {values}", *alike, self.aligned.words, "later patterns recomputed")
+        return (f"{self.aim.words}, position {self.at}: {values}", *alike, self.aligned.words, "later patterns recomputed")
 
 
 class PatchEffects:

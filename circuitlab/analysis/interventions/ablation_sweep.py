@@ -60,12 +60,13 @@ class Replacement:
 
     def words(self) -> str:
         """For captions."""
+        other_text = f"another text of {number_of(len(self.source), 'token')}"
         if self.how == "zero":
             return "zero ablation of z"
         if self.how == "mean":
-            whose = "this prompt" if self.other is None else f"another text of {number_of(len(self.source), 'token')}"
+            whose = "this prompt" if self.other is None else other_text
             return f"mean ablation: z replaced by its mean over the positions of {whose}"
-        return f"resample ablation: z replaced by that of another text of {number_of(len(self.source), 'token')}, by position"
+        return f"resample ablation: z replaced by that of {other_text}, position by position"
 
 
 def replacement_from(inputs: Inputs, how: How, source: tuple[int, ...]) -> Replacement:

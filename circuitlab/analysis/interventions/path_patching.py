@@ -196,7 +196,7 @@ def _result(pair: PromptPair, p: PathPatchingParams, values: np.ndarray, total: 
     sender = f"MLP of layer {p.sender.layer}" if p.writer == "mlp" else str(p.sender)
     shared = config.group > 1 and bool(set(p.through) & {"K", "V"})
     grouped = ("heads of a key-value group share their paths through K and V",) if shared else ()
-    path_words = f"output of {sender} patched from {pair.donor}, for one receiver's {', '.join(p.through)} alone"
+    path_words = f"output of {sender} patched from {pair.donor}, for one receiver's {' or '.join(p.through)} alone"
     every_reader = f"patched for every reader: {total - pair.clean:+.3f} (single paths need not add up to it)"
     return PathPatchingResult(
         values=values.copy(),

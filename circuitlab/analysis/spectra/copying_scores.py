@@ -240,4 +240,4 @@ def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     if p.diagonal == "none" or p.embed != "tokens":
         return phrases
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
-    return [*phrases, f"diagonal of {n} of {number_of(c.d_vocab, 'token')}{error}, histogram in units of the rms entry"]
+    return [*phrases, f"diagonal of {n:,} of {number_of(c.d_vocab, 'token')}{error}, histogram in units of the rms entry"]
