@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -137,6 +138,11 @@ def test_where_room_is_short_the_first_points_are_named(view, monkeypatch):
     named = [box is not None for box in boxes[-40:]]
     assert named[0] and 1 < sum(named) < 40
     assert named == sorted(named, reverse=True), "a later point is named, and an earlier one is not"
+    row = points(x=np.linspace(0, 1, 12), y=np.zeros(12), ids=ids(np.arange(12)), labels=labels[:12], hues=None)
+    settled(view, row).grab()
+    boxes = [box for box in boxes[-12:] if box is not None]
+    beside = [(a, b) for a, b in pairwise(sorted(boxes, key=QRectF.left)) if a.top() < b.bottom() and b.top() < a.bottom()]
+    assert beside and all(b.left() - a.right() >= 4 for a, b in beside), "names run together"
 
 
 def test_rings_do_not_draw_the_points_again(view, monkeypatch):

@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Axis, Figure, Rows
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation, with_edits
-from circuitlab.session.state import Pin, State
+from circuitlab.session.state import UNCUT, Pin, State
 from tests.figures.test_compare import PAGES, model_for, models_in, on_page
 
 Models = tuple[Engine, dict[str, State]]
@@ -123,6 +123,24 @@ def test_a_page_of_the_laboratory_is_not_drawn_with_the_parameters_of_another_mo
     other = replace(state, model=models[1]["rank one"].model)
     assert panel.figure(state, facts_of(models[0], state.model), answers, {}).grid
     assert not panel.figure(other, facts_of(models[0], other.model), answers, {}).grid
+
+
+def test_patching_names_the_run_that_its_activations_come_from(models: Models) -> None:
+    panel, state, _ = computed(models, "patching", "grid")
+    facts = facts_of(models[0], state.model)
+    cut = with_edits(replace(state, pins=()), ablation(Head(0, 1)))
+    answers = {role: models[0].answer(request) for role, request in panel.requests(cut, facts).items()}  # type: ignore[union-attr]
+    for newer in (cut, replace(cut, pins=state.pins)):
+        assert f"as {UNCUT}" in panel.figure(newer, facts, answers, {}).title
+
+
+def test_how_many_chosen_heads_are_drawn_is_told_of_the_same_heads(models: Models) -> None:
+    panel, state, answers = computed(models, "spectra", "eigenvalues")
+    facts = facts_of(models[0], state.model)
+    every = tuple(Head(layer, head) for layer in range(facts.config.n_layers) for head in range(facts.config.n_heads))
+    longer, others = (*state.selection.heads, *(h for h in every if h not in state.selection.heads)), every[:3]
+    shown = [panel.figure(state.with_heads(*heads), facts, answers, {}).shown for heads in (longer, others)]
+    assert shown == [(2, len(every)), None]
 
 
 def test_the_mean_of_several_heads_is_not_named_over_the_first_one(models: Models) -> None:
