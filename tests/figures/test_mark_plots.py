@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.look.theme import DARK, LIGHT
@@ -120,6 +120,8 @@ def test_the_name_of_a_point_stands_on_whichever_side_is_free(at, free):
     assert not any(box.intersects(other) for other in taken)
     dx, dy = (max(low - p, p - high, 0) for p, low, high in ((at[0], box.left(), box.right()), (at[1], box.top(), box.bottom())))
     assert RING <= np.hypot(dx, dy) <= RING + 3, "beside its point, off its ring"
+    if free == "all":
+        assert box.right() < at[0] if at[0] > 150 else box.left() > at[0], "to its right where there is room, else to its left"
     assert free_place(point, NAME, RING, FRAME, [FRAME]) is None
 
 
@@ -138,11 +140,20 @@ def test_where_room_is_short_the_first_points_are_named(view, monkeypatch):
     named = [box is not None for box in boxes[-40:]]
     assert named[0] and 1 < sum(named) < 40
     assert named == sorted(named, reverse=True), "a later point is named, and an earlier one is not"
-    row = points(x=np.linspace(0, 1, 12), y=np.zeros(12), ids=ids(np.arange(12)), labels=labels[:12], hues=None)
-    settled(view, row).grab()
-    boxes = [box for box in boxes[-12:] if box is not None]
-    beside = [(a, b) for a, b in pairwise(sorted(boxes, key=QRectF.left)) if a.top() < b.bottom() and b.top() < a.bottom()]
-    assert beside and all(b.left() - a.right() >= 4 for a, b in beside), "names run together"
+
+
+def test_names_beside_each_other_keep_apart(view, monkeypatch):
+    """Points in a row, a pixel farther apart than their names are wide."""
+    boxes = []
+    monkeypatch.setattr(points_module, "free_place", lambda *of: boxes.append(free_place(*of)) or boxes[-1])
+    mark = points(y=np.zeros(8), labels=("L0H0",) * 8, sight=(0, 1, -1, 1))
+    widget = settled(view, replace(mark, x=np.linspace(0.1, 0.9, 8)))
+    wide = QFontMetricsF(widget.theme.font(widget.theme.small)).horizontalAdvance("L0H0")
+    pixel = np.diff(widget.full_range()[0])[0] / widget.frame().width()
+    settled(view, replace(mark, x=0.1 + (wide + 1) * pixel * np.arange(8))).grab()
+    drawn = sorted((box for box in boxes[-8:] if box is not None), key=QRectF.left)
+    beside = [(a, b) for i, a in enumerate(drawn) for b in drawn[i + 1 :] if abs(a.top() - b.top()) < 1]
+    assert len(beside) > 1 and all(b.left() - a.right() >= 4 for a, b in beside)
 
 
 def test_rings_do_not_draw_the_points_again(view, monkeypatch):
