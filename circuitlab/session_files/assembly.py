@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from circuitlab.analysis.base import Ctx
@@ -14,19 +15,24 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 from circuitlab.session_files.file_table import with_file_names, with_file_paths
 from circuitlab.session_files.model_table import mentioned, names_by_ref, refs_of, with_models
-from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.session import FileEntry, ModelEntry, Session
 from circuitlab.session_files.work import Work
 from circuitlab.story.capture import StoreNames, setup_of
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Setup
 
 Views = Mapping[str, type[Any]]
+Files = Mapping[str, FileEntry]
 NO_WORDS = Setup()
 FIRST = ModelRef("builtin:attn-only-2l")  # of a session that names no model
 
 
-def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_WORDS, docks: str = "") -> Session:
+def session_of(
+    work: Work, store: ModelStore, views: Views, layout: Setup = NO_WORDS, docks: str = "", files: Files = MappingProxyType({})
+) -> Session:
     """The session of a person's work. `layout`: the words `arrange`, `show`, `alone` and `zoom` of the window.
+
+    `files`: the table of the session as it was read, whose names stay.
 
     Hashes are given of the models that are open and have been read, and of small ones; the others keep what the table says.
     """
@@ -35,7 +41,7 @@ def session_of(work: Work, store: ModelStore, views: Views, layout: Setup = NO_W
     now = replace(now, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom)
     names = mentioned(now, work.story, work.notes)
     models = {name: _hashed(entry, store) for name, entry in table.items() if name in names}
-    return with_file_names(Session(models, now, work.story, work.notes, docks=docks), views)
+    return with_file_names(Session(models, now, work.story, work.notes, files, docks), views)
 
 
 def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QMenu, QMessageBox
+from safetensors.torch import load_file, save_file
 
 from circuitlab.cli.parser import main
 from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.gui.sessions.file_work import previous_path
+from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.window import Window
-from circuitlab.model.subject import Head
+from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session.state import State
 from tests.gui.driving import dock, settle, shown_window
 from tests.gui.test_commands import go
 from tests.models import directory
@@ -294,3 +298,100 @@ def test_the_command_line_opens_the_window_on_a_session(words: list[str], monkey
     monkeypatch.setattr("circuitlab.launch.open_or_render", lambda source: opened.append(source) or 0)
     assert main(words) == 0 and opened == ["talk.circuitlab"]
     assert main([*words, "--text", "a b"]) == 2 and len(opened) == 1
+
+
+# -- models that are not where they were ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moved(qtbot: Any, window: Window, tmp_path: Path) -> Path:
+    """A session whose model lies where nobody would look for it, with none in its place."""
+    path = tmp_path / "talk" / "talk.circuitlab"
+    path.parent.mkdir()
+    work_on(window)
+    save(qtbot, window, path)
+    (tmp_path / "model").rename(tmp_path / "elsewhere")
+    return path
+
+
+def at(state: State, source: str) -> State:
+    """The state with all its models from one source."""
+    pins = tuple(replace(pin, subject=replace(pin.subject, model=ModelRef(source))) for pin in state.pins)
+    return replace(state, model=ModelRef(source), pins=pins)
+
+
+def models_dialog(qtbot: Any, window: Window, path: Path) -> ModelsDialog:
+    """The one question about a session's models."""
+    window.sessions.open(path)
+    qtbot.waitUntil(lambda: any(d.isVisible() for d in window.findChildren(ModelsDialog)))
+    (dialog,) = (d for d in window.findChildren(ModelsDialog) if d.isVisible())
+    return dialog
+
+
+def test_a_model_that_was_moved_is_asked_for_once(qtbot: Any, window: Window, tmp_path: Path, moved: Path) -> None:
+    state = window.context.document.recorded
+    with shown_window(qtbot, directory(tmp_path / "other", n_ctx=40)) as second:
+        before = second.context.document.work
+        dialog = models_dialog(qtbot, second, moved)
+        ((name, (line, _)),) = dialog.rows.items()
+        assert "Not found" in line.text() and str(tmp_path / "model") in line.text() and not dialog.use.isEnabled()
+        dialog.cancel.click()
+        assert second.context.document.work is before and second.sessions.path is None
+
+        dialog = models_dialog(qtbot, second, moved)
+        dialog.choose(name, str(tmp_path / "other"))  # that is another one
+        qtbot.waitUntil(dialog.use.isEnabled)
+        assert "other weights" in dialog.rows[name][0].text() and "all the same" in dialog.use.text()
+        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+            dialog.choose(name, str(tmp_path / "elsewhere"))
+        settle(qtbot, second)
+        where = f"file:{tmp_path / 'elsewhere'}"
+        assert second.context.document.recorded == at(state, where)
+        assert not any(part.startswith("not the model") for part in dock(second, "attention").figure().caption_parts)
+        (entry,) = save(qtbot, second, moved)["models"].values()
+        assert entry["path"] == "../elsewhere" and entry["was"] == ["../model"]
+        open_session(qtbot, second, moved)
+
+
+def test_another_model_used_all_the_same_is_named_in_every_caption(
+    qtbot: Any, window: Window, tmp_path: Path, moved: Path, answer: Answer
+) -> None:
+    state, saved = window.context.document.recorded, json.loads(moved.read_text("utf-8"))
+    tensors = load_file(tmp_path / "elsewhere" / "model.safetensors")
+    directory(tmp_path / "model")
+    save_file({n: t + 1 for n, t in tensors.items()}, tmp_path / "model" / "model.safetensors")
+    with shown_window(qtbot, tmp_path / "elsewhere") as second:
+        dialog = models_dialog(qtbot, second, moved)
+        ((name, (line, _)),) = dialog.rows.items()
+        sha256 = saved["models"][name]["sha256"]
+        assert sha256[:12] in line.text() and "other weights" in line.text()
+        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+            dialog.use.click()
+        settle(qtbot, second)
+        assert second.context.document.recorded == state
+        said = f"not the model of this session: {name}"
+        for panel in ("attention", "predictions", "heads"):
+            assert said in dock(second, panel).figure().caption_parts
+        again = save(qtbot, second, moved)
+        assert again["models"][name]["sha256"] == sha256, "the session goes on naming the model that it was made with"
+        second.open_model(str(tmp_path / "elsewhere"))
+        qtbot.waitUntil(lambda: second.context.document.recorded.model.name == "elsewhere")
+        settle(qtbot, second)
+        go(second, "unpin")
+        settle(qtbot, second)
+        assert said not in dock(second, "attention").figure().caption_parts
+        answer(BUTTONS.Discard)
+
+
+def test_a_story_opens_without_a_model_that_only_a_step_needs(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    table = save(qtbot, window, path)
+    table["models"]["gone"] = {"path": "gone", "sha256": "00" * 32}
+    table["story"] = {"steps": [{"title": "There", "set": {"model": "gone"}}]}
+    path.write_text(json.dumps(table))
+    dialog = models_dialog(qtbot, window, path)
+    assert "Only steps" in dialog.rows["gone"][0].text() and dialog.use.isEnabled()
+    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+        dialog.use.click()
+    settle(qtbot, window)
+    assert save(qtbot, window, path)["models"]["gone"] == table["models"]["gone"]

@@ -53,7 +53,7 @@ class Capture:
     def session(self, store: ModelStore, views: Views) -> Session:
         """The session to write. Opens models that have been closed; raises `BadModel` where they are gone."""
         carried = self.carried
-        session = session_of(self.work, store, views, self.layout, self.docks)
+        session = session_of(self.work, store, views, self.layout, self.docks, carried.files)
         models = {
             name: replace(entry, sha256=carried.models[name].sha256) if name in self.stand_ins else entry
             for name, entry in session.models.items()
@@ -62,7 +62,6 @@ class Capture:
             session,
             models=models,
             now=replace(session.now, unknown=carried.now.unknown),
-            files={**carried.files, **session.files},
             unknown=carried.unknown,
         )
 
@@ -166,9 +165,9 @@ class _Stoppable(NullContext):
             raise Cancelled
 
 
-def with_choice(staged: Staged, name: str, ref: ModelRef) -> Staged:
-    """The session with another place to look for one of its models."""
-    models = {**staged.session.models, name: moved(staged.session.models[name], ref)}
+def with_choices(staged: Staged, choices: Mapping[str, ModelRef]) -> Staged:
+    """The session with other places to look for its models."""
+    models = {name: moved(entry, choices[name]) if name in choices else entry for name, entry in staged.session.models.items()}
     return replace(staged, session=replace(staged.session, models=models))
 
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QPu
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.engine.store import reference
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.gui.sessions.file_work import Searcher, Staged, with_choice
+from circuitlab.gui.sessions.file_work import Searcher, Staged, with_choices
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.runner import Runner
@@ -58,7 +58,9 @@ class ModelsDialog(Dialog):
         super().__init__(parent)
         self.setWindowTitle("Models of the session")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.staged, self._runner, self._searcher = staged, runner, searcher
+        self._first = self.staged = staged
+        self._choices: dict[str, ModelRef] = {}
+        self._runner, self._searcher = runner, searcher
         self.rows: dict[str, tuple[QLabel, QPushButton]] = {}
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._lay_out((*staged.missing, *staged.changed))
@@ -134,7 +136,8 @@ class ModelsDialog(Dialog):
 
     def choose(self, name: str, path: str) -> None:
         """Look at a path for one of the models."""
-        staged, searcher = with_choice(self.staged, name, reference(path)), self._searcher
+        self._choices[name] = reference(path)
+        staged, searcher = with_choices(self._first, self._choices), self._searcher
         self._do(f"look for {name}", lambda stopped: replace(searcher, stopped=stopped).find(staged))
 
     @Slot()
