@@ -397,9 +397,9 @@ def test_patching_from_the_uncut_run_does_not_call_it_pinned(bench: tuple[Engine
     engine, states = bench
     cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
     figure = drawn(engine, "patching", cut, "now")
-    assert "as uncut" in figure.title and "pinned" not in figure.title + figure.caption
+    assert "uncut run" in figure.title and "pinned" not in figure.title + figure.caption
     pinned = replace(cut, pins=(Pin("mine", replace(cut.subject, edits=())),))
-    assert "as pinned" in drawn(engine, "patching", pinned, "now").title
+    assert "pinned run" in drawn(engine, "patching", pinned, "now").title
 
 
 @pytest.mark.parametrize(("name", "page"), PAGES)

@@ -226,4 +226,4 @@ def test_the_title_names_what_was_exchanged_until_the_next_answer(engine: Engine
     request: Any = panel.requests(state, facts)
     answer = engine.answer(request["grid"])
     later = state.with_view("patching", PatchingView(exchange="query"))
-    assert panel.figure(later, facts, {"grid": answer}, {}).title.startswith("head output as pinned")
+    assert panel.figure(later, facts, {"grid": answer}, {}).title.startswith("head output from the pinned run")

@@ -176,10 +176,11 @@ def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: Patc
         texts=memo(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
     outside, estimated = int((~result.inside & result.exact).sum()), int(_estimated(result).sum())
-    cone = f"{outside} of {number_of(result.inside.size, 'cell')} empty and hatched: they cannot matter" if outside else ""
+    cells = number_of(result.inside.size, "cell")
+    cone = f"{outside} of {cells} empty and hatched: patching has no effect there" if outside else ""
     hatched = f"{estimated} of {result.inside.size} coloured and hatched"
     estimates = Essential(f"{hatched}, ≈: first-order estimates until exact") if estimated else ""
-    what = f"{NAMES[answer.request.params.what]} as {source_name(state, answer)}"
+    what = f"{NAMES[answer.request.params.what]} from the {source_name(state, answer)} run"
     return under_prompts(state, facts, answer, ((heat, 4.0),), what, (estimates, cone, _reading(result, row, col)))
 
 
