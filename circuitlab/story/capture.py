@@ -1,6 +1,7 @@
 """The way back: from a State to the words of a step, which say only what differs from the words before it.
 
-The law: a `Resolver` gives `setup_of(state, before, …).over(before)` the same State again, whatever `before` says.
+The law: a `Resolver` gives `setup_of(state, before, …).over(before)` the same State again, whatever `before` says. And where a
+step comes to stand behind other words, `restated` says what it showed over those.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from circuitlab.model.subject import Conventions, Head, ModelRef, Target
 from circuitlab.session.cuts import ablation
 from circuitlab.session.state import Pin, State
 from circuitlab.story.setup import BEST, FINAL, SELECTION, SUBJECT, Checkpoint, Direction, Encoded, Other, Prompt, Setup, Token
+
+View = Mapping[str, Mapping[str, Any]]  # controls by panel
 
 _UNREAD = object()
 _GROUPS = (  # words that are left out together; those that make others void, as a model does, come before them
@@ -183,10 +186,11 @@ def _least(words: Setup, result: Callable[[Setup], Any]) -> Setup:
     return words
 
 
-def _explicit(setup: Setup, bos: bool, pins: tuple[bool, ...] = ()) -> tuple[Setup, ...]:
+def _explicit(setup: Setup, bos: bool | None, pins: tuple[bool, ...] = ()) -> tuple[Setup, ...]:
     """The words of a setup with every default said, and those of its pins: equal where the States are equal.
 
-    `bos`, `pins`: what no word about BOS means, for the setup and for each pin. Words of the window's layout are left out.
+    `bos`, `pins`: what no word about BOS means, for the setup and for each pin; None where the model is not asked. Words of the
+    window's layout are left out.
     """
     edge = setup.edge or ()
     heads = setup.heads or (str(Head(0, 0)),)
@@ -222,8 +226,51 @@ def _explicit(setup: Setup, bos: bool, pins: tuple[bool, ...] = ()) -> tuple[Set
     )
     at = (one.of(setup) if isinstance(one, Other) else one for one in others)
     labels = tuple(Setup(draft=one.label) if isinstance(one, Other) else Setup() for one in others)
-    meanings = (*pins, *(False for _ in others))
+    meanings: tuple[bool | None, ...] = (*pins, *(None for _ in others))
     return explicit, *labels, *(_explicit(one, meaning)[0] for one, meaning in zip(at, meanings, strict=False))
+
+
+# -- words over other words ---------------------------------------------------------------------------------------------------
+
+
+def restated(whole: Setup, before: Setup, views: Mapping[str, type[Any]]) -> Setup:
+    """The words that say over `before` what the complete setup `whole` says: `restated(…).over(before)` shows the same.
+
+    No model is needed for it, and "best …" choices stay. `whole` must name its model and its prompt where `before` does: no word
+    takes these back. `views`: view types by panel.
+    """
+    explicit = _explicit(whole, None)[0]
+    pins = whole.pin if isinstance(whole.pin, tuple) else ()
+    words = replace(explicit, cut=None if whole.edits is not None else whole.cut or (), edits=whole.edits, pin=pins)
+    said = _least(words, lambda fewer: _explicit(fewer.over(before), None))
+    if _layout(whole) not in (("", (), False), _layout(before)):
+        said = replace(said, show=whole.show, arrange=whole.arrange, alone=whole.alone)
+    return replace(said, zoom=whole.zoom, play=whole.play, view=_over(whole.view, before.view, views), unknown=whole.unknown)
+
+
+def same_view(shown: Setup, whole: Setup, views: Mapping[str, type[Any]]) -> bool:
+    """Whether `shown` shows what the complete setup `whole` does, however its words put it."""
+    placed = _layout(whole) in (("", (), False), _layout(shown))
+    own = lambda setup: (setup.zoom, setup.play, setup.unknown)
+    same = placed and own(shown) == own(whole) and not _over(whole.view, shown.view, views)
+    return same and _explicit(shown, None) == _explicit(whole, None)
+
+
+def _layout(setup: Setup) -> tuple[str, tuple[str, ...], bool]:
+    return setup.arrange, setup.show, setup.alone
+
+
+def _over(whole: View, before: View, views: Mapping[str, type[Any]]) -> dict[str, dict[str, Any]]:
+    """The controls of `whole` over those `before`; one that only these have is set back to its default."""
+    said = {}
+    for name in dict.fromkeys((*whole, *before)):
+        controls, others = whole.get(name, {}), before.get(name, {})
+        default = to_json(views[name]()) if name in views else {}
+        changed = {n: v for n, v in controls.items() if v != others.get(n, default.get(n, _UNREAD))}
+        back = {n: default[n] for n, v in others.items() if n not in controls and n in default and v != default[n]}
+        if changed or back or (others and not controls and name not in views):
+            said[name] = changed | back
+    return said
 
 
 # -- settings of panels ---------------------------------------------------------------------------------------------------------
