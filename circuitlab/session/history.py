@@ -68,16 +68,23 @@ class History(Generic[T]):
         del self._steps[: max(0, len(self._steps) - LONGEST)]
         self._at = len(self._steps) - 1
 
-    def gather(self, is_start: Callable[[T], bool], merge: str) -> None:
+    def gather(self, is_start: Callable[[T], bool], merge: str, back: Callable[[T], T] | None = None) -> None:
         """Merge every step after the last value that `is_start` into one, which the next change of the burst `merge` replaces.
 
-        Nothing happens if there is no such value among the recorded ones.
+        `back(value)`: the value without what is merged; steps that differ in the rest stay steps of their own. By default nothing
+        of a value is left. Nothing happens if there is no such value among the recorded ones.
         """
         first = next((i for i in range(self._at - 1, -1, -1) if is_start(self._steps[i].value)), None)
-        if first is not None:
-            now = self._steps[self._at]
-            self._steps[first + 1 :] = [] if now.value == self._steps[first].value else [replace(now, merge=merge)]
-            self._at, self._walked = len(self._steps) - 1, False
+        if first is None:
+            return
+        kept, later = self._steps[: first + 1], self._steps[first + 1 : self._at + 1]
+        if back is not None:
+            for step in later:
+                if (value := back(step.value)) != kept[-1].value:
+                    kept.append(replace(step, value=value))
+        if later[-1].value != kept[-1].value:
+            kept.append(replace(later[-1], merge=merge))
+        self._steps, self._at, self._walked = kept, len(kept) - 1, False
 
     def mend(self, value: T) -> None:
         """Replace the current value without recording a step."""

@@ -29,6 +29,7 @@ from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import question
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.gui.panel.note_dialog import NoteDialog
 from circuitlab.gui.panel.paper_dialog import PaperDialog
 from circuitlab.gui.sessions.controller import unsaved_box
 from circuitlab.gui.sessions.file_work import Searcher, Staged
@@ -47,7 +48,7 @@ from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from circuitlab.model.subject import ModelRef
-from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.session import ModelEntry, Note, Session
 from circuitlab.story.setup import Setup
 from tests.gui.driving import dock, settle
 from tests.gui.room import cut
@@ -63,6 +64,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
     "error": lambda w: ErrorDialog(BadModel("It is not there.", remedy="Look elsewhere."), w),
     "paper": lambda w: PaperDialog(Paper(), w),
+    "note": lambda w: NoteDialog(w.context, Note("", panel="attention"), None, w),
     "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, SearchEntries(w.context, w.opening)),
     "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
 }
@@ -152,6 +154,7 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
         "hub": {"Download and open"},
         "error": {"Close"},
         "paper": {"Choose a file…"},
+        "note": {"Keep"},
     }
     for name, make in DIALOGS.items():
         dialog = make(window)

@@ -58,3 +58,15 @@ def test_what_came_after_a_state_is_gathered_to_one_step_or_none() -> None:
     assert (history.value, history.before, history.undo_label) == (_at(0), None, "")
     history.gather(lambda state: state == _at(9), "leaving")
     assert history.value == _at(0), "of a state that is not there nothing is known"
+
+
+def test_of_what_is_gathered_the_rest_stays_a_step_of_its_own() -> None:
+    history = History(("home", 0))
+    for place, text, label in (("a", 0, "go"), ("a", 1, "write"), ("b", 1, "go on"), ("b", 2, "write more"), ("c", 2, "look")):
+        history.push((place, text), label)
+    history.gather(lambda value: value == ("home", 0), "leaving", lambda value: ("home", value[1]))
+    assert (history.value, history.before) == (("c", 2), ("home", 2))
+    history.push(("home", 2), "left", "leaving")
+    assert (history.value, history.undo_label) == (("home", 2), "write more"), "back where it began: no step"
+    assert [history.undo() for _ in range(3)] == [("home", 1), ("home", 0), None]
+    assert [history.redo() for _ in range(3)] == [("home", 1), ("home", 2), None]

@@ -102,13 +102,13 @@ def rows_of_heads(state: State, keys: np.ndarray) -> tuple[int, ...]:
 
 
 def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
-    """By layer and head: what papers call it, with the source; {} for a model that no paper names heads of."""
+    """By layer and head: what papers call it, with the source, and the person's note; {} where there is nothing of either."""
     known_heads = facts.known_heads()
     return {} if known_heads is None else known_heads.hints
 
 
 def published(facts: Facts) -> str:
-    """For a caption: which papers name heads of this model, and how it was recognised; "" where none does."""
+    """For a caption: which papers name heads of this model, how it was recognised, and which heads are noted; "" for neither."""
     known_heads = facts.known_heads()
     return "" if known_heads is None else known_heads.caption
 

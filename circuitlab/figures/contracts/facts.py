@@ -70,7 +70,8 @@ class Facts:
     may mean, `config` the model's, `name_parts` the parts of its name in titles; `others(ref)` the facts of another model,
     such as the pinned one.
     `memory_report(subject)` tells where weights are stored and how much memory a forward pass takes, now.
-    `known_heads()` are the heads that papers name, looked up at each call: the hash of its files may be computed late.
+    `known_heads()` are the heads that papers name or the person has noted, looked up at each call: the hash of its files may be
+    computed late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """

@@ -150,9 +150,10 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.form == "matrix" and len(kinds) > 1:
         low, high = _levels(answer, view)
         words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
-    named_by = published(facts)
-    dagger = "† " if named_by and view.form == "graph" else ""
-    title = _title(result, state.selection.edge, state.selection.edge_kind) + (" · † named in papers" if dagger else "")
+    named_by, known_heads = published(facts), facts.known_heads()
+    dagger = "† " if known_heads is not None and view.form == "graph" else ""
+    key = f" · † {known_heads.key}" if known_heads is not None and dagger else ""
+    title = _title(result, state.selection.edge, state.selection.edge_kind) + key
     return Figure((marks,), title, caption(answer, words, dagger + named_by), counted)
 
 

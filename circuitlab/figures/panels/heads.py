@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.analysis.ordering import descending
 from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
     caption,
     edit_notes,
@@ -33,6 +34,7 @@ from circuitlab.session.state import State
 Score = Literal[
     "prefix_matching", "previous_token", "duplicate_token", "first_token", "current_token", "entropy", "mean_distance"
 ]
+NOTE = 48  # characters of a note in a table; the readout has all of it
 UNITS = {"entropy": "nats", "mean_distance": "positions"}
 
 
@@ -129,11 +131,19 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
 
 
 def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
-    """What papers call these heads, as a column; () where nothing is published about this model."""
+    """What papers call these heads, and the person's notes on them, a column each; () where there is nothing of either."""
     if known_heads is None:
         return ()
-    names = [known_heads.short(Head(int(a), int(b))) for a, b in zip(layer, head, strict=True)]
-    return (RowColumn("published", np.array(names, dtype=object), tip=f"What papers call it: a hint; {known_heads.how}"),)
+    heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
+    column = lambda name, texts, tip: RowColumn(name, np.array(texts, dtype=object), tip=tip)
+    columns = []
+    if known_heads.roles:
+        tip = f"What papers call it: a hint; {known_heads.how}"
+        columns.append(column("published", [known_heads.short(one) for one in heads], tip))
+    if known_heads.notes:
+        texts = [bounded(known_heads.notes.get(one, "").removeprefix("your note: "), NOTE) for one in heads]
+        columns.append(column("your note", texts, "Your own notes"))
+    return tuple(columns)
 
 
 def pick(state: State, hit: Hit) -> State:

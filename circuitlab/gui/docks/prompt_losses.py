@@ -17,7 +17,7 @@ from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.shared_scales import figured, scale_of
 from circuitlab.figures.contracts.vocabulary import aligned_with_reference
-from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty
+from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty, joined
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.session.reference_names import reference_name
@@ -54,6 +54,7 @@ class LossStrip(QObject):
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
         context.theme_changed.connect(self.view.set_theme)
+        context.notes.changed.connect(self.draw)
         self.view.set_theme(context.theme)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
@@ -112,6 +113,7 @@ class LossStrip(QObject):
         awaited = self._request not in (None, now, self._failed_requests[0])
         return awaited or self._reference_request not in (None, reference, self._failed_requests[1])
 
+    @Slot()
     def draw(self) -> None:
         """Draw the tokens, coloured if the losses of exactly these tokens are available; older losses of them stay meanwhile."""
         state = self.context.document.state
@@ -178,10 +180,15 @@ class LossStrip(QObject):
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(display texts, tooltips) of the tokens: the same objects while tokens and series are the same."""
-        key = state.tokens, replace(state.model, checkpoint=None)  # the same ids may be other words in another model
+        noted = self.context.notes.on_tokens(state.model)
+        # the same ids may be other words in another model
+        key = state.tokens, replace(state.model, checkpoint=None), tuple(noted.items())
         if self._texts[0] != key:
             texts = self.context.facts().tokens(state.tokens)
-            tips = tuple(f"position {i} · {t} · id {k}" for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True)))
+            tips = tuple(
+                joined(f"position {i} · {t} · id {k}", noted.get(k, ""))
+                for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True))
+            )
             self._texts = (key, texts, tips)
         return self._texts[1], self._texts[2]
 

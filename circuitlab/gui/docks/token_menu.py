@@ -1,4 +1,4 @@
-"""The context menu of a token of the prompt: select it, ablate or patch there, measure it, copy it."""
+"""The context menu of a token of the prompt: select it, ablate or patch there, note something, measure it, copy it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.marks import Hit
+from circuitlab.gui.panel.notes_menu import NotesMenu
 from circuitlab.gui.panel.offers_menu import OffersMenu
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
@@ -33,6 +34,9 @@ class TokenMenu(QMenu):
         self.addMenu(self.offers_menu)
         self.measure = self.addAction("")
         self.measure.triggered.connect(self._measure)
+        self.notes_menu = NotesMenu(context, pick_position, self)
+        self.notes_menu.setObjectName("menu.prompt.notes")
+        self.addMenu(self.notes_menu)
         self.addSeparator()
         self.copy_token = self.addAction("Copy token")
         self.copy_token.triggered.connect(self._copy_token)
@@ -42,6 +46,7 @@ class TokenMenu(QMenu):
         self.addAction("Pin as the reference").triggered.connect(state_commands.pin)
         self.addAction("Copy image").triggered.connect(self._copy_image)
         self.aboutToHide.connect(self.offers_menu.forget)
+        self.aboutToHide.connect(self.notes_menu.forget)
 
     def aim(self, hit: Hit | None) -> None:
         """Set what the menu is about: the token under the pointer, else the chosen one."""
@@ -49,6 +54,8 @@ class TokenMenu(QMenu):
         position = hit.id[0] if hit is not None and hit.id else state.selection.destination
         self._target = (state.tokens, position) if position is not None and position < len(state.tokens) else None
         self.offers_menu.aim(hit)
+        self.notes_menu.aim(hit)
+        self.notes_menu.menuAction().setVisible(self._target is not None)
         for action in (self.choose, self.measure, self.copy_token, self.copy_id):
             action.setVisible(self._target is not None)
         if self._target is None or position is None:

@@ -22,6 +22,7 @@ from circuitlab.figures.marks import Figure, Hit
 from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
+from circuitlab.gui.panel.notes_menu import NotesMenu
 from circuitlab.gui.panel.offers_menu import OffersMenu
 from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_paper
 from circuitlab.gui.panel.title_bar import TitleBar
@@ -77,9 +78,14 @@ class PanelActions(QMenu):
                 self.addAction(title).triggered.connect(handler)
         self.offers_menu = OffersMenu(dock.context, dock.pick, dock.state_commands, self)
         self.offers_menu.setObjectName(f"menu.{dock.panel.name}.cuts")
-        self.insertMenu(self.actions()[0], self.offers_menu)
-        self.insertSeparator(self.actions()[1])
+        self.notes_menu = NotesMenu(dock.context, dock.pick, self, dock.panel.name)
+        self.notes_menu.setObjectName(f"menu.{dock.panel.name}.notes")
+        first = self.actions()[0]
+        self.insertMenu(first, self.offers_menu)
+        self.insertMenu(first, self.notes_menu)
+        self.insertSeparator(first)
         self.aboutToHide.connect(self.offers_menu.forget)
+        self.aboutToHide.connect(self.notes_menu.forget)
         runner = dock.context.runner
         self._slots = WorkSlots(self, runner.is_busy, finished=self._export_finished, failed=self._export_failed)  # by file
 
@@ -117,6 +123,7 @@ class PanelActions(QMenu):
     def aim(self, hit: Hit | None) -> None:
         """Set what the menu is about: the item under the pointer, or with None the selection."""
         self.offers_menu.aim(hit)
+        self.notes_menu.aim(hit)
 
     @Slot()
     def again(self) -> None:

@@ -84,6 +84,7 @@ class PanelDock(QDockWidget):
         context.document.changed.connect(self._changed)
         context.theme_changed.connect(self.view.set_theme)
         context.scales_held.connect(self._scales_held)
+        context.notes.changed.connect(self._draw_or_defer)
         self.exchange.changed.connect(self._draw_or_defer)
         self.controls.changed.connect(self._controls_changed)
         self.view.picked.connect(self._picked)
@@ -142,7 +143,7 @@ class PanelDock(QDockWidget):
 
     @Slot()
     def _draw_or_defer(self) -> None:
-        """Draw the answer that has come: now if the panel is on the screen, otherwise when it is shown."""
+        """Draw the answer that has come, or another note: now if the panel is on the screen, otherwise when it is shown."""
         if self.shown and not self._stale:
             self.draw()
         else:

@@ -189,7 +189,7 @@ class TopBar(QToolBar):
         self._model_name = self._name(state)
         heads = self._heads(state)
         hint = self._published(state)
-        self.heads.setText(f"{heads} · published: {hint[0]}" if hint[0] else heads)
+        self.heads.setText(f"{heads} · {hint[0]}" if hint[0] else heads)
         self.heads.setToolTip(tip_of("\n".join(filter(None, (heads, *hint[1:])))))
         self.target.refresh()
         device = self.context.engine.device
@@ -268,12 +268,15 @@ class TopBar(QToolBar):
         return f"The reference: {state.pinned.label}, as it was when pinned"
 
     def _published(self, state: State) -> tuple[str, ...]:
-        """Published roles of the selected heads: the first head's in short, then a line for each head that has any."""
+        """What papers and notes say of the selected heads: of the first in short, then a line for each head that has any."""
         published = self.context.facts().known_heads() if self.context.engine.store.peek(state.model) is not None else None
         if published is None:
             return ("",)
-        roles = [f"{head} {words}" for head in state.selection.heads if (words := published.words(head))]
-        return (published.short(state.selection.head), *roles, *([f"Hints: {published.how}."] if roles else []))
+        head, how = state.selection.head, published.how
+        hints = [f"{one} {words}" for one in state.selection.heads if (words := published.words(one))]
+        roles = f"published: {published.short(head)}" if published.short(head) else ""
+        short = roles or ("your note" if head in published.notes else "")
+        return (short, *hints, *([f"Hints: {how}."] if hints and how else []))
 
     @Slot()
     def _fill_models(self) -> None:

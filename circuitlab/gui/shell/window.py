@@ -105,6 +105,7 @@ class Window(QMainWindow):
         self.top.asks_folder.connect(self.dialogs.ask_open)
         self.top.asks_palette.connect(self.dialogs.show_palette)
         self.top.device_changed.connect(self.refresh)
+        self.context.notes.changed.connect(self.top.refresh)
         self.top.strip.lines_changed.connect(self.layout_of_docks.keep_prompt)
         for dock in self._panels():
             dock.opens.connect(self.layout_of_docks.go_to)

@@ -1,4 +1,4 @@
-"""What every dock has access to: the document, the runner, the engine, the facts of the open model, the theme."""
+"""What every dock has access to: the document, the runner, the engine, the facts of the open model, the notes, the theme."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.model_loader import ModelLoader
+from circuitlab.gui.work.notes import Notes
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.settings import Settings
+from circuitlab.model.records.known_heads import with_notes
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session.model_change import without_missing
@@ -53,6 +55,7 @@ class AppContext(QObject):
         self.loader = ModelLoader(engine.store, document, self.runner, self)
         self.loader.message.connect(self.message)
         self.loader.failed.connect(self.failed)
+        self.notes = Notes(document, engine.store, self)
         self.theme: Theme = LIGHT
         self.holds_scales = False
         self.stand_ins: dict[ModelRef, str] = {}  # models in use that are not those of the session, with their names there
@@ -88,7 +91,10 @@ class AppContext(QObject):
         self.document.end_preview()
 
     def gather(self, start: State, merge: str) -> None:
-        """Merge all steps after `start` into one, which the next step of the burst `merge` replaces."""
+        """Merge all steps after `start` into one, which the next step of the burst `merge` replaces.
+
+        Edits of the story and the notes stay steps of their own.
+        """
         self.document.gather(start, merge)
 
     @Slot()
@@ -130,7 +136,9 @@ class AppContext(QObject):
         """What panels may know of a model without a request; None: of the open one."""
         ref = ref or self.document.state.model
         if ref not in self._facts:
-            self._facts[ref] = replace(facts_of(self.engine, ref), others=self._facts_if_open)
+            facts = facts_of(self.engine, ref)
+            known_heads = lambda: with_notes(facts.known_heads(), self.notes.on_heads(ref))
+            self._facts[ref] = replace(facts, others=self._facts_if_open, known_heads=known_heads)
         self._facts.move_to_end(ref)
         while len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)

@@ -11,7 +11,7 @@ shape: whatever matched, a published role is a hint about a head, not a finding 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -59,51 +59,68 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class KnownHeads:
-    """The published roles of the open model's heads, and `by` which evidence the model was recognised."""
+    """What is known of the open model's heads: their published roles, and `by` which evidence the model was recognised, if any
+    are; and the person's own `notes` on them, as shown: `your note: copies names`.
+    """
 
-    published: Published
-    by: By
+    published: Published | None
+    by: By = "shape"
+    notes: Mapping[Head, str] = field(default_factory=dict[Head, str])
 
     @property
     def model(self) -> str:
-        """The name of the model that the papers are about."""
-        return self.published.model
+        """The name of the model that the papers are about, "" without any."""
+        return "" if self.published is None else self.published.model
 
     @property
     def how(self) -> str:
-        """How the model was recognised, in words."""
+        """How the model was recognised, in words; "" where nothing is published."""
+        if self.published is None:
+            return ""
         return {
             "fingerprint": f"this is {self.model} by its fingerprint",
             "name": f"this is {self.model} by its name",
             "shape": f"this has the shape of {self.model}, which a fine-tuned or another model may have too",
         }[self.by]
 
+    @property
+    def roles(self) -> Mapping[Head, tuple[Role, ...]]:
+        """The published roles by head."""
+        return {} if self.published is None else self.published.roles
+
     @cached_property
     def hints(self) -> Mapping[tuple[int, int], str]:
         """`words` of every head that has any, by layer and head."""
-        return {head: self.words(head) for head in self.published.roles}
+        return {head: self.words(head) for head in (*self.roles, *(head for head in self.notes if head not in self.roles))}
 
     @property
     def cites(self) -> tuple[str, ...]:
         """The works cited, each once."""
-        return tuple(dict.fromkeys(role.cite for roles in self.published.roles.values() for role in roles))
+        return tuple(dict.fromkeys(role.cite for roles in self.roles.values() for role in roles))
 
     def short(self, head: Head) -> str:
         """The head's roles alone, "" for none: `name mover`."""
-        return ", ".join(dict.fromkeys(role.name for role in self.published.roles.get(head, ())))
+        return ", ".join(dict.fromkeys(role.name for role in self.roles.get(head, ())))
 
     def words(self, head: Head) -> str:
-        """The hint with its source, "" for none: `published for GPT-2 small: name mover (Wang et al. 2022, indirect objects)`."""
-        roles = self.published.roles.get(head, ())
-        if not roles:
-            return ""
+        """The hint with its source, and the person's note; "" for none:
+        `published for GPT-2 small: name mover (Wang et al. 2022, indirect objects) · your note: looks at commas`.
+        """
+        roles = self.roles.get(head, ())
         cited = "; ".join(f"{role.name} ({role.cite})" for role in roles)
-        return f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {cited}"
+        hint = f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {cited}" if roles else ""
+        return " · ".join(filter(None, (hint, self.notes.get(head, ""))))
+
+    @property
+    def key(self) -> str:
+        """What a mark on a head means: `named in papers`, `your note`."""
+        return " or ".join(filter(None, ("named in papers" if self.roles else "", "your note" if self.notes else "")))
 
     @property
     def caption(self) -> str:
-        """For a caption: the model, the works, and how the model was recognised."""
-        return f"heads published for {self.model}: {'; '.join(self.cites)}: hints, {self.how}"
+        """For a caption: the model, the works, and how the model was recognised; and whether there are notes of one's own."""
+        hints = f"heads published for {self.model}: {'; '.join(self.cites)}: hints, {self.how}" if self.roles else ""
+        return "; ".join(filter(None, (hints, f"your notes: {' '.join(map(str, self.notes))}" if self.notes else "")))
 
 
 @lru_cache(maxsize=16)
@@ -114,6 +131,12 @@ def known_heads(config: ModelConfig, source: str, sha256: str = "") -> KnownHead
     """
     matches = [KnownHeads(file, by) for file in _shipped()[0] if (by := file.about(config, source, sha256)) is not None]
     return min(matches, key=lambda m: ("fingerprint", "name", "shape").index(m.by), default=None)
+
+
+@lru_cache(maxsize=16)
+def with_notes(known: KnownHeads | None, notes: tuple[tuple[Head, str], ...]) -> KnownHeads | None:
+    """The same with notes on heads; the same object for the same notes, so that nothing is drawn again for them."""
+    return replace(known or KnownHeads(None), notes=dict(notes)) if notes else known
 
 
 def complaints() -> tuple[str, ...]:
