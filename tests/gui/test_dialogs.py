@@ -155,6 +155,7 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
         "error": {"Close"},
         "paper": {"Choose a file…"},
         "note": {"Keep"},
+        "models of a session": {"Use it all the same"},
     }
     for name, make in DIALOGS.items():
         dialog = make(window)

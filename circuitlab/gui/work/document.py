@@ -21,14 +21,13 @@ class Document(QObject):
 
     `fit(state, before)` returns the state with a selection that its model has, the same object if nothing had to be dropped; if
     the model has none of its heads, those of `before` stay selected. `work_changed()`: the story or the notes are others, by an
-    edit, by undo or redo, or by another session. `begun()`: another session has taken the place of the last one.
-    `dropped(State)`: a state was to be recorded whose selection names what its model lacks.
+    edit, by undo or redo, or by another session. `dropped(State)`: a state was to be recorded whose selection names what its
+    model lacks.
     """
 
     changed = Signal(object, object)
     history_changed = Signal()
     work_changed = Signal()
-    begun = Signal()
     dropped = Signal(object)
 
     def __init__(self, state: State, parent: QObject | None = None) -> None:
@@ -88,7 +87,6 @@ class Document(QObject):
     def begin(self, work: Work) -> None:
         """Begin anew with this work, as when a session is opened: nothing is left to undo."""
         self._history = History(replace(work, state=self.fit(work.state, work.state)))
-        self.begun.emit()
         self.history_changed.emit()
         self.work_changed.emit()
         self._show(self.recorded)
