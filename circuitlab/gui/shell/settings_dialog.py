@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QDialogButtonBox, QFormLayout, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.gui.widgets.dialog import Dialog
@@ -32,11 +32,13 @@ class SettingsDialog(Dialog):
         self.fields = self.form.widgets
         layout = QFormLayout()
         layout.setHorizontalSpacing(16)
-        layout.setVerticalSpacing(8)
+        layout.setVerticalSpacing(4)
         for setting in SETTINGS:
             layout.addRow(setting.title, self.fields[setting.name])
             note = paragraph(self, "caption", selectable=False)
             note.setText(setting.tip + (" · from the next start" if setting.later else ""))
+            note.setAlignment(Qt.AlignmentFlag.AlignTop)  # beside its field, where Qt leaves room for a second line
+            note.setContentsMargins(0, 0, 0, 4)
             layout.addRow("", note)
         settings.changed.connect(self._setting_changed)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
