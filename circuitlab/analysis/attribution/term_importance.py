@@ -171,8 +171,7 @@ class _Losses:
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Term importance: marginal loss reduction by the terms of each order, layer and head, with attention patterns frozen."""
     check_counts(texts=p.texts, orders=p.orders)
-    edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
-    texts, sample_words = text_pieces(inputs, p.text is not None, p.text, p.length, p.texts, p.seed, edit_words)
+    texts, sample_words = text_pieces(inputs, p.text, p.length, p.texts, p.seed, p.edited)
     partial = _empty_or_previous(inputs.weights.config, p, texts, ctx)
     show = lambda: ctx.partial(_result(inputs, p, partial, sample_words))
     for i, tokens in enumerate(texts):

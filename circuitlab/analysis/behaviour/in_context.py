@@ -38,6 +38,7 @@ from circuitlab.analysis.base import (
 from circuitlab.analysis.behaviour.samples import (
     bos_of,
     check_counts,
+    edit_words,
     fit_to_context,
     losses_of,
     no_room,
@@ -266,17 +267,15 @@ def _window_mean(losses: np.ndarray, window: tuple[int, int]) -> np.ndarray:
 def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
     """(texts to measure, words for the caption)."""
     config, bos = inputs.weights.config, bos_of(inputs.weights)
-    edit_words = "" if p.edited and inputs.subject.edits else "no interventions"
     if p.on == "random":
         fit = fit_to_context(config, p.block, p.repeats)
         assert fit is not None  # else refused
         samples = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
         front = "BOS + " if bos is not None else ""
         sample_words = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
-        return [tuple(t) for t in samples], tuple(
-            w for w in (sample_words, "uniform over the vocabulary without BOS", edit_words) if w
-        )
-    return text_pieces(inputs, p.on == "file", p.text, p.length, p.texts, p.seed, edit_words)
+        words = (sample_words, "uniform over the vocabulary without BOS", *edit_words(inputs, p.edited))
+        return [tuple(t) for t in samples], words
+    return text_pieces(inputs, p.text if p.on == "file" else None, p.length, p.texts, p.seed, p.edited)
 
 
 def _window_words(early: tuple[int, int], late: tuple[int, int]) -> str:

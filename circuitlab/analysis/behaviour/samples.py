@@ -141,19 +141,23 @@ def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, se
     return [(*front, *tokens[s : s + step]) for s in starts]
 
 
+def edit_words(inputs: Inputs, edited: bool) -> tuple[str, ...]:
+    """For captions of a sample: "no interventions", or nothing if it is run with the subject's own."""
+    return () if edited and inputs.subject.edits else ("no interventions",)
+
+
 def text_pieces(
-    inputs: Inputs, file: bool, ref: TextRef | None, length: int, texts: int, seed: int, edit_words: str
+    inputs: Inputs, ref: TextRef | None, length: int, texts: int, seed: int, edited: bool
 ) -> tuple[list[tuple[int, ...]], tuple[str, ...]]:
-    """(pieces of a file, or the prompt itself; words for the caption)."""
-    if not file:
+    """(pieces of a file, or for None the prompt itself; words for the caption)."""
+    if ref is None:
         n = len(inputs.subject.tokens)
         return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: a single text, so no spread and much noise",)
-    assert ref is not None
     config = inputs.weights.config
     chosen = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
     name = ref.path.replace("\\", "/").rpartition("/")[2]
     sample_words = f"{number_of(len(chosen), 'piece')} of {number_of(len(chosen[0]), 'token')} from {name}, seed {seed}"
-    return chosen, tuple(w for w in (sample_words, edit_words) if w)
+    return chosen, (sample_words, *edit_words(inputs, edited))
 
 
 def run_on(inputs: Inputs, tokens: tuple[int, ...], prompt: bool, edited: bool, ctx: Ctx) -> Run:
