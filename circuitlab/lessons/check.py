@@ -51,16 +51,15 @@ def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]
         if name not in views and name not in docks:
             yield f"no panel {name!r}; there are {' '.join((*views, *docks))}"
     for name, controls in setup.view.items():
-        yield from (
-            _tried(lambda name=name, controls=controls: params_of(views[name], _live(views[name], controls)), f"view.{name}")
-            if name in views
-            else (f"no panel {name!r} for [view.{name}]",)
-        )
+        if (kind := views.get(name)) is None:
+            yield f"no panel {name!r} for [view.{name}]"
+        else:
+            yield from _faults_of(lambda k=kind, c=controls: params_of(k, _with_any_head(k, c)), f"view.{name}")
     others = [v.other.words for v in step.values if v.other is not None]
     others += [pin.words for pin in setup.pin or () if isinstance(pin, Other)]
     for model in (setup.model, *(o.model for o in others)):
         if model is not None:
-            yield from _tried(lambda model=model: reference(model), f"model {model!r}")
+            yield from _faults_of(lambda model=model: reference(model), f"model {model!r}")
     cuts = [text for o in others for text in o.cut or ()]
     for text in (*(setup.heads or ()), *(setup.cut or ()), *(setup.edge or ()), *cuts):
         if text.startswith(BEST) and text.removeprefix(BEST).strip() not in SCORES:
@@ -71,7 +70,7 @@ def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]
     yield from _text(step)
 
 
-def _live(kind: type[Any], controls: Mapping[str, Any]) -> dict[str, Any]:
+def _with_any_head(kind: type[Any], controls: Mapping[str, Any]) -> dict[str, Any]:
     return live_controls(kind, controls, lambda score: Head(0, 0))
 
 
@@ -95,7 +94,7 @@ def _value(value: Value, setup: Setup) -> Iterable[str]:
         return
     model = reference(setup.model) if setup.model else ModelRef("builtin:any")
     stand_in = State(model, selection=Selection((Head(0, 0),), 0, 0, token=0, target=Target((0,))))
-    yield from _tried(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
+    yield from _faults_of(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
     match = READ.match(value.read)
     name = match[2] if match else ""
     readable = {f.name for f in fields(analysis.result)} | {n for n in dir(analysis.result) if not n.startswith("_")}
@@ -114,7 +113,8 @@ def _text(step: Step) -> Iterable[str]:
             yield f"a link to {kind}:{where}; there are panel: head: checkpoint: lesson: https:"
 
 
-def _tried(work: Any, what: str) -> tuple[str, ...]:
+def _faults_of(work: Any, what: str) -> tuple[str, ...]:
+    """The error that `work()` raises, after `what` it is about; () for none."""
     try:
         work()
     except CircuitLabError as error:

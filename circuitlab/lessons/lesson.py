@@ -43,7 +43,7 @@ LARGEST = 2**20  # bytes of a lesson's file
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 
-Wrong = Callable[[int, str, str, str], BadInput]  # (line of the file, what, expected, got)
+ErrorAt = Callable[[int, str, str, str], BadInput]  # the error to raise, of (line of the file, what, expected, got)
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Lesson(Story):
 def parse(text: str, path: Path) -> Lesson:
     """The lesson in a file's text. Raises `BadInput` with file, line, what is expected and what is there."""
 
-    def wrong(line: int, what: str, expected: str, got: str) -> BadInput:
+    def error_at(line: int, what: str, expected: str, got: str) -> BadInput:
         return BadInput(f"{path.name}, line {line}: {what}", expected=expected, got=got[:120])
 
     lines = text.removeprefix("\ufeff").split("\n")
-    front, at = _front(lines, wrong)
-    steps = tuple(_steps(lines, at, wrong))
+    front, at = _front(lines, error_at)
+    steps = tuple(_steps(lines, at, error_at))
     if not steps:
-        raise wrong(len(lines), "The lesson has no step.", "a heading: ## Title of a step", "none")
+        raise error_at(len(lines), "The lesson has no step.", "a heading: ## Title of a step", "none")
     title, about, minutes, tiny = (front.get(name, "") for name in ("title", "about", "minutes", "tiny"))
     return Lesson(title, steps, about, minutes, tiny, name=path.stem, path=path)
 
@@ -117,25 +117,25 @@ def lessons() -> tuple[tuple[Lesson, ...], tuple[BadInput, ...]]:
     return tuple(readable), tuple(failed)
 
 
-def _front(lines: list[str], wrong: Wrong) -> tuple[dict[str, Any], int]:
+def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
     """(the front matter between the two `+++`, the line after it)."""
     if lines[0].strip() != "+++":
-        raise wrong(1, "The front matter is missing.", "+++ in the first line, then title, about, minutes", lines[0])
+        raise error_at(1, "The front matter is missing.", "+++ in the first line, then title, about, minutes", lines[0])
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
     if end is None:
-        raise wrong(1, "The front matter does not end.", "a second +++", "none")
-    front = _toml(lines[1:end], 2, wrong)
+        raise error_at(1, "The front matter does not end.", "a second +++", "none")
+    front = _toml(lines[1:end], 2, error_at)
     for name, kind in _FRONT.items():
         if name in front and type(front[name]) is not kind:
-            raise wrong(1, f"{name} cannot be read.", kind.__name__, repr(front[name]))
+            raise error_at(1, f"{name} cannot be read.", kind.__name__, repr(front[name]))
     if missing := [n for n in ("title", "about", "minutes") if not front.get(n)]:
-        raise wrong(1, "The front matter lacks something.", "title, about and minutes", f"no {' '.join(missing)}")
+        raise error_at(1, "The front matter lacks something.", "title, about and minutes", f"no {' '.join(missing)}")
     if unknown := sorted(set(front) - set(_FRONT)):
-        raise wrong(1, "The front matter has unknown keys.", " ".join(_FRONT), " ".join(unknown))
+        raise error_at(1, "The front matter has unknown keys.", " ".join(_FRONT), " ".join(unknown))
     return front, end + 1
 
 
-def _toml(lines: list[str], first: int, wrong: Wrong) -> dict[str, Any]:
+def _toml(lines: list[str], first: int, error_at: ErrorAt) -> dict[str, Any]:
     """Parsed TOML; errors name lines of the whole file, `first` being the number of its first line."""
     try:
         return tomllib.loads("\n".join(lines))
@@ -143,20 +143,20 @@ def _toml(lines: list[str], first: int, wrong: Wrong) -> dict[str, Any]:
         match = _TOML_LINE.search(str(error))
         inside = int(match[1]) if match and match[1] else len(lines) if match else 1
         line = first + inside - 1
-        raise wrong(line, "This is not TOML.", "key = value", str(error)) from error
+        raise error_at(line, "This is not TOML.", "key = value", str(error)) from error
 
 
-def _steps(lines: list[str], start: int, wrong: Wrong) -> list[Step]:
+def _steps(lines: list[str], start: int, error_at: ErrorAt) -> list[Step]:
     """The steps in order; text before the first heading is put before the first step's text."""
     headings = [i for i in _outside_fences(lines, start) if lines[i].startswith("## ")]
     if not headings:
         return []
     opening = "\n".join(lines[start : headings[0]]).strip()
     if "```circuitlab" in opening:
-        raise wrong(start + 1, "A block comes before the first step.", "a block after a ## heading", "a block")
+        raise error_at(start + 1, "A block comes before the first step.", "a block after a ## heading", "a block")
     steps = []
     for at, end in zip(headings, [*headings[1:], len(lines)], strict=True):
-        step = _step(lines, at, end, wrong)
+        step = _step(lines, at, end, error_at)
         if opening:
             step = replace(step, text=f"{opening}\n\n{step.text}")
             opening = ""
@@ -175,22 +175,22 @@ def _outside_fences(lines: list[str], start: int) -> list[int]:
     return outside
 
 
-def _step(lines: list[str], at: int, end: int, wrong: Wrong) -> Step:
+def _step(lines: list[str], at: int, end: int, error_at: ErrorAt) -> Step:
     fences = [i for i in range(at + 1, end) if lines[i].strip() == "```circuitlab"]
     title = lines[at].removeprefix("## ").strip()
     if not fences:
         return Step(title, "\n".join(lines[at + 1 : end]).strip(), line=at + 1)
     if len(fences) > 1 or "\n".join(lines[at + 1 : fences[0]]).strip():
-        raise wrong(fences[-1] + 1, "A step has one block, directly after its heading.", "## heading, block, text", title)
+        raise error_at(fences[-1] + 1, "A step has one block, directly after its heading.", "## heading, block, text", title)
     close = next((i for i in range(fences[0] + 1, end) if lines[i].strip() == "```"), None)
     if close is None:
-        raise wrong(fences[0] + 1, "The block does not end.", "``` on a line of its own", "none")
+        raise error_at(fences[0] + 1, "The block does not end.", "``` on a line of its own", "none")
     block = lines[fences[0] + 1 : close]
-    block_table = _toml(block, fences[0] + 2, wrong)
+    block_table = _toml(block, fences[0] + 2, error_at)
 
     def refuse(key: str, what: str, expected: str, got: object) -> BadInput:
         line = next((i for i, line in enumerate(block) if re.match(rf"\s*\[?[\w.]*\b{re.escape(key)}\b", line)), -1)
-        return wrong(fences[0] + 2 + line, what, expected, str(got))
+        return error_at(fences[0] + 2 + line, what, expected, str(got))
 
     values = block_table.pop("values", {})
     if not isinstance(values, dict):

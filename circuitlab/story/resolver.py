@@ -112,9 +112,7 @@ class Resolver:
 
     def model_words(self, ref: ModelRef) -> str:
         """A model's name, with the training step of a checkpoint."""
-        if ref.checkpoint is None:
-            return ref.name
-        return f"{replace(ref, checkpoint=None).name} · step {self.engine.store.open(ref).opened.steps[ref.checkpoint]}"
+        return ref.name if ref.checkpoint is None else self.engine.store.open(ref).name
 
     def _plain(self, setup: Setup, strict: bool = True) -> State:
         """The State of a setup without its pins. Not `strict`: positions that the prompt does not have are left out."""

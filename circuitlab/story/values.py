@@ -38,7 +38,7 @@ from circuitlab.story.setup import Other
 from circuitlab.story.words import SUBJECT_KEYS, Refuse, read_other, table_of
 
 READ = re.compile(r"^\s*(?:(mean|sum|max|min|best|exp|abs)\()?\s*([A-Za-z_]\w*)\s*((?:\.[A-Za-z_]\w*|\[[^\[\]]+\])*)\s*(\))?\s*$")
-_TOGETHER: dict[str, Callable[[np.ndarray], Any]] = {
+_REDUCTIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "mean": np.nanmean,
     "sum": np.nansum,
     "max": np.nanmax,
@@ -192,10 +192,10 @@ def read_out(value: Value, result: Any, state: State) -> float | Head:
     for part in re.findall(r"\.[A-Za-z_]\w*|\[[^\[\]]+\]", rest):
         target = _attribute(target, part[1:], value) if part[0] == "." else _indexed(target, part[1:-1], result, state, value)
     if reduction == "best":
-        return _best(np.asarray(target, float), value)
+        return _argmax(np.asarray(target, float), value)
     array = np.asarray(target)
-    if reduction in _TOGETHER and array.size and np.isfinite(array.astype(float)).any():
-        array = np.asarray(_TOGETHER[reduction](array.astype(float)))
+    if reduction in _REDUCTIONS and array.size and np.isfinite(array.astype(float)).any():
+        array = np.asarray(_REDUCTIONS[reduction](array.astype(float)))
     if array.size != 1 or array.dtype.kind not in "fiub":
         raise BadInput(
             f"The number {value.read} is not one number.", expected="one number", got=f"shape {array.shape}, {array.dtype}"
@@ -214,10 +214,10 @@ def _exp(number: float) -> float:
         return math.inf
 
 
-def _attribute(thing: Any, name: str, value: Value) -> Any:
-    attribute = getattr(thing, name, None)
-    if attribute is None and name in getattr(thing, "names", ()) and callable(getattr(thing, "of", None)):
-        attribute = thing.of(name)  # head_scores: one score by its name
+def _attribute(result: Any, name: str, value: Value) -> Any:
+    attribute = getattr(result, name, None)
+    if attribute is None and name in getattr(result, "names", ()) and callable(getattr(result, "of", None)):
+        attribute = result.of(name)  # head_scores: one score by its name
     if attribute is None or callable(attribute):
         raise BadInput(f"The analysis {value.analysis} has no {name}.", expected="an attribute of its result", got=value.read)
     return attribute
@@ -251,7 +251,7 @@ def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
         raise BadInput(f"The number {value.read} cannot be read.", expected="numbers, slices, heads, names", got=word) from error
 
 
-def _best(array: np.ndarray, value: Value) -> float | Head:
+def _argmax(array: np.ndarray, value: Value) -> float | Head:
     if not array.ndim or not np.isfinite(array).any():
         raise BadInput(f"The number {value.read} has no value here.", expected="numbers in a row", got=f"shape {array.shape}")
     at = np.unravel_index(int(np.nanargmax(array)), array.shape)
