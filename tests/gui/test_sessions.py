@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QByteArray, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QMenu, QMessageBox
 from safetensors.torch import load_file, save_file
@@ -17,6 +17,10 @@ from safetensors.torch import load_file, save_file
 from circuitlab.cli.parser import main
 from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import BadInput, BadMachine
+from circuitlab.gui.places import saved_layout
+from circuitlab.gui.places.arrangements import ARRANGEMENTS
+from circuitlab.gui.places.dock_sizes import Sizes
+from circuitlab.gui.places.saved_layout import SavedLayout, layout_from_text, layout_to_text
 from circuitlab.gui.sessions.file_work import previous_path
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.window import Window
@@ -83,7 +87,7 @@ def test_a_session_comes_back_in_another_window(qtbot: Any, window: Window, tmp_
     state = window.context.document.recorded
     with shown_window(qtbot, directory(tmp_path / "other")) as second:
         open_session(qtbot, second, path)
-        assert second.context.document.recorded == state
+        assert second.context.document.recorded == state and second.prompt.editor.toPlainText() == "ab cab ab"
         assert second.windowTitle() == title and not second.isWindowModified()
         assert not second.context.document.undo_label
         assert save(qtbot, second, tmp_path / "again.circuitlab") | {"docks": ""} == table | {"docks": ""}
@@ -281,7 +285,7 @@ def test_a_panel_alone_stays_alone_and_returns_to_the_others(qtbot: Any, window:
     settle(qtbot, window)
     table = save(qtbot, window, path)
     assert table["now"]["alone"] is True and table["now"]["show"] == ["attention"]
-    for docks in (table["docks"], "", "nonsense"):
+    for docks in (table["docks"], "", table["docks"][:-4]):
         path.write_text(json.dumps({**table, "docks": docks}))
         with shown_window(qtbot, path) as second:
             layout = second.layout_of_docks
@@ -298,6 +302,19 @@ def test_the_command_line_opens_the_window_on_a_session(words: list[str], monkey
     monkeypatch.setattr("circuitlab.launch.open_or_render", lambda source: opened.append(source) or 0)
     assert main(words) == 0 and opened == ["talk.circuitlab"]
     assert main([*words, "--text", "a b"]) == 2 and len(opened) == 1
+
+
+def test_a_layout_is_taken_from_nobody_else_and_only_unaltered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged state of Qt's crashes the process, so that the words of a session lay the window out instead."""
+    layout = SavedLayout(QByteArray(b"state"), Sizes((1280, 800), {"attention": (3, 4)}), ARRANGEMENTS["Weights"], True, 5)
+    text = layout_to_text(layout)
+    assert layout_from_text(text) == layout
+    signature, _, own = text.partition(":")
+    for altered in ("", own, "nonsense", f"{signature}:{own[:-4]}", f"{'0' * 64}:{own}", f"{signature[:-1]}:{own}", "ü:ü"):
+        assert layout_from_text(altered) is None
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "somebody else"))
+    monkeypatch.setattr(saved_layout, "_NEW_KEY", "another")
+    assert layout_from_text(text) is None
 
 
 # -- models that are not where they were ----------------------------------------------------------------------------------

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import json
 import logging
+import secrets
 from dataclasses import dataclass
 
 from PySide6.QtCore import QByteArray
@@ -15,6 +18,8 @@ from circuitlab.gui.places.dock_sizes import Sizes
 from circuitlab.gui.work.settings import settings_file
 
 log = logging.getLogger("circuitlab.layout")
+KEY = "layout-key"
+_NEW_KEY = secrets.token_hex(32)  # of a person who has none; where settings cannot be kept, that of this process
 
 
 @dataclass(frozen=True)
@@ -53,19 +58,36 @@ def save_layout(window: QMainWindow, layout: SavedLayout) -> None:
 
 
 def layout_to_text(layout: SavedLayout) -> str:
-    """A layout as text, for a session file."""
+    """A layout as text, for a session file, signed with the person's key."""
     table = json.loads(_to_json(layout)) | {"state": base64.b64encode(layout.state.data()).decode()}
-    return base64.b64encode(json.dumps(table).encode()).decode()
+    text = base64.b64encode(json.dumps(table).encode()).decode()
+    return f"{_signature(text)}:{text}"
 
 
 def layout_from_text(text: str) -> SavedLayout | None:
-    """The layout of such a text; None where it cannot be read."""
+    """The layout of such a text; None where it cannot be read, has been altered, or was signed by somebody else.
+
+    Qt's own state of a layout crashes the process where it is damaged, so none is restored that this person has not saved.
+    """
+    signature, _, text = text.partition(":")
+    if not hmac.compare_digest(signature.encode(), _signature(text).encode()):
+        return None
     try:
         rooms = base64.b64decode(text, validate=True).decode()
         state = base64.b64decode(json.loads(rooms)["state"], validate=True)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return _read(QByteArray(state), rooms)
+
+
+def _signature(text: str) -> str:
+    """The signature of a text with the key of this person, made at the first need and kept among the settings."""
+    file = settings_file()
+    key = file.value(KEY)
+    if not isinstance(key, str) or not key:
+        key = _NEW_KEY
+        file.setValue(KEY, key)
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def place_on_screen(window: QMainWindow) -> None:
