@@ -287,7 +287,9 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
 def test_continuing_writes_the_most_probable_tokens(qtbot: Any, window: Window) -> None:
     state = window.context.document.state
     engine = window.context.engine
-    window.prompt.writing.form.widgets["number"].setValue(3)
+    number = window.prompt.writing.form.widgets["number"]
+    number.selectAll()
+    qtbot.keyClicks(number, "3")  # counts as it is typed, without Enter
     window.prompt.writing.go.click()
     qtbot.waitUntil(lambda: len(window.context.document.state.tokens) == len(state.tokens) + 3, timeout=10000)
     tokens = state.tokens
