@@ -21,7 +21,7 @@ def player(qtbot: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     made.speed = 1000
     heard: list[str] = []
     made.passed.connect(lambda: heard.append("passed"))
-    made.beat.connect(lambda: (heard.append("beat"), made.shown()))
+    made.beat.connect(lambda: (heard.append("beat"), made.point_shown()))
     yield made, awaits, heard
     made.stop()
 
