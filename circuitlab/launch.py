@@ -38,9 +38,9 @@ def import_torch() -> None:
 
 
 def open_or_render(
-    source: str = DEFAULT_MODEL, text: str | None = None, picture: Path = PICTURE, assume: tuple[tuple[str, str], ...] = ()
+    source: str | None = None, text: str | None = None, picture: Path = PICTURE, assume: tuple[tuple[str, str], ...] = ()
 ) -> int:
-    """Open the window on `source`; without a display, paint the window into `picture` and say why.
+    """Open the window on `source`, None: where one stopped; without a display, paint a window into `picture` and say why.
 
     `text` None is the sample text; `assume`: values that the model's files do not state. Returns the exit status.
     """
@@ -56,6 +56,6 @@ def open_or_render(
 
     if plan.kind == "window":
         return window.open_window(source, text, assume) if assume else window.open_window(source, text)
-    window.render_window(picture, source, text)
+    window.render_window(picture, source or DEFAULT_MODEL, text)
     print(f"{plan.reason} The window was painted into {picture.resolve()} instead.", file=sys.stderr)
     return 0

@@ -149,7 +149,7 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
-        source, text = launch.DEFAULT_MODEL if model is None else model, getattr(args, "text", None)
+        source, text = model, getattr(args, "text", None)
         return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
     if args.command == "train":
         from circuitlab.training.command import run

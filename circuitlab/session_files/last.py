@@ -1,26 +1,31 @@
-"""Where one stopped: the session of the window that was closed last, which the next start without a model comes back to."""
+"""Where one stopped: the session of the window that was closed last, to which the next start without a model comes back.
+
+Only the window that came back to a session replaces it without a trace. What another one finds there that was never saved goes to
+the recovery files first, as a closed session: it is offered when it is asked for.
+"""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from circuitlab.errors import BadMachine
-from circuitlab.files import made_folder, moved, write_whole
+from circuitlab.errors import BadInput
+from circuitlab.files import made_folder, write_whole
 from circuitlab.paths import state_home
-from circuitlab.session_files.recovery import marked_bytes, read_marked
+from circuitlab.session_files.recovery import Recovery, marked_bytes, read_marked, recovery_folder, set_aside
 from circuitlab.session_files.session import SUFFIX, Session
 
-ASIDE = 3  # sessions that could not be opened are kept
+Stamp = tuple[int, int, int]  # of a file: when it was written, its length and its number on the disk
 
 
 @dataclass(frozen=True)
 class Last:
-    """A session as it was left. `of`: its file, None if it has none."""
+    """A session as it was left. `of`: its file, None if it has none; `unsaved`: it holds work that is in no file."""
 
     session: Session
     of: Path | None = None
+    unsaved: bool = False
+    stamp: Stamp | None = None
 
 
 def last_path() -> Path:
@@ -28,27 +33,40 @@ def last_path() -> Path:
     return state_home() / f"last{SUFFIX}"
 
 
-def keep_last(session: Session, of: Path | None) -> None:
-    """Keep a session for the next start. Raises `BadMachine`."""
-    path = last_path()
-    made_folder(path.parent)
-    write_whole(path, marked_bytes(session, path.parent, of))
+def _stamp() -> Stamp | None:
+    try:
+        stat = last_path().stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def last() -> Last | None:
     """The session that was left last, None if there is none. Raises `BadInput` where it cannot be read."""
-    path = last_path()
-    return Last(*read_marked(path)) if path.exists() else None
-
-
-def set_last_aside() -> Path | None:
-    """Keep the session that was left last under another name, as the next one would replace it. Where it is then, if anywhere."""
-    path = last_path()
-    target = path.with_name(f"last-{time.strftime('%Y%m%d-%H%M%S')}{SUFFIX}")
-    try:
-        moved(path, target)
-    except BadMachine:
+    stamp = _stamp()
+    if stamp is None:
         return None
-    for old in sorted(path.parent.glob(f"last-*{SUFFIX}"))[:-ASIDE]:
-        old.unlink(missing_ok=True)
-    return target
+    session, of, own = read_marked(last_path())
+    return Last(session, of, own.get("unsaved") is True, stamp)
+
+
+def keep_last(session: Session, of: Path | None, unsaved: bool, seen: Stamp | None = None) -> None:
+    """Keep a session for the next start. `seen`: the stamp of the one that its window came back to. Raises `BadMachine`."""
+    path = last_path()
+    made_folder(path.parent)
+    if seen is None or seen != _stamp():
+        _give_way()
+    write_whole(path, marked_bytes(session, path.parent, of, unsaved=unsaved))
+
+
+def _give_way() -> None:
+    """Move what another window left to the recovery files, if it was never saved. Raises `BadMachine`."""
+    try:
+        before = last()
+    except BadInput:
+        set_aside(last_path(), recovery_folder())
+        return
+    if before is not None and before.unsaved and before.of is None:
+        closed = Recovery()
+        closed.write(before.session, None, closed=True)
+        closed.leave()

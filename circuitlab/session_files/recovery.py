@@ -1,9 +1,9 @@
 """What can be recovered after an unclean end: a file for each window, written while it works, removed when it ends in order.
 
-`<id>.circuitlab` in the recovery folder is the session as it was last autosaved, with three keys of its own: `of`, the path of
-the file it belongs to or "", `pid` and `boot`, the process that wrote it. `<id>.1.circuitlab`, `<id>.2.circuitlab` are earlier
-ones, a minute and more apart: a picture that crashes the program is autosaved, too. `<id>.lock` is locked for as long as the
-window lives.
+`<id>.circuitlab` in the recovery folder is the session as it was last autosaved, with keys of its own: `of`, the path of the
+file it belongs to or "", `pid` and `boot`, the process that wrote it, and `closed` where its window ended in order and only the
+session was never saved (see `last`). `<id>.1.circuitlab`, `<id>.2.circuitlab` are earlier ones, a minute and more apart: a
+picture that crashes the program is autosaved, too. `<id>.lock` is locked for as long as the window lives.
 
 A recovery file that has been offered stays until the recovered session has been autosaved by the window that took it.
 """
@@ -35,7 +35,7 @@ log = logging.getLogger("circuitlab.recovery")
 MOST = 20  # sessions of windows that are gone, and damaged files, that are kept
 GENERATIONS = 3
 SPACING = 60.0  # s between generations
-_OWN = ("of", "pid", "boot")
+_OWN = ("of", "pid", "boot", "closed", "unsaved")
 
 
 def recovery_folder() -> Path:
@@ -46,16 +46,16 @@ def recovery_folder() -> Path:
 # -- a session with the keys of a recovery file -------------------------------------------------------------------------------
 
 
-def marked_bytes(session: Session, folder: Path, of: Path | None) -> bytes:
-    """The text of a session in `folder` that says which file it belongs to and who wrote it."""
-    own = {"of": "" if of is None else str(of.absolute()), "pid": os.getpid(), "boot": boot_id()}
+def marked_bytes(session: Session, folder: Path, of: Path | None, **more: bool) -> bytes:
+    """The text of a session in `folder` that says which file it belongs to and who wrote it; `more`: keys of `_OWN`."""
+    own = {"of": "" if of is None else str(of.absolute()), "pid": os.getpid(), "boot": boot_id(), **more}
     return bytes_of(replace(session, unknown={**session.unknown, **own}), folder)
 
 
-def read_marked(path: Path) -> tuple[Session, Path | None]:
-    """A session that `marked_bytes` wrote, and the file it belongs to. Raises `BadInput`."""
+def read_marked(path: Path) -> tuple[Session, Path | None, Mapping[str, Any]]:
+    """A session that `marked_bytes` wrote, the file it belongs to, and the keys that are not the session's. Raises `BadInput`."""
     session, own = _parsed(_read(path), path)
-    return session, _file_of(own)
+    return session, _file_of(own), own
 
 
 def _read(path: Path) -> bytes:
@@ -95,13 +95,13 @@ class Recovery:
         """The newest generation."""
         return _copy_path(self.folder, self.id, 0)
 
-    def write(self, session: Session, of: Path | None) -> None:
+    def write(self, session: Session, of: Path | None, closed: bool = False) -> None:
         """Autosave a session; `of` is the file it belongs to. Raises `BadMachine`; what was written before is intact then."""
         made_folder(self.folder)
         if not self._lock.held:
             with contextlib.suppress(OSError):  # a disk without locks: the process and the boot tell whether it is gone
                 self._lock.take()
-        data = marked_bytes(session, self.folder, of)
+        data = marked_bytes(session, self.folder, of, **({"closed": True} if closed else {}))
         self._shift()
         write_whole(self.path, data, fresh=self._fresh)
 
@@ -141,6 +141,10 @@ class Recovery:
         _discard(self.folder, self.id)
         self._lock.release(remove=True)
 
+    def leave(self) -> None:
+        """What was written is to be offered, although this process goes on: the file of the lock says so by being there."""
+        self._lock.release()
+
 
 def _lock_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.lock"
@@ -172,10 +176,11 @@ def _discard(folder: Path, name: str) -> None:
 
 @dataclass(frozen=True)
 class Orphan:
-    """The session of a window that did not end in order. `copies`: its generations, newest first; the first can be read.
+    """The session of a window that is gone. `copies`: its generations, newest first; the first can be read.
 
     `of`: the file that it belongs to. `title`: of its story, else its file's name, else its model and text. `time`: when it was
-    last autosaved, in seconds since the epoch. `damaged`: how many newer copies could not be read.
+    last autosaved, in seconds since the epoch. `damaged`: how many newer copies could not be read. `closed`: its window ended in
+    order, and only the session was never saved.
     """
 
     folder: Path
@@ -186,6 +191,7 @@ class Orphan:
     steps: int
     time: float
     damaged: int = 0
+    closed: bool = False
 
     def read(self, copy: int = 0) -> Session:
         """The session of a copy. Raises `BadInput`."""
@@ -209,14 +215,14 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Found:
-    """What lies in the recovery folder: `orphans`, newest first; `damaged`: files that could not be read, where they are now."""
+    """What lies in the recovery folder: `orphans`, newest first, closed ones last; `damaged`: files that could not be read."""
 
     orphans: tuple[Orphan, ...] = ()
     damaged: tuple[Path, ...] = ()
 
 
 def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: False) -> Found:
-    """The sessions of windows that are gone; the oldest of more than `MOST` are removed. Reads files: for a worker thread.
+    """The sessions of windows that are gone; of more than `MOST` the closed and the oldest are removed. For a worker thread.
 
     Files that cannot be read are moved into the folder `damaged` beside the others; those of a newer version stay untouched.
     """
@@ -230,9 +236,9 @@ def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: Fa
             orphan, aside = _orphan(folder, name)
             damaged += aside
             found += [] if orphan is None else [orphan]
-    found.sort(key=lambda orphan: orphan.time, reverse=True)
+    found.sort(key=lambda orphan: (orphan.closed, -orphan.time))
     for orphan in found[MOST:]:
-        log.warning("%s, “%s”, is removed: %d newer sessions can be recovered", orphan.id, orphan.title, MOST)
+        log.warning("%s, “%s”, is removed: %d others can be recovered", orphan.id, orphan.title, MOST)
         orphan.discard()
     _remove_litter(folder)
     return Found(tuple(found[:MOST]), tuple(damaged))
@@ -310,13 +316,11 @@ def _orphan(folder: Path, name: str) -> tuple[Orphan | None, list[Path]]:
             if _newer_version(data):
                 return None, aside
             log.warning("%s: %s", copy, error)
-            aside.append(_set_aside(copy))
+            aside.append(set_aside(copy, folder))
             continue
         of = _file_of(own)
-        orphan = Orphan(
-            folder, name, tuple(copies[i:]), of, _title(session, of), len(session.story.steps), _time(copy), len(aside)
-        )
-        return orphan, aside
+        title, steps, closed = _title(session, of), len(session.story.steps), own.get("closed") is True
+        return Orphan(folder, name, tuple(copies[i:]), of, title, steps, _time(copy), len(aside), closed), aside
     _discard(folder, name)
     with contextlib.suppress(OSError):
         _lock_path(folder, name).unlink(missing_ok=True)
@@ -333,14 +337,13 @@ def _newer_version(data: bytes) -> bool:
     return isinstance(version, int) and version > VERSION
 
 
-def _set_aside(path: Path) -> Path:
-    """A damaged file, out of the way; the oldest of more than `MOST` are removed. Where that is not possible it stays."""
-    folder = path.parent / "damaged"
-    target = folder / path.name
+def set_aside(path: Path, folder: Path) -> Path:
+    """A damaged file, moved into `damaged` in the recovery folder; the oldest of more than `MOST` go. Where not, it stays."""
+    target = folder / "damaged" / path.name
     try:
-        made_folder(folder)
+        made_folder(target.parent)
         moved(path, target)
-        for old in sorted(_listed(folder, "*"), key=_time, reverse=True)[MOST:]:
+        for old in sorted(_listed(target.parent, "*"), key=_time, reverse=True)[MOST:]:
             old.unlink(missing_ok=True)
     except (CircuitLabError, OSError) as error:
         log.warning("%s stays where it is: %s", path, error)

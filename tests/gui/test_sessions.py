@@ -85,6 +85,7 @@ def test_a_session_comes_back_in_another_window(qtbot: Any, window: Window, tmp_
     title = f"talk[*] · {window.context.document.recorded.model.name} · CircuitLab"
     assert window.windowTitle() == title and not window.isWindowModified()
     state = window.context.document.recorded
+    window.sessions.hold.release()  # as when it is closed
     with shown_window(qtbot, directory(tmp_path / "other")) as second:
         open_session(qtbot, second, path)
         assert second.context.document.recorded == state and second.prompt.editor.toPlainText() == "ab cab ab"

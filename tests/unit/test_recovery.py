@@ -18,7 +18,7 @@ from circuitlab.file_lock import FileLock, holder_of
 from circuitlab.files import linked, write_whole
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files import recovery
-from circuitlab.session_files.last import keep_last, last, last_path, set_last_aside
+from circuitlab.session_files.last import keep_last, last, last_path
 from circuitlab.session_files.recovery import (
     GENERATIONS,
     MOST,
@@ -31,7 +31,7 @@ from circuitlab.session_files.recovery import (
     recovery_folder,
 )
 from circuitlab.session_files.session import ModelEntry, Session
-from circuitlab.session_files.session_text import bytes_of, read_session
+from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.setup import Encoded, Setup
 from circuitlab.story.story import Step, Story
 from tests.killing import killed_after, killed_before
@@ -413,26 +413,47 @@ def test_killed_a_hundred_times_at_any_moment(tmp_path: Path) -> None:
 
 def test_the_next_start_finds_where_one_stopped(tmp_path: Path) -> None:
     assert last() is None
-    keep_last(session(2), None)
+    keep_last(session(2), None, True)
     found = last()
-    assert found is not None and found.session == session(2) and found.of is None
-    keep_last(session(3), tmp_path / "talk.circuitlab")
+    assert found is not None and (found.session, found.of, found.unsaved) == (session(2), None, True)
+    keep_last(session(3), tmp_path / "talk.circuitlab", False, found.stamp)
     found = last()
-    assert found is not None and found.session == session(3) and found.of == tmp_path / "talk.circuitlab"
+    assert found is not None and (found.session, found.of) == (session(3), tmp_path / "talk.circuitlab") and not found.unsaved
     assert orphans() == Found(), "it is not a window that was killed"
 
 
-def test_where_one_stopped_is_kept_when_it_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    for steps in range(5):
-        keep_last(session(steps), None)
-        monkeypatch.setattr(time, "strftime", lambda _, steps=steps: f"2001010{steps}-000000")
-        aside = set_last_aside()
-        assert aside is not None and len(read_session(aside).story.steps) == steps and last() is None
-    assert len(list(last_path().parent.glob("last-*.circuitlab"))) == 3
-    assert set_last_aside() is None
+def test_what_was_never_saved_is_not_replaced_by_another_window_s_end() -> None:
+    keep_last(session(1), None, True)
+    mine = last()
+    assert mine is not None
+    keep_last(session(2), None, True, mine.stamp)  # by the window that came back to it
+    assert orphans() == Found()
+    keep_last(session(3), None, False, mine.stamp)  # by another that had come back to the same
+    keep_last(session(4), None, True)  # by one that was started on a model
+    closed = only(orphans())
+    assert closed.closed and closed.steps == 2, "the third had nothing unsaved"
+    left(steps=9)
+    assert [(o.steps, o.closed) for o in orphans().orphans] == [(9, False), (2, True)]
+
+
+def test_a_last_session_that_is_damaged_is_kept_aside() -> None:
+    keep_last(session(), None, True)
     last_path().write_bytes(b"{")
     with pytest.raises(BadInput):
         last()
+    keep_last(session(2), None, True)
+    found = last()
+    assert found is not None and found.session == session(2)
+    assert (recovery_folder() / "damaged" / last_path().name).read_bytes() == b"{"
+
+
+def test_closed_sessions_make_room_before_those_of_a_crash() -> None:
+    for i in range(MOST):
+        aged(left(steps=i).path, 10_000)
+    closed = Recovery()
+    closed.write(session(99), None, closed=True)
+    closed.leave()
+    assert {o.steps for o in orphans().orphans} == set(range(MOST))
 
 
 # -- locks ----------------------------------------------------------------------------------------------------------------------

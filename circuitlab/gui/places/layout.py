@@ -16,7 +16,7 @@ from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
 from circuitlab.gui.places.last_used import LastUsed
-from circuitlab.gui.places.saved_layout import SavedLayout, load_layout, save_layout
+from circuitlab.gui.places.saved_layout import SavedLayout
 from circuitlab.gui.work.app_context import AppContext
 
 VERSION = 5  # of the data of saveState: a layout of another version is not restored
@@ -336,14 +336,3 @@ class Layout(QObject):
         """The layout to restore when the maximised panel is no longer."""
         if self.maximised:
             self._before = layout
-
-    def restore(self) -> bool:
-        """Restore the layout of when the window was last closed. False without a saved layout."""
-        layout = load_layout(self.declared, self.sizes.read())
-        if layout is not None:
-            self.restore_layout(layout)
-        return layout is not None
-
-    def save(self) -> None:
-        """Save the layout for the next start."""
-        save_layout(self.window, self.current_layout())

@@ -37,24 +37,9 @@ class SavedLayout:
     prompt_height: int = 0
 
 
-def load_layout(declared: Arrangement, sizes: Sizes) -> SavedLayout | None:
-    """The layout saved when the window was last closed, None without one.
-
-    `declared` and `sizes` stand in where only Qt's state of it can be read.
-    """
-    file = settings_file()
-    state = file.value("layout")
-    if not isinstance(state, QByteArray):
-        return None
-    return _read(state, file.value("rooms")) or SavedLayout(state, sizes, declared, True)
-
-
-def save_layout(window: QMainWindow, layout: SavedLayout) -> None:
-    """Save the window's geometry and its layout for the next start."""
-    file = settings_file()
-    file.setValue("geometry", window.saveGeometry())
-    file.setValue("layout", layout.state)
-    file.setValue("rooms", _to_json(layout))
+def keep_geometry(window: QMainWindow) -> None:
+    """Save the window's place on the screen for the next start; its layout belongs to the session."""
+    settings_file().setValue("geometry", window.saveGeometry())
 
 
 def layout_to_text(layout: SavedLayout) -> str:

@@ -22,6 +22,7 @@ from circuitlab.formats import SESSION, is_session
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text
+from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY, FileHold, in_use, in_use_box
 from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, unknown_words
 from circuitlab.gui.sessions.first_state import fresh_work
 from circuitlab.gui.sessions.opening import SessionOpening
@@ -81,6 +82,7 @@ class SessionController(QObject):
         self._views = {name: panel.view for name, panel in panels().items()}
         self.path: Path | None = None
         self.saved = Session()
+        self.hold, self.read_only = FileHold(), False
         self._saved_work: Work | None = self.context.document.work
         self._was_dirty, self._id = False, object()  # `_id`: of the session, to tell it from those before it
         self._unrestored: Session | None = None  # its layout is not restored yet
@@ -140,7 +142,7 @@ class SessionController(QObject):
 
         `then`: what follows once it is on disk; `otherwise`: what follows where it is not to be, or cannot be.
         """
-        if self.path is None:
+        if self.path is None or self.read_only:
             self.save_as(then, otherwise)
         else:
             self.save_to(self.path, then, otherwise)
@@ -155,6 +157,7 @@ class SessionController(QObject):
 
     def _asked_path(self) -> Path | None:
         suggested = self.path or self._folder() / f"session{SESSION}"
+        suggested = suggested.with_stem(f"{suggested.stem} copy") if self.read_only else suggested
         name, _ = QFileDialog.getSaveFileName(self.window, "Save session as", str(suggested), FILTER)
         path = Path(name)
         if name and path.suffix.lower() != SESSION:
@@ -165,6 +168,11 @@ class SessionController(QObject):
 
     def save_to(self, path: Path, then: Act | None = None, otherwise: Act | None = None) -> None:
         """Save the present work to a file, after every save that is under way; it is the session's file from then on."""
+        if (holder := self.hold.other(path)) is not None:
+            self.context.failed.emit(in_use(path, holder))
+            if otherwise is not None:
+                otherwise()
+            return
         capture = self.capture()
         self.saves.add(Save(path.absolute(), capture.work, self._id, then, otherwise), capture)
 
@@ -174,6 +182,7 @@ class SessionController(QObject):
         self.context.message.emit(f"Saved: {save.path}")
         if save.of is self._id:  # not of one that was left meanwhile
             self.path, self.saved, self._saved_work = save.path, session, save.work
+            self.read_only = self.hold.take(save.path) is not None
             self._tell()
 
     # -- opening ----------------------------------------------------------------------------------------------------------
@@ -187,8 +196,17 @@ class SessionController(QObject):
     @Slot(object)
     def open(self, path: Path) -> None:
         """Open a session in place of the present one, whose unsaved changes are asked about first."""
-        path = path.absolute()
-        self._unless_dirty(lambda: self.opening.file(path, self.take))
+        path, way = path.absolute(), READ_ONLY
+        if (holder := self.hold.other(path)) is not None:
+            box = in_use_box(self.window, path, holder)
+            box.exec()
+            way = box.clickedButton().text() if box.clickedButton() is not None else ""
+            box.deleteLater()
+        if way == COPY:
+            copied = lambda staged: self.take(replace(staged, path=None, unsaved=True))
+            self._unless_dirty(lambda: self.opening.file(path, copied))
+        elif way == READ_ONLY:  # it is not, if the other window has closed it by then
+            self._unless_dirty(lambda: self.opening.file(path, self.take))
 
     def recover(self, read: Callable[[], Session], path: Path | None, folder: Path, taken: Act, given_up: Act) -> None:
         """Put a session that `read` reads on a worker in place of the present one, as unsaved changes to `path`.
@@ -265,10 +283,17 @@ class SessionController(QObject):
         self.host.lessons.tour.leave()
         self.context.stand_ins = stand_ins
         self._id, self.path, self.saved = object(), path, session
+        self.read_only = self.hold.take(path) is not None
         self.context.begin(work)
         self._saved_work = None if unsaved else self.context.document.work
         self.opened.emit()
         self._tell()
+
+    def resume(self, staged: Staged) -> None:
+        """Begin with the session that the last window was left with; the window lays itself out when it is shown."""
+        assert staged.work is not None
+        self._begin(staged.work, staged.path, staged.session, {}, staged.unsaved)
+        self._unrestored = staged.session
 
     # -- unsaved changes --------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ def _convention(name: str, text: str, on: object, off: object) -> Command[Window
 COMMANDS: tuple[Command[Window], ...] = (
     Command("new-session", "New session", "File", lambda w: w.sessions.new(), "Ctrl+N"),
     Command("open-session", "Open session…", "File", lambda w: w.sessions.ask_open(), "Ctrl+Alt+O"),
+    Command("recover-session", "Recover a session…", "File", lambda w: w.recovering.look()),
     Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O", separator=True),
     Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
@@ -15,8 +16,11 @@ from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.figures.contracts.panel import panels
+from circuitlab.file_lock import holder_of
 from circuitlab.files import write_whole
 from circuitlab.formats import is_session
+from circuitlab.gui.sessions.coming_back import Return, where_one_stopped
+from circuitlab.gui.sessions.file_hold import in_use
 from circuitlab.gui.sessions.file_work import Searcher
 from circuitlab.gui.sessions.first_state import first_state, fresh_state
 from circuitlab.gui.shell.commands import COMMANDS
@@ -25,7 +29,8 @@ from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.garbage import collected_on_this_thread
-from circuitlab.gui.work.settings import Settings
+from circuitlab.gui.work.settings import STOPPED, Settings
+from circuitlab.session_files.session_lock import session_lock
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
 DEFAULT = "builtin:attn-only-2l"
@@ -40,7 +45,8 @@ def make_window(
 ) -> Window:
     """A window on a model, opened before it is shown; `memory` in bytes, None: the setting; `assume`: see `ModelRef`.
 
-    With a session as `source` the window is on that, laid out as it was left. Raises `BadModel` and its kin.
+    With a session as `source` the window is on that, laid out as it was left; without a source and a text it comes back to where
+    one stopped, unless it is not to `remember`. Raises `BadModel` and its kin.
     """
     settings = Settings(remember)
     if settings["threads"]:
@@ -48,17 +54,28 @@ def make_window(
     engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
     if source is not None and is_session(Path(source)):
         return _on_session(engine, Path(source).absolute(), remember, settings)
-    ref = replace(reference(source or DEFAULT), assume=assume)
-    model = engine.store.open(ref)
-    window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
+    bare = source is None and text is None and settings["start"] == STOPPED
+    returning = where_one_stopped(engine, _views(), bare) if remember else Return()
+    if returning.staged is not None and returning.staged.work is not None:
+        window = Window(engine, returning.staged.work.state, COMMANDS, remember, settings)
+    else:
+        model = engine.store.open(replace(reference(source or DEFAULT), assume=assume))
+        window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
+        window.opening.announce(model)
     settings.setParent(window)
-    window.opening.announce(model)
+    window.come_back(returning)
     return window
 
 
+def _views() -> dict[str, type[Any]]:
+    return {name: panel.view for name, panel in panels().items()}
+
+
 def _on_session(engine: Engine, path: Path, remember: bool, settings: Settings) -> Window:
-    """A window on a session whose models are all there. Raises `BadInput`, `BadModel`."""
-    staged = Searcher(engine, {name: panel.view for name, panel in panels().items()}).stage(path)
+    """A window on a session whose models are all there, and that no other window has open. Raises `BadInput`, `BadModel`."""
+    if remember and (holder := holder_of(session_lock(path).path)) is not None:
+        raise in_use(path, holder)
+    staged = Searcher(engine, _views()).stage(path)
     if staged.work is None:
         raise BadModel(
             f"{path.name} was made with models that are missing here or have other weights.",
@@ -68,6 +85,7 @@ def _on_session(engine: Engine, path: Path, remember: bool, settings: Settings) 
         )
     window = Window(engine, staged.work.state, COMMANDS, remember, settings)
     settings.setParent(window)
+    window.come_back(Return())
     window.sessions.take(staged)
     return window
 
@@ -97,7 +115,7 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
         if source in (None, DEFAULT):
             raise
         failure = error
-        window = make_window(None, text)
+        window = make_window(DEFAULT, text)
     hook.caught.connect(window.dialogs.show_error)
     show_fitting(window)
     window.settings.failed.emit(window.settings.problem)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QChildEvent, QEvent, Qt, Slot
+from PySide6.QtCore import QChildEvent, QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
@@ -20,8 +20,11 @@ from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.layout import Layout
-from circuitlab.gui.places.saved_layout import place_on_screen
+from circuitlab.gui.places.saved_layout import keep_geometry, layout_from_text, place_on_screen
+from circuitlab.gui.sessions.autosave import Autosave
+from circuitlab.gui.sessions.coming_back import Return
 from circuitlab.gui.sessions.controller import SessionController
+from circuitlab.gui.sessions.recovering import START, Recovering
 from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.shell.bars import Status, TopBar
 from circuitlab.gui.shell.command import Command
@@ -64,6 +67,9 @@ class Window(QMainWindow):
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
         self.sessions = SessionController(self, self, self.opening.recent)
+        self.autosave = Autosave(self.sessions, remember, self)
+        self.recovering = Recovering(self.sessions, self.autosave, self)
+        self.returning = Return()
         self.step_copy = StepCopy(self.context, self.layout_of_docks, self)
         self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening, self.sessions)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
@@ -147,7 +153,8 @@ class Window(QMainWindow):
     def _set_title(self) -> None:
         model, session = self.context.name_of(self.context.document.state.model), self.sessions.name
         self.setWindowModified(False)
-        mark = f"{session.replace('[*]', '[*][*]')}[*] · " if session else ""
+        only = " (read-only)" if self.sessions.read_only else ""
+        mark = f"{session.replace('[*]', '[*][*]')}{only}[*] · " if session else ""
         self.setWindowTitle(f"{mark}{model} · CircuitLab")
         self.setWindowModified(bool(session) and self.sessions.dirty)
 
@@ -261,9 +268,35 @@ class Window(QMainWindow):
             self.layout_of_docks.proportions()
             if self.remember:
                 place_on_screen(self)
-            if not self.sessions.restore_layout() and self.remember and not self.layout_of_docks.restore():
-                self.lessons.open()  # the first start
+            if not self.sessions.restore_layout() and self.remember:
+                self._lay_out()
+            if self.remember:
+                QTimer.singleShot(0, self._begin)
             self.checkpoints.refresh()  # a saved layout may hide it
+
+    def come_back(self, to: Return) -> None:
+        """Begin with what the last window left; before it is shown."""
+        self.returning = to
+        if to.staged is not None:
+            self.sessions.resume(to.staged)
+            self.autosave.came_back(to.stamp)
+
+    def _lay_out(self) -> None:
+        """As the last window was left; the first one shows the lessons."""
+        layout = layout_from_text(self.returning.docks)
+        if layout is not None:
+            self.layout_of_docks.restore_layout(layout)
+        elif self.returning.first:
+            self.lessons.open()
+
+    @Slot()
+    def _begin(self) -> None:
+        """What waits for the first paint: the sessions of windows that did not end in order."""
+        if self.returning.problem:
+            self.context.message.emit(self.returning.problem)
+        if self.returning.opens is not None:
+            self.sessions.open(self.returning.opens)
+        self.recovering.look(START)
 
     def childEvent(self, event: QChildEvent) -> None:
         """Name the tab bars of docks for screen readers and show their titles in full, neither of which Qt does."""
@@ -285,12 +318,15 @@ class Window(QMainWindow):
             event.ignore()
             return
         self.lessons.put_back()
+        session = self.autosave.last_session()
         if self.remember:
-            self.layout_of_docks.save()
+            keep_geometry(self)
         if self.context.runner.busy:
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()
         self.ahead.stop()
         self.context.runner.close()
+        self.autosave.end(session)
+        self.sessions.hold.release()
         self.log_dock.close_log()
         super().closeEvent(event)
