@@ -52,6 +52,7 @@ from circuitlab.session.state import State
 
 if TYPE_CHECKING:
     from circuitlab.figures.marks import Figure
+    from circuitlab.report.saved_session import SavedSession
 
 _ENGINE: Engine | None = None
 _USED: WeakValueDictionary[ModelRef, Engine] = WeakValueDictionary()  # the engine that opened a model last
@@ -75,6 +76,23 @@ def open(model: str, step: int | None = None, use: Engine | None = None, assume:
     ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
     host.store.open(ref)
     return Model(ref, host).at_step(step)
+
+
+def session(path: str | Path, use: Engine | None = None) -> SavedSession:
+    """A session that the window has saved: where it stands, and the steps of its story. Raises `BadInput`.
+
+        talk = lab.session("talk.circuitlab")
+        talk.now.figure("attention", out="attention.svg")      # what the window shows
+        for step in talk.steps:
+            print(step.title, step.state.selection.head)
+        talk.steps[1].figure("composition")
+        talk.steps[1].compute("token_loss").result.loss        # [position]
+
+    Its models are found by the hash of their weights; a figure of one that is not on this machine raises `BadModel`.
+    """
+    from circuitlab.report.saved_session import opened_session
+
+    return opened_session(path, use or engine())
 
 
 def Transformer(
@@ -389,4 +407,17 @@ def _merged(set_params: Mapping[str, Any] | None, more: Mapping[str, Any]) -> di
     return {**(set_params or {}), **more}
 
 
-__all__ = ["Model", "Paper", "Transformer", "analyses", "difference", "engine", "open", "save", "snippet", "snippet_of", "table"]
+__all__ = [
+    "Model",
+    "Paper",
+    "Transformer",
+    "analyses",
+    "difference",
+    "engine",
+    "open",
+    "save",
+    "session",
+    "snippet",
+    "snippet_of",
+    "table",
+]

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -39,12 +39,21 @@ from circuitlab.model.records.known_heads import KnownHeads, complaints, known_h
 from circuitlab.model.subject import Head, Target
 from circuitlab.session.cuts import ablation
 
+if TYPE_CHECKING:
+    from circuitlab.report.saved_session import SavedStep
+
 LONGEST_PROMPT = 16 << 20  # bytes; longer than any context
 
 
-def _open(args: argparse.Namespace) -> api.Model:
+def _engine(args: argparse.Namespace) -> Engine:
     torch.set_num_threads(args.threads)
-    engine = Engine(ModelStore(), int(args.budget * GIB), args.device)
+    return Engine(ModelStore(), int(args.budget * GIB), args.device)
+
+
+def _open(args: argparse.Namespace) -> api.Model:
+    if args.model is None:
+        raise UsageError("No model is named.", expected="MODEL, or --at FILE", got="neither", remedy="Name one of them.")
+    engine = _engine(args)
     model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)))
     return model if args.checkpoint in ("final", "all") else model.at_step(parse(int, args.checkpoint, "--checkpoint"))
 
@@ -94,6 +103,21 @@ def _bytes_of(name: str) -> bytes:
     return data
 
 
+def _step_at(args: argparse.Namespace) -> SavedStep | None:
+    """The step of a session that --at names, None without it. Raises `UsageError` beside options that say the same."""
+    from circuitlab.report.saved_session import refuse_beside, step_at
+
+    if args.at is None:
+        return None
+    given = {"MODEL": args.model, "--assume": args.assume, "--text": args.text is not None, "--text-file": args.text_file}
+    given |= {"--tokens": args.tokens, "--cut": args.cut, "--no-bos": args.no_bos}
+    given |= {"--checkpoint": args.checkpoint != "final"}
+    given |= {f"--{name}": getattr(args, name, None) is not None for name in ("destination", "source")}
+    given |= {"--heads": getattr(args, "heads", ""), "--target": getattr(args, "target", "next") != "next"}
+    refuse_beside(args.at, given)
+    return step_at(args.at, _engine(args))
+
+
 def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:
     return tuple(ablation(h) for h in (parse(tuple[Head, ...], args.cut, "--cut") if args.cut else ()))
 
@@ -115,17 +139,22 @@ def compute(args: argparse.Namespace) -> int:
     analysis = find_analysis(args.analysis)
     params = parse_params(analysis.params, _pairs(args.set))
     targets = _targets(args)
-    model = _open(args)
-    text, tokens = _prompt(args)
-    subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
-    if args.checkpoint == "all":
-        return _compute_series(model, Request(analysis, params, subject), targets)
+    step = _step_at(args)
+    if step is not None:
+        engine, subject = step.of.engine, step.state.subject
+    else:
+        model = _open(args)
+        text, tokens = _prompt(args)
+        engine = model.engine
+        subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
+        if args.checkpoint == "all":
+            return _compute_series(model, Request(analysis, params, subject), targets)
     with progress(args.analysis) as ctx:
-        answer = model.engine.answer(Request(analysis, params, subject), ctx, fresh=True)
+        answer = engine.answer(Request(analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
-        _put(data_bytes(export_of(model.engine, answer), form), target)
+        _put(data_bytes(export_of(engine, answer), form), target)
     if not targets:
-        print_answer(export_of(model.engine, answer, identified=False))
+        print_answer(export_of(engine, answer, identified=False))
     return 0
 
 
@@ -228,7 +257,12 @@ def figure(args: argparse.Namespace) -> int:
 
     panel, paper, out = find_panel(args.panel), paper_of(args), Path(args.out)
     format_of(out)
-    view = parse_params(panel.view, _pairs(args.set))
+    controls = _pairs(args.set)
+    view = parse_params(panel.view, controls)
+    step = _step_at(args)
+    if step is not None:
+        write(figure_of(step.of.engine, panel, step.with_controls(panel.name, controls)), out, paper)
+        return 0
     heads = parse(tuple[Head, ...], args.heads, "--heads")
     if args.checkpoint == "all":
         remedy = "Draw one figure per checkpoint."

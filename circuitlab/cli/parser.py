@@ -19,7 +19,20 @@ from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
 from circuitlab.files import FULL
 from circuitlab.formats import DATA, PICTURES, SESSION, is_session, listed
 
-COMMANDS = ("open", "compute", "analyses", "panels", "figure", "info", "import", "train", "measure", "lessons", "doctor")
+COMMANDS = (
+    "open",
+    "compute",
+    "analyses",
+    "panels",
+    "figure",
+    "info",
+    "import",
+    "train",
+    "measure",
+    "lessons",
+    "session",
+    "doctor",
+)
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
 EXITS = "exit status: 0 done, 1 internal error, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
@@ -40,7 +53,9 @@ def _assume_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) -> None:
-    parser.add_argument("model", help=MODEL)
+    parser.add_argument("model", nargs="?", help=f"{MODEL}; not with --at")
+    at = "what a session shows, or a step of its story, in place of a model and a prompt"
+    parser.add_argument("--at", metavar="FILE[#STEP]", help=at)
     _assume_argument(parser)
     which = "the weights of a training step, `final` (default)" + (
         ", or `all`: the whole series and the final ones" if series else ""
@@ -93,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     lessons = commands.add_parser("lessons", help="list the guided tours of the window, or check their files", epilog=EXITS)
     lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all of them)")
     lessons.add_argument("--check", action="store_true", help="report what is wrong with them")
+    session = commands.add_parser("session", help="list what is in a session file and whether its models are found", epilog=EXITS)
+    session.add_argument("file", metavar="FILE", help="a .circuitlab file")
+    session.add_argument("--json", action="store_true", help="print JSON")
     doctor = commands.add_parser("doctor", help="check this installation: libraries, devices, display")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -159,6 +177,10 @@ def _run(args: argparse.Namespace) -> int:
         from circuitlab.training.measure_command import run as measure
 
         return measure(args)
+    if args.command == "session":
+        from circuitlab.cli import session_command
+
+        return session_command.run(args.file, args.json)
     if args.command == "lessons":
         from circuitlab.cli import lessons_command
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from circuitlab.draw.look.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.contracts.panel import Facts, Panel, Why, facts_of
 from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.figures.marks import Figure
@@ -15,14 +15,21 @@ from circuitlab.session.state import State
 
 
 def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
-    """The figure that the window would show. Raises `BadInput` with the panel's own reason where there is none."""
+    """The figure that the window would show. Raises `BadInput` with the panel's own reason where there is none.
+
+    A reference is computed even where only now is shown, as both sides share one scale.
+    """
     facts = facts_of(engine, state.model)
     now = _answers(engine, panel, state, facts)
     pin = state.reference
     ref = {}
-    if pin is not None and state.compare != "now":
+    if pin is not None:
         ref_state = pinned(state, facts)
-        ref = {} if isinstance(ref_state, str) else _answered(engine, panel, ref_state, facts_of(engine, ref_state.model))
+        try:
+            ref = {} if isinstance(ref_state, str) else _answered(engine, panel, ref_state, facts_of(engine, ref_state.model))
+        except CircuitLabError:
+            if state.compare != "now":
+                raise
     return panel.figure(state, facts, now, ref)
 
 

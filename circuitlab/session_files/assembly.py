@@ -58,4 +58,4 @@ def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = No
     """The work that a session holds. Raises what opening its present model raises, and `BadInput` where words do not fit it."""
     session = with_file_paths(session)
     resolver = Resolver(engine, views, State(FIRST), ctx, session.refs(), tolerant=True)
-    return Work(resolver.state(session.now), session.story, session.notes, session.models)
+    return Work(resolver.state(session.setup()), session.story, session.notes, session.models)

@@ -72,6 +72,10 @@ class Session:
         """What counts as a change that needs saving: all but the window's layout and the visible part of figures."""
         return replace(self, docks="", now=replace(self.now, zoom={}, show=(), alone=False, arrange=""))
 
+    def setup(self) -> Setup:
+        """The complete words of where one stands: those of `now`, and what they imply, as a pin implies a difference."""
+        return self.now.over(Setup())
+
     def refs(self) -> dict[str, ModelRef]:
         """The reference of each model by its name, for a `Resolver`."""
         return {name: entry.ref for name, entry in self.models.items()}

@@ -195,7 +195,12 @@ def _step(value: Any, where: str) -> Step:
 
 def text_of(session: Session, folder: Path) -> str:
     """The text of a session file that lies in `folder`."""
-    folder = Path(os.path.realpath(folder))
+    return written(table_of_session(session, folder)) + "\n"
+
+
+def table_of_session(session: Session, folder: Path | None) -> dict[str, Any]:
+    """A session as plain values in the order of a file, with paths as seen from `folder`, None: absolute ones."""
+    folder = None if folder is None else Path(os.path.realpath(folder))
     table: dict[str, Any] = {"circuitlab": "session", "version": VERSION, "by": __version__}
     table["models"] = {name: _model_table(entry, folder) for name, entry in session.models.items()}
     table |= {"files": {name: _file_table(entry, folder) for name, entry in session.files.items()}} if session.files else {}
@@ -203,7 +208,7 @@ def text_of(session: Session, folder: Path) -> str:
     table |= {"docks": session.docks} if session.docks else {}
     table |= {"notes": [_note_table(note) for note in session.notes]} if session.notes else {}
     table |= {"story": _story_table(session.story)} if session.story != Story() else {}
-    return written(table | dict(session.unknown)) + "\n"
+    return table | dict(session.unknown)
 
 
 def bytes_of(session: Session, folder: Path) -> bytes:
@@ -211,15 +216,15 @@ def bytes_of(session: Session, folder: Path) -> bytes:
     return text_of(session, folder).encode("utf-8")
 
 
-def _relative(path: str, folder: Path) -> str:
-    """A path as seen from a folder, with forward slashes; absolute on another drive."""
+def _relative(path: str, folder: Path | None) -> str:
+    """A path as seen from a folder, with forward slashes; absolute on another drive and without a folder."""
     try:
-        return Path(os.path.relpath(path, folder)).as_posix()
+        return Path(path if folder is None else os.path.relpath(path, folder)).as_posix()
     except ValueError:
         return Path(path).as_posix()
 
 
-def _model_table(entry: ModelEntry, folder: Path) -> dict[str, Any]:
+def _model_table(entry: ModelEntry, folder: Path | None) -> dict[str, Any]:
     kind, _, where = entry.ref.source.partition(":")
     table: dict[str, Any] = {"path": _relative(where, folder)} if kind == "file" else {"source": entry.ref.source}
     table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
@@ -228,7 +233,7 @@ def _model_table(entry: ModelEntry, folder: Path) -> dict[str, Any]:
     return table | dict(entry.unknown)
 
 
-def _file_table(entry: FileEntry, folder: Path) -> dict[str, Any]:
+def _file_table(entry: FileEntry, folder: Path | None) -> dict[str, Any]:
     sha256 = {"sha256": entry.sha256} if entry.sha256 else {}
     return {"path": _relative(entry.path, folder), **sha256, **entry.unknown}
 

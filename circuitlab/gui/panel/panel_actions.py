@@ -28,7 +28,7 @@ from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_pape
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.gui.work.work_slot import WorkSlots
+from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.session.state import State
 
 
@@ -66,6 +66,7 @@ class PanelActions(QMenu):
             ("Copy image", self.copy_image),
             ("Copy table", self.copy_table),
             ("Copy as Python", self.copy_python),
+            ("Copy as command", self.copy_command),
             (None, None),
             (f"Export picture ({listed(PICTURES)})…", self.export_picture),
             (f"Export data ({listed(DATA)})…", self.export_data),
@@ -87,6 +88,7 @@ class PanelActions(QMenu):
         self.aboutToHide.connect(self.offers_menu.forget)
         self.aboutToHide.connect(self.notes_menu.forget)
         runner = dock.context.runner
+        self._command = WorkSlot(self, finished=self._command_ready, failed=self._command_failed)
         self._slots = WorkSlots(self, runner.is_busy, finished=self._export_finished, failed=self._export_failed)  # by file
 
     @Slot()
@@ -150,6 +152,23 @@ class PanelActions(QMenu):
     def copy_python(self) -> None:
         """Copy a Python snippet that computes the same numbers."""
         self._copy(panel_data.python_of, "Python copied.", "answers copied as Python.")
+
+    @Slot()
+    def copy_command(self) -> None:
+        """Copy the command that draws this figure in a terminal, with all that is looked at."""
+        context, panel, state = self.dock.context, self.dock.panel.name, self.dock.context.document.recorded
+        work = lambda job: panel_data.command_of(context.engine.store, panel, state)
+        context.runner.do(self._command, f"copy {panel} as a command", work)
+
+    @Slot(object)
+    def _command_ready(self, text: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self.dock.context.message.emit("Command copied.")
+
+    @Slot(object)
+    def _command_failed(self, error: BaseException) -> None:
+        if not isinstance(error, Cancelled):
+            self.dock.context.failed.emit(error)
 
     def _copy(self, text_of: Callable[[Engine, panel_data.Drawn], tuple[str, int]], one: str, more: str) -> None:
         """Copy a text of the drawn answers and report how many it covers; without answers the clipboard is left alone."""

@@ -5,17 +5,24 @@ With a reference there is, for each role, one more table or file with both sides
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from circuitlab.errors import UsageError
+from circuitlab.formats import PICTURES
 
 if TYPE_CHECKING:
     from circuitlab.engine.engine import Engine
     from circuitlab.engine.export_data import AnswerExport
     from circuitlab.engine.export_difference import Difference
     from circuitlab.engine.request import Answer
+    from circuitlab.engine.store import ModelStore
+    from circuitlab.session.state import State
 
 Drawn = Mapping[str, Mapping[str, "Answer"]]  # by side and role: `PanelDock.drawn_answers`
+LONGEST_COMMAND = 100_000  # bytes; Linux takes 131 072 in one argument
 NOTHING = "Nothing has been computed here yet."
 T = TypeVar("T")
 
@@ -63,6 +70,20 @@ def python_of(engine: Engine, drawn: Drawn) -> tuple[str, int]:
     both = [role for role in drawn.get("now", {}) if role in drawn.get("ref", {})]
     exports = _exports(engine, drawn, identified=False)
     return snippet_of(requests, {(r, f"reference-{r}"): f"difference-{r}" in exports for r in both}), len(requests)
+
+
+def command_of(store: ModelStore, panel: str, state: State) -> str:
+    """The command that draws a panel's figure of a State. Raises `UsageError` if it is too long for a terminal. On any thread."""
+    from circuitlab.report.saved_session import inline_session
+
+    command = shlex.join(
+        ["circuitlab", "figure", panel, "--at", inline_session(state, store), "-o", f"{panel}.{PICTURES[0].name}"]
+    )
+    if len(command.encode()) > LONGEST_COMMAND:
+        remedy = f"Save the session, and run: circuitlab figure {panel} --at FILE -o {panel}.{PICTURES[0].name}"
+        expected = f"at most {LONGEST_COMMAND} bytes"
+        raise UsageError("This is too much for one command.", expected=expected, got=f"{len(command.encode())}", remedy=remedy)
+    return command
 
 
 def write(engine: Engine, drawn: Drawn, path: Path) -> Path | None:

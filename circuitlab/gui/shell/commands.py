@@ -142,6 +142,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     _panel("copy_image", "Copy the panel's image"),
     _panel("copy_table", "Copy the panel's table"),
     _panel("copy_python", "Copy the panel as Python"),
+    _panel("copy_command", "Copy the panel as a command"),
     _panel("fold_caption", "Whole caption of the panel, or a few lines"),
     _panel("again", "Compute the panel again"),
     Command("float", "Float or dock the panel", "View", lambda w: w.float_or_dock(), submenu="Picture"),

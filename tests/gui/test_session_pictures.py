@@ -1,0 +1,80 @@
+"""What the window shows, drawn without it: from the session's file, and by the command that a panel's menu copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QGuiApplication
+
+import circuitlab.api as lab
+from circuitlab.cli.parser import main
+from circuitlab.draw.look.paper import Paper
+from circuitlab.gui.panel.panel_dock import PanelDock
+from circuitlab.gui.shell.window import Window
+from circuitlab.session.state import Compare
+from tests.gui.driving import dock, settle
+from tests.gui.test_sessions import save, work_on
+
+
+def shown_panels(window: Window) -> list[str]:
+    """The panels on the screen that have a figure."""
+    shown = (name for name, place in window.docks.items() if isinstance(place, PanelDock) and place.shown)
+    return [name for name in shown if dock(window, name).view.figure.grid]
+
+
+@pytest.mark.parametrize("compare", ["now", "difference"])
+def test_the_command_line_draws_what_the_window_shows(qtbot: Any, window: Window, tmp_path: Path, compare: Compare) -> None:
+    work_on(window)
+    window.context.apply(replace(window.context.document.recorded, compare=compare), "compare")
+    settle(qtbot, window)
+    save(qtbot, window, tmp_path / "talk.circuitlab")
+    panels = shown_panels(window)
+    assert len(panels) > 3
+    for name in panels:
+        dock(window, name).actions_menu.write_picture(tmp_path / "window.svg", Paper())
+        assert main(["figure", name, "--at", str(tmp_path / "talk.circuitlab"), "-o", str(tmp_path / "line.svg")]) == 0
+        assert (tmp_path / "line.svg").read_bytes() == (tmp_path / "window.svg").read_bytes(), name
+
+
+def test_a_copied_command_draws_the_same_in_a_fresh_process(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    work_on(window)
+    settle(qtbot, window)
+    actions = dock(window, "attention").actions_menu
+    with qtbot.waitSignal(window.context.message, check_params_cb=lambda text: "ommand" in text):
+        actions.copy_command()
+    words = shlex.split(QGuiApplication.clipboard().text())
+    words[-1] = "attention.png"  # a PDF has the time in it
+    assert words[:4] == ["circuitlab", "figure", "attention", "--at"]
+    table = json.loads(words[4])
+    assert [len(model["sha256"]) for model in table["models"].values()] == [64], "another model is never drawn"
+    actions.write_picture(tmp_path / words[-1], Paper())
+    wanted = (tmp_path / words[-1]).read_bytes()
+    (tmp_path / words[-1]).unlink()
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": root, "HOME": str(tmp_path), "LC_ALL": "C"}
+    command = [sys.executable, "-m", *words]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / words[-1]).read_bytes() == wanted
+    settle(qtbot, window)
+
+
+def test_a_session_in_python_is_what_the_window_shows(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    work_on(window)
+    window.context.apply(replace(window.context.document.recorded, compare="difference"), "compare")
+    settle(qtbot, window)
+    save(qtbot, window, tmp_path / "talk.circuitlab")
+    talk = lab.session(tmp_path / "talk.circuitlab")
+    assert talk.now.state == window.context.document.recorded
+    (answer,) = dock(window, "attention").drawn_answers()["now"].values()
+    heads = talk.now.state.selection.head
+    np.testing.assert_array_equal(talk.now.compute("attention", set={"heads": heads}).result.values, answer.result.values)
