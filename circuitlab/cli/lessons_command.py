@@ -24,8 +24,8 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     if not checked:
         shipped, failed = lessons()
         for lesson in shipped:
-            n = len(lesson.steps)
-            print(f"{lesson.name}  {lesson.title} ({number_of(n, 'step')}, {lesson.minutes} min)\n    {lesson.about}")
+            length = number_of(len(lesson.steps), "step") + (f", {lesson.minutes} min" if lesson.minutes else "")
+            print(f"{lesson.name}  {lesson.title} ({length})" + (f"\n    {lesson.about}" if lesson.about else ""))
         for error in failed:
             print(error, file=sys.stderr)
         return 3 if failed else 0

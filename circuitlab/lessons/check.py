@@ -14,6 +14,7 @@ from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.paths import resource
 from circuitlab.session.state import Selection, State
 from circuitlab.story.setup import BEST, Other, Setup
 from circuitlab.story.story import Step
@@ -31,7 +32,8 @@ def check(
         lesson = read(path)
     except BadInput as error:
         return (f"{error.what} expected: {error.expected}; got: {error.got}",)
-    faults: list[str] = []
+    missing = [name for name in ("title", "about", "minutes") if not getattr(lesson, name)] if _is_shipped(path) else []
+    faults = [f"{path.name}, line 1: no {name}; every shipped lesson has one" for name in missing]
     for number, step in enumerate(lesson.steps):
         faults += [
             f"{path.name}, line {step.line}, ‘{step.title}’: {fault}" for fault in _step(lesson, number, step, views, docks)
@@ -43,6 +45,10 @@ def check(
     if lesson.setup(len(lesson.steps) - 1).model is None:
         faults.append(f"{path.name}: no step says which model")
     return tuple(faults)
+
+
+def _is_shipped(path: Path) -> bool:
+    return path.resolve().parent == resource("lessons").resolve()
 
 
 def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]], docks: Collection[str]) -> Iterable[str]:

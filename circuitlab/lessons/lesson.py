@@ -2,9 +2,9 @@
 
     +++
     title = "Zero layers: bigrams"
-    about = "one line for the list"
+    about = "one line for the list"    # optional, as are the next two; the shipped lessons have it and their minutes
     minutes = 6
-    tiny = "attention-only"        # optional: the configuration that stands in for its models in the fast test
+    tiny = "attention-only"        # the configuration that stands in for its models in the fast test
     +++
 
     An opening paragraph; it belongs to the first step.
@@ -19,15 +19,19 @@
     {model} {step} {head} {heads} {destination} {source} {token} {n_tokens} {pin}. Links may point into the window:
     [attention](panel:attention), [L1H1](head:L1H1), [step 4000](checkpoint:4000), [the next lesson](lesson:02-one-layer).
 
-The block comes directly after its heading; a step without one is text only and changes nothing. `lessons()` lists the shipped
-lessons in `resources/lessons` and the user's own in `lessons` of the settings folder, sorted by name.
+The block comes directly after its heading; a step without one is text only and changes nothing. A fence ```` ```aside ```` holds
+the speaker's own note. `[exactly]` in a block has `title`, `text` or `aside` word for word where Markdown would change them, and
+`words = false` in a step that has values and changes nothing; `writing` makes such text from a story.
+
+`lessons()` lists the shipped lessons in `resources/lessons` and the user's own in `lessons` of the settings folder, sorted by
+name.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -35,11 +39,13 @@ from typing import Any
 
 from circuitlab.errors import BadInput
 from circuitlab.paths import config_home, resource
+from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import read_value
-from circuitlab.story.words import read_setup
+from circuitlab.story.words import Refuse, read_setup
 
 LARGEST = 2**20  # bytes of a lesson's file
+EXACTLY = "exactly"
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 
@@ -65,8 +71,7 @@ def parse(text: str, path: Path) -> Lesson:
     steps = tuple(_steps(lines, at, error_at))
     if not steps:
         raise error_at(len(lines), "The lesson has no step.", "a heading: ## Title of a step", "none")
-    title, about, minutes, tiny = (front.get(name, "") for name in ("title", "about", "minutes", "tiny"))
-    return Lesson(title, steps, about, minutes, tiny, name=path.stem, path=path)
+    return Lesson(front["title"], steps, **{n: v for n, v in front.items() if n != "title"}, name=path.stem, path=path)
 
 
 def read(path: Path) -> Lesson:
@@ -120,7 +125,7 @@ def lessons() -> tuple[tuple[Lesson, ...], tuple[BadInput, ...]]:
 def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
     """(the front matter between the two `+++`, the line after it)."""
     if lines[0].strip() != "+++":
-        raise error_at(1, "The front matter is missing.", "+++ in the first line, then title, about, minutes", lines[0])
+        raise error_at(1, "The front matter is missing.", "+++ in the first line, then the title", lines[0])
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
     if end is None:
         raise error_at(1, "The front matter does not end.", "a second +++", "none")
@@ -128,8 +133,10 @@ def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
     for name, kind in _FRONT.items():
         if name in front and type(front[name]) is not kind:
             raise error_at(1, f"{name} cannot be read.", kind.__name__, repr(front[name]))
-    if missing := [n for n in ("title", "about", "minutes") if not front.get(n)]:
-        raise error_at(1, "The front matter lacks something.", "title, about and minutes", f"no {' '.join(missing)}")
+    if "title" not in front:
+        raise error_at(1, "The front matter lacks something.", "title", "no title")
+    if front.get("minutes", 0) < 0:
+        raise error_at(1, "minutes cannot be read.", "0 or more", str(front["minutes"]))
     if unknown := sorted(set(front) - set(_FRONT)):
         raise error_at(1, "The front matter has unknown keys.", " ".join(_FRONT), " ".join(unknown))
     return front, end + 1
@@ -175,13 +182,26 @@ def _outside_fences(lines: list[str], start: int) -> list[int]:
     return outside
 
 
+def _fences(lines: list[str], start: int, end: int) -> Iterator[tuple[int, int | None]]:
+    """(first line, last line) of each fenced block, None for one that does not end."""
+    first: int | None = None
+    for i in range(start, end):
+        if lines[i].startswith("```") and first is None:
+            first = i
+        elif lines[i].startswith("```") and first is not None:
+            yield first, i
+            first = None
+    if first is not None:
+        yield first, None
+
+
 def _step(lines: list[str], at: int, end: int, error_at: ErrorAt) -> Step:
     fences = [i for i in range(at + 1, end) if lines[i].strip() == "```circuitlab"]
-    title = lines[at].removeprefix("## ").strip()
+    step = Step(lines[at].removeprefix("## ").strip(), line=at + 1)
     if not fences:
-        return Step(title, "\n".join(lines[at + 1 : end]).strip(), line=at + 1)
+        return _with_text(step, lines, at + 1, end, error_at)
     if len(fences) > 1 or "\n".join(lines[at + 1 : fences[0]]).strip():
-        raise error_at(fences[-1] + 1, "A step has one block, directly after its heading.", "## heading, block, text", title)
+        raise error_at(fences[-1] + 1, "A step has one block, directly after its heading.", "## heading, block, text", step.title)
     close = next((i for i in range(fences[0] + 1, end) if lines[i].strip() == "```"), None)
     if close is None:
         raise error_at(fences[0] + 1, "The block does not end.", "``` on a line of its own", "none")
@@ -192,8 +212,36 @@ def _step(lines: list[str], at: int, end: int, error_at: ErrorAt) -> Step:
         line = next((i for i, line in enumerate(block) if re.match(rf"\s*\[?[\w.]*\b{re.escape(key)}\b", line)), -1)
         return error_at(fences[0] + 2 + line, what, expected, str(got))
 
-    values = block_table.pop("values", {})
+    values, exact = block_table.pop("values", {}), block_table.pop(EXACTLY, {})
     if not isinstance(values, dict):
         raise refuse("values", "values cannot be read.", "[values.name] tables", values)
     parsed_values = tuple(read_value(name, table, refuse) for name, table in values.items())
-    return Step(title, "\n".join(lines[close + 1 : end]).strip(), read_setup(block_table, refuse), parsed_values, line=at + 1)
+    step = replace(step, setup=read_setup(block_table, refuse), values=parsed_values)
+    return _with_exact(_with_text(step, lines, close + 1, end, error_at), exact, refuse)
+
+
+def _with_text(step: Step, lines: list[str], start: int, end: int, error_at: ErrorAt) -> Step:
+    """The step with the text of these lines, without the fence of its aside."""
+    asides = [fence for fence in _fences(lines, start, end) if lines[fence[0]].rstrip() == "```aside"]
+    if not asides:
+        return replace(step, text="\n".join(lines[start:end]).strip())
+    first, close = asides[0]
+    if close is None or lines[close].strip() != "```":
+        raise error_at(first + 1, "The aside does not end.", "``` on a line of its own", "none")
+    if len(asides) > 1:
+        raise error_at(asides[1][0] + 1, "A step has one aside.", "one ```aside", str(len(asides)))
+    parts = ("\n".join(part).strip() for part in (lines[start:first], lines[close + 1 : end]))
+    text = "\n\n".join(part for part in parts if part)
+    return replace(step, text=text, aside="\n".join(lines[first + 1 : close]).strip())
+
+
+def _with_exact(step: Step, words: Any, refuse: Refuse) -> Step:
+    """The step with the words of `[exactly]`."""
+    kinds = {"title": str, "text": str, "aside": str, "words": bool}
+    if not isinstance(words, dict) or any(type(value) is not kinds.get(name) for name, value in words.items()):
+        raise refuse(EXACTLY, f"[{EXACTLY}] cannot be read.", "title, text or aside, as texts; words = false", words)
+    if words.get("words", True):
+        return replace(step, **{name: value for name, value in words.items() if name != "words"})
+    if step.setup != Setup():
+        raise refuse(EXACTLY, "A step without words has words.", "no words beside words = false", "words")
+    return replace(step, **{name: value for name, value in words.items() if name != "words"}, setup=None)

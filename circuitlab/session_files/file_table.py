@@ -24,7 +24,7 @@ Views = Mapping[str, type[Any]]
 
 def with_file_names(session: Session, views: Views) -> Session:
     """The session whose words name files by its table, which gets an entry for each. Reads the files to hash them."""
-    controls = {name: _file_controls(view) for name, view in views.items()}
+    controls = {name: file_controls(view) for name, view in views.items()}
     files = dict(session.files)
 
     def named(panel: str, control: str, value: Any) -> Any:
@@ -68,7 +68,7 @@ def _sha256(path: str, size: int, mtime_ns: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _file_controls(view: type[Any]) -> tuple[str, ...]:
+def file_controls(view: type[Any]) -> tuple[str, ...]:
     """The controls of a panel that name a file."""
     return tuple(f.name for f in dataclasses.fields(view) if f.metadata.get("kind") == FILE)
 

@@ -38,7 +38,7 @@ DEEPEST = 64  # lists and objects inside one another
 _ENTRY = ("source", "path", "was", "sha256", "assume")
 _NOTE = ("model", "head", "edge", "token", "panel", "text")
 _STEP = ("title", "text", "aside", "set", "values")
-_STORY = ("title", "about", "minutes", "steps")
+_STORY = ("title", "about", "minutes", "tiny", "steps")
 _TOP = ("circuitlab", "version", "by", "models", "files", "now", "docks", "notes", "story")
 _REMEDY = "Open a .circuitlab file that CircuitLab has saved; its earlier generations lie in the recovery folder."
 
@@ -177,8 +177,8 @@ def _story(value: Any) -> Story:
     if not isinstance(minutes, int) or isinstance(minutes, bool) or minutes < 0:
         _refuse("story.minutes", "a number of minutes", minutes)
     steps = tuple(_step(one, f"story.steps[{i}]") for i, one in enumerate(_list(table.get("steps", []), "story.steps")))
-    title, about = _text(table, "title", "story"), _text(table, "about", "story")
-    return Story(title, steps, about, minutes, unknown=_rest(table, _STORY))
+    title, about, tiny = (_text(table, name, "story") for name in ("title", "about", "tiny"))
+    return Story(title, steps, about, minutes, tiny, _rest(table, _STORY))
 
 
 def _step(value: Any, where: str) -> Step:
@@ -245,7 +245,7 @@ def _note_table(note: Note) -> dict[str, Any]:
 
 
 def _story_table(story: Story) -> dict[str, Any]:
-    front = {n: getattr(story, n) for n in ("title", "about", "minutes") if getattr(story, n)}
+    front = {n: getattr(story, n) for n in ("title", "about", "minutes", "tiny") if getattr(story, n)}
     return front | {"steps": [_step_table(step) for step in story.steps]} | dict(story.unknown)
 
 

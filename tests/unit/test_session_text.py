@@ -116,7 +116,7 @@ def values(draw: st.DrawFn) -> Value:
 value_names = st.from_regex(r"\A[a-z][a-z0-9_]{0,5}\Z")
 several_values = st.lists(values(), max_size=2, unique_by=lambda value: value.name).map(tuple)
 steps = st.builds(Step, texts, texts, st.none() | setups(), several_values, texts, unknown())
-stories = st.builds(Story, texts, st.lists(steps, max_size=3).map(tuple), texts, st.integers(0, 60), unknown=unknown())
+stories = st.builds(Story, texts, st.lists(steps, max_size=3).map(tuple), texts, st.integers(0, 60), texts, unknown())
 places_on_disk = st.sampled_from(["/somewhere/models/mine", "/somewhere/talks/mine", "/elsewhere/ä b", "/mine"])
 sources = places_on_disk.map("file:{}".format) | st.sampled_from(["builtin:attn-only-2l", "hub:a/b@c", "construct:x?y=1"])
 assumed = st.dictionaries(texts, texts, max_size=2).map(lambda assume: tuple(sorted(assume.items())))

@@ -39,7 +39,8 @@ class _Rows(QStyledItemDelegate):
         """(text, colour, bold, rectangle) of each paragraph, relative to the entry."""
         lesson, theme = self.owner.lessons[index.row()], self.owner.context.theme
         room, y, parts = width - 2 * SIDE, ABOVE, []
-        lines = ((lesson.title, "text", True), (lesson.about, "muted", False), (self.owner.standing(lesson), "muted", False))
+        title, standing = lesson.title or lesson.name, self.owner.standing(lesson)
+        lines = ((title, "text", True), (lesson.about, "muted", False), (standing, "muted", False))
         for i, (text, colour, bold) in enumerate(lines):
             font = theme.font(theme.normal if i < 2 else theme.small, bold=bold)
             height = QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, text).height()
@@ -100,7 +101,8 @@ class LessonList(QListWidget):
         self.lessons = tuple(lessons)
         self.clear()
         for lesson in self.lessons:
-            item = QListWidgetItem(f"{lesson.title}. {lesson.about.rstrip('.')}. {self.standing(lesson)}", self)
+            sentences = (lesson.title or lesson.name, lesson.about.rstrip("."), self.standing(lesson))
+            item = QListWidgetItem(". ".join(filter(None, sentences)), self)
             item.setToolTip(tip_of(str(lesson.path)))
         if self.lessons:
             self.setCurrentRow(next((i for i, lesson in enumerate(self.lessons) if not self.places.done(lesson)), 0))
@@ -111,7 +113,8 @@ class LessonList(QListWidget):
 
     def standing(self, lesson: Lesson) -> str:
         """The length of a lesson and how far it has been read."""
-        parts = [f"{lesson.minutes} min · {number_of(len(lesson.steps), 'step')}"]
+        parts = [f"{lesson.minutes} min"] if lesson.minutes else []
+        parts += [number_of(len(lesson.steps), "step")]
         parts += [f"continue at step {self.places.step(lesson) + 1}"] if self.begun(lesson) else []
         return " · ".join([*parts, "✓ read"] if self.places.done(lesson) else parts)
 

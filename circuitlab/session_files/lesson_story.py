@@ -1,0 +1,166 @@
+"""A session's story for a lesson, and a lesson's story for a session: models and files by names that need no table.
+
+In a lesson a model is named as on the command line: `attn-only-2l`, `hub:OWNER/NAME`, `construct:…`; a person's own model or file
+by its path from the lesson's folder, `./mine` or `../runs/mine`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from circuitlab.engine.store import reference
+from circuitlab.errors import BadInput
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import shipped_models
+from circuitlab.session_files.file_table import file_controls, with_file_names, with_file_paths
+from circuitlab.session_files.model_table import Models, mentioned, names_by_ref, with_models
+from circuitlab.session_files.session import Session
+from circuitlab.story.setup import Other, Setup
+from circuitlab.story.story import Step, Story
+from circuitlab.story.values import Value, value_table
+from circuitlab.story.words import table_of
+
+Views = Mapping[str, type[Any]]
+Name = Callable[[str], str]
+_LOCAL = ("./", "../", "/", "file:")
+
+
+@dataclass(frozen=True)
+class LessonStory:
+    """A story as a lesson says it. `local`: models and files in it that are a person's own, by their paths from the lesson.
+
+    `assumed`: the models whose assumed settings a lesson does not hold.
+    """
+
+    story: Story
+    local: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+
+# -- to a lesson --------------------------------------------------------------------------------------------------------------
+
+
+def for_lesson(session: Session, folder: Path, views: Views) -> LessonStory:
+    """The story of a session for a lesson that will lie in `folder`."""
+    story = with_file_paths(session).story
+    entries = {name: session.models[name] for name in sorted(mentioned(Setup(), story, ())) if name in session.models}
+    names = {name: _lesson_name(entry.ref, folder) for name, entry in entries.items()}
+    paths: dict[str, str] = {}
+
+    def file_name(path: str) -> str:
+        return paths.setdefault(path, _relative(path, folder)) if os.path.isabs(path) else path
+
+    story = _renamed(story, lambda name: names.get(name, name), views, file_name)
+    local = [name for name in names.values() if name.startswith(_LOCAL)]
+    assumed = [names[name] for name, entry in entries.items() if entry.ref.assume]
+    return LessonStory(_without_null(story), tuple(dict.fromkeys((*local, *paths.values()))), tuple(dict.fromkeys(assumed)))
+
+
+def _lesson_name(ref: ModelRef, folder: Path) -> str:
+    """How a lesson in `folder` names a model."""
+    kind, _, where = ref.source.partition(":")
+    if kind == "file":
+        return _relative(where, folder)
+    return where if kind == "builtin" and where in shipped_models() else ref.source
+
+
+def _relative(path: str, folder: Path) -> str:
+    """A path as seen from a folder, told from a model's name by its first character; absolute on another drive."""
+    try:
+        text = Path(os.path.relpath(path, os.path.realpath(folder))).as_posix()
+    except ValueError:
+        return f"file:{Path(path).as_posix()}"
+    return text if text.startswith("../") else f"./{text}"
+
+
+def _without_null(story: Story) -> Story:
+    """The story with settings and parameters that are null by their name in text, "none": TOML has no null."""
+    named = lambda table: {name: "none" if value is None else value for name, value in table.items()}
+    setup = lambda setup: replace(setup, view={panel: named(controls) for panel, controls in setup.view.items()})
+    return _with_setups(story, setup, lambda value: replace(value, params=named(value.params)))
+
+
+# -- to a session -------------------------------------------------------------------------------------------------------------
+
+
+def with_lesson(models: Models, story: Story, folder: Path, views: Views) -> tuple[Models, Story]:
+    """(the table of models with those of the lesson, its story with the names of that table).
+
+    `folder`: of the lesson. Raises `UsageError` for a name that no model can have, `BadInput` for words that are TOML but not
+    JSON.
+    """
+    refs = {name: _reference(name, folder) for name in sorted(mentioned(Setup(), story, ()))}
+    table = with_models(models, refs.values())
+    names = names_by_ref(table)
+    file_name = lambda path: _absolute(path, folder) if path.startswith(_LOCAL) else path
+    story = _renamed(story, lambda name: names[refs[name]], views, file_name)
+    for number, step in enumerate(story.steps, 1):
+        _check_json(number, step)
+    return table, story
+
+
+def session_of_lesson(story: Story, folder: Path, views: Views) -> Session:
+    """The session of a lesson's story, standing at its first step."""
+    models, story = with_lesson({}, story, folder, views)
+    now = replace(story.setup(0), play=None)
+    return with_file_names(Session({name: models[name] for name in mentioned(now, story, ())}, now, story), views)
+
+
+def _reference(name: str, folder: Path) -> ModelRef:
+    if name.startswith(_LOCAL):
+        return ModelRef(f"file:{_absolute(name, folder)}")
+    return ModelRef(f"builtin:{name}") if name in shipped_models() else reference(name)
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return os.path.normpath(os.path.join(os.path.realpath(folder), path.removeprefix("file:")))
+
+
+def _check_json(number: int, step: Step) -> None:
+    """Raise `BadInput` for a date, a NaN and an infinity, which TOML has and a session file has not."""
+    try:
+        json.dumps([table_of(step.setup or Setup()), [value_table(value) for value in step.values]], allow_nan=False)
+    except (TypeError, ValueError) as error:
+        what = f"Step {number}, ‘{step.title[:60]}’, cannot be kept in a session."
+        raise BadInput(what, expected="texts, finite numbers, true, false, lists and tables", got=str(error)[:120]) from error
+
+
+# -- names --------------------------------------------------------------------------------------------------------------------
+
+
+def _renamed(story: Story, model: Name, views: Views, file: Name) -> Story:
+    """The story with other names of its models and of the files that settings of panels name."""
+
+    def controls(panel: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        named = file_controls(views[panel]) if panel in views else ()
+        return {n: file(value) if n in named and isinstance(value, str) and value else value for n, value in words.items()}
+
+    def setup(words: Setup) -> Setup:
+        view = {panel: controls(panel, inner) for panel, inner in words.view.items()}
+        return replace(words, model=model(words.model) if words.model is not None else None, view=view)
+
+    return _with_setups(story, setup, lambda value: value)
+
+
+def _with_setups(story: Story, change: Callable[[Setup], Setup], value: Callable[[Value], Value]) -> Story:
+    """The story with each setup changed, those of pins and of values on other subjects too, and then each value."""
+
+    def setup(words: Setup) -> Setup:
+        pins = tuple(map(pin, words.pin)) if isinstance(words.pin, tuple) else words.pin
+        return change(replace(words, pin=pins))
+
+    def pin(one: Other | Setup) -> Other | Setup:
+        return replace(one, words=setup(one.words)) if isinstance(one, Other) else setup(one)
+
+    def with_other(one: Value) -> Value:
+        return value(one if one.other is None else replace(one, other=replace(one.other, words=setup(one.other.words))))
+
+    def step(one: Step) -> Step:
+        return replace(one, setup=None if one.setup is None else setup(one.setup), values=tuple(map(with_other, one.values)))
+
+    return replace(story, steps=tuple(map(step, story.steps)))
