@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,14 @@ from circuitlab.gui.places import saved_layout
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.places.dock_sizes import Sizes
 from circuitlab.gui.places.saved_layout import SavedLayout, layout_from_text, layout_to_text
-from circuitlab.gui.sessions.file_work import previous_path
+from circuitlab.gui.sessions.file_work import Searcher, previous_path
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.window import Window
+from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session.state import State
+from circuitlab.story.setup import Setup
+from circuitlab.story.story import Step
 from tests.gui.driving import dock, settle, shown_window
 from tests.gui.test_commands import go
 from tests.models import directory
@@ -238,6 +242,55 @@ def test_unknown_words_files_and_notes_are_written_back(qtbot: Any, window: Wind
     assert again == table
 
 
+def test_what_changes_while_a_save_is_under_way_stays_unsaved(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    window.sessions.save_to(path)
+    go(window, "ablate")
+    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
+    assert window.isWindowModified() and "cut" not in json.loads(path.read_text("utf-8"))["now"]
+    go(window, "undo")
+    assert not window.isWindowModified()
+    settle(qtbot, window)
+
+
+def test_what_changes_while_another_session_is_read_is_asked_about(
+    qtbot: Any, window: Window, tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "talk.circuitlab"
+    save(qtbot, window, path)
+    read, stage = threading.Event(), Searcher.stage
+    monkeypatch.setattr(Searcher, "stage", lambda searcher, path: (read.wait(20), stage(searcher, path))[1])
+    window.sessions.open(path)
+    go(window, "ablate")
+    cut, asked = window.context.document.recorded, answer(BUTTONS.Cancel)
+    read.set()
+    qtbot.waitUntil(lambda: bool(asked))
+    assert window.context.document.recorded == cut and window.isWindowModified()
+    settle(qtbot, window)
+    go(window, "undo")
+
+
+def test_a_session_saved_during_a_lesson_is_as_it_was_before(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path, before = tmp_path / "talk.circuitlab", window.context.document.recorded
+    front = set(window.layout_of_docks.sizes.in_front())
+    save(qtbot, window, path)
+    step = Step("One", setup=Setup(prompt="ab ab", heads=("L1H3",), show=("bigram",)))
+    window.lessons.begin(Lesson("Mine", (step,), name="mine", path=path))
+    qtbot.waitUntil(lambda: window.context.document.recorded.text == "ab ab", timeout=20000)
+    settle(qtbot, window)
+    assert not window.isWindowModified()
+    go(window, "ablate")
+    window.sessions.save()
+    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
+    assert not window.isWindowModified()
+    window.lessons.tour.leave()
+    assert window.context.document.recorded == before and not window.isWindowModified()
+    with shown_window(qtbot, path) as second:
+        assert second.context.document.recorded == before
+        assert set(second.layout_of_docks.sizes.in_front()) == front
+    settle(qtbot, window)
+
+
 def test_a_session_dropped_on_the_window_is_opened(qtbot: Any, window: Window, tmp_path: Path) -> None:
     path = tmp_path / "talk.circuitlab"
     save(qtbot, window, path)
@@ -282,6 +335,9 @@ def test_a_window_on_a_session_of_the_command_line(qtbot: Any, window: Window, t
 def test_a_panel_alone_stays_alone_and_returns_to_the_others(qtbot: Any, window: Window, tmp_path: Path) -> None:
     path = tmp_path / "talk.circuitlab"
     front = set(window.layout_of_docks.sizes.in_front())
+    window.resizeDocks([window.docks["attention"], window.docks["predictions"]], [300, 700], Qt.Orientation.Horizontal)
+    settle(qtbot, window)
+    wide = window.docks["predictions"].width()
     window.toggle_maximised(window.docks["attention"])
     settle(qtbot, window)
     table = save(qtbot, window, path)
@@ -294,6 +350,7 @@ def test_a_panel_alone_stays_alone_and_returns_to_the_others(qtbot: Any, window:
             second.toggle_maximised()
             settle(qtbot, second)
             assert set(layout.sizes.in_front()) == front
+            assert abs(second.docks["predictions"].width() - wide) < 20 or docks != table["docks"]
     settle(qtbot, window)
 
 

@@ -331,8 +331,3 @@ class Layout(QObject):
             self._pending_sizes = layout.sizes
             self._settling.start(0)
         return accepted
-
-    def return_to(self, layout: SavedLayout) -> None:
-        """The layout to restore when the maximised panel is no longer."""
-        if self.maximised:
-            self._before = layout

@@ -121,9 +121,10 @@ class SessionController(QObject):
         self.changed.emit()
 
     def layout_words(self) -> tuple[Setup, str]:
-        """The window's layout as words, and in its own form; during a lesson only the latter, from before it."""
+        """The window's layout as words, and in its own form; during a lesson those from before it."""
         layout, in_lesson = self.host.layout_of_docks, self.host.lessons.layout_before
-        return (layout_words(layout) if in_lesson is None else Setup()), layout_to_text(in_lesson or layout.current_layout())
+        words = layout_words(layout) if in_lesson is None else Setup(arrange=in_lesson.declared.name)
+        return words, layout_to_text(in_lesson or layout.current_layout())
 
     def capture(self) -> Capture:
         """What a session file of the present work is made of."""

@@ -24,11 +24,8 @@ def restore(layout: Layout, session: Session) -> None:
     """Lay the window out as a session left it; where Qt's own form cannot be used, by the words. Without either it stays."""
     now, saved = session.now, layout_from_text(session.docks)
     shown = tuple(name for name in now.show if name in layout.docks)
-    if saved is None or not layout.restore_layout(saved):
-        saved = None
-        if (arrangement := arrangement_of(now.arrange, shown)) is not None:
-            layout.place(arrangement)
+    restored = saved is not None and layout.restore_layout(saved)
+    if not restored and (arrangement := arrangement_of(now.arrange, shown)) is not None:
+        layout.place(arrangement)
     if now.alone and shown and not layout.maximised:
         layout.toggle_maximised(layout.docks[shown[-1]])
-        if saved is not None:
-            layout.return_to(saved)
