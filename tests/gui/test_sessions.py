@@ -385,6 +385,7 @@ def moved(qtbot: Any, window: Window, tmp_path: Path) -> Path:
     path.parent.mkdir()
     work_on(window)
     save(qtbot, window, path)
+    save(qtbot, window, tmp_path / "another.circuitlab")  # which that window holds from now on
     (tmp_path / "model").rename(tmp_path / "elsewhere")
     return path
 
