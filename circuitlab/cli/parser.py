@@ -108,9 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     lessons = commands.add_parser("lessons", help="list the guided tours of the window, or check their files", epilog=EXITS)
     lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all of them)")
     lessons.add_argument("--check", action="store_true", help="report what is wrong with them")
-    session = commands.add_parser("session", help="list what is in a session file and whether its models are found", epilog=EXITS)
-    session.add_argument("file", metavar="FILE", help="a .circuitlab file")
-    session.add_argument("--json", action="store_true", help="print JSON")
+    about = "list what is in a session file and whether its models are found; its story as a lesson, and back"
+    session = commands.add_parser("session", help=about, epilog=EXITS)
+    session.add_argument("file", metavar="FILE", help="a .circuitlab file, or with -o a lesson")
+    what = session.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="print JSON")
+    what.add_argument("--markdown", metavar="OUT.md", help="write the story as a lesson")
+    what.add_argument("-o", "--out", metavar=f"OUT{SESSION}", help="write a lesson as a session, which stands at its first step")
     doctor = commands.add_parser("doctor", help="check this installation: libraries, devices, display")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -178,8 +182,12 @@ def _run(args: argparse.Namespace) -> int:
 
         return measure(args)
     if args.command == "session":
-        from circuitlab.cli import session_command
+        from circuitlab.cli import lesson_files, session_command
 
+        if args.markdown is not None:
+            return lesson_files.write_lesson(Path(args.file), Path(args.markdown))
+        if args.out is not None:
+            return lesson_files.write_session(Path(args.file), Path(args.out))
         return session_command.run(args.file, args.json)
     if args.command == "lessons":
         from circuitlab.cli import lessons_command

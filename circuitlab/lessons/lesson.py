@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from circuitlab.story.story import Step, Story
 from circuitlab.story.values import read_value
 from circuitlab.story.words import Refuse, read_setup
 
+SUFFIX = ".md"
 LARGEST = 2**20  # bytes of a lesson's file
 EXACTLY = "exactly"
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}
@@ -58,6 +59,11 @@ class Lesson(Story):
 
     name: str = ""
     path: Path = Path()
+
+    @property
+    def story(self) -> Story:
+        """The story alone, of no file."""
+        return Story(**{f.name: getattr(self, f.name) for f in fields(Story)})
 
 
 def parse(text: str, path: Path) -> Lesson:

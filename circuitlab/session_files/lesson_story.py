@@ -41,6 +41,18 @@ class LessonStory:
     local: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a person who passes the lesson on must know, a sentence each."""
+        paths = f"Named by their paths from the lesson, to be passed on with it: {', '.join(self.local)}." if self.local else ""
+        assumed = f"Not in the lesson: the assumed settings of {', '.join(self.assumed)}." if self.assumed else ""
+        return tuple(filter(None, (paths, assumed)))
+
+
+def real_folder(file: Path) -> Path:
+    """The folder in which a file lies, whatever links lead to it: paths in the file are relative to it."""
+    return Path(os.path.realpath(file)).parent
+
 
 # -- to a lesson --------------------------------------------------------------------------------------------------------------
 
@@ -72,7 +84,7 @@ def _lesson_name(ref: ModelRef, folder: Path) -> str:
 def _relative(path: str, folder: Path) -> str:
     """A path as seen from a folder, told from a model's name by its first character; absolute on another drive."""
     try:
-        text = Path(os.path.relpath(path, os.path.realpath(folder))).as_posix()
+        text = Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
         return f"file:{Path(path).as_posix()}"
     return text if text.startswith("../") else f"./{text}"
@@ -112,13 +124,13 @@ def session_of_lesson(story: Story, folder: Path, views: Views) -> Session:
 
 
 def _reference(name: str, folder: Path) -> ModelRef:
-    if name.startswith(_LOCAL):
+    if name.startswith(_LOCAL) and "\0" not in name:
         return ModelRef(f"file:{_absolute(name, folder)}")
     return ModelRef(f"builtin:{name}") if name in shipped_models() else reference(name)
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return os.path.normpath(os.path.join(os.path.realpath(folder), path.removeprefix("file:")))
+    return os.path.normpath(os.path.join(folder, path.removeprefix("file:")))
 
 
 def _check_json(number: int, step: Step) -> None:

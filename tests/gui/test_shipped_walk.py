@@ -15,7 +15,20 @@ from tests.words import fault_in_figure
 
 # what asks the person, leaves the program, or is walked elsewhere because it starts something that goes on by itself
 ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
-ASIDE |= {"explain", "palette", "shortcuts", "about", "lessons", "checkpoint-play", "larger", "smaller"}
+ASIDE |= {
+    "open-session",
+    "save-session",
+    "save-session-as",
+    "import-lesson",
+    "explain",
+    "palette",
+    "shortcuts",
+    "about",
+    "lessons",
+    "checkpoint-play",
+    "larger",
+    "smaller",
+}
 MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))
 WALKED = [pytest.param(n, marks=() if n in ("gpt-mini", "no layers") else pytest.mark.slow) for n in (*MODELS, "no layers")]
 

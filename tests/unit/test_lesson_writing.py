@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +13,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuitlab.cli.lessons_command import problems
+from circuitlab.cli.parser import main
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.lessons.lesson import LARGEST, Lesson, files, parse, read
+from circuitlab.lessons.lesson import LARGEST, files, parse, read
 from circuitlab.lessons.toml_text import toml_lines
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson, with_lesson
 from circuitlab.session_files.session import ModelEntry, Session
-from circuitlab.session_files.session_text import bytes_of, parse_session
+from circuitlab.session_files.session_text import bytes_of, parse_session, read_session
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import Value
+from tests.models import directory
 from tests.unit.test_session_text import plain, stories, texts
 
 VIEWS = {name: panel.view for name, panel in panels().items()}
 FOLDER = Path("/somewhere/talks")
 
 
-def story_of(lesson: Lesson) -> Story:
-    """The story alone, without the file's name."""
-    return Story(**{f.name: getattr(lesson, f.name) for f in fields(Story)})
-
-
 def reread(text: str, tmp_path: Path) -> Story:
     """The story of a file with this text."""
     path = tmp_path / "story.md"
     path.write_bytes(text.encode("utf-8"))
-    return story_of(read(path))
+    return read(path).story
 
 
 def is_unicode(text: str) -> bool:
@@ -81,8 +78,8 @@ written_steps = st.builds(
 )
 def test_whatever_is_written_in_a_story_survives(story: Story) -> None:
     text = markdown_of(story)
-    assert story_of(parse(text, Path("a.md"))) == story
-    assert story_of(parse(text.replace("\r\n", "\n").replace("\r", "\n"), Path("a.md"))) == story, "as a file gives it"
+    assert parse(text, Path("a.md")).story == story
+    assert parse(text.replace("\r\n", "\n").replace("\r", "\n"), Path("a.md")).story == story, "as a file gives it"
 
 
 @settings(max_examples=150)
@@ -99,7 +96,7 @@ def test_a_story_is_the_same_story_again_or_refused_where_a_lesson_cannot_hold_i
         assert error.expected and error.remedy
     else:
         assert story.steps and sayable
-        assert story_of(parse(text, Path("a.md"))) == story
+        assert parse(text, Path("a.md")).story == story
 
 
 @settings(max_examples=150)
@@ -126,11 +123,11 @@ def test_each_shipped_lesson_is_the_same_lesson_again(path: Path, tmp_path: Path
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
 def test_each_shipped_lesson_is_a_session_and_a_lesson_again(path: Path) -> None:
-    session = session_of_lesson(story_of(read(path)), path.parent, VIEWS)
+    session = session_of_lesson(read(path).story, path.parent, VIEWS)
     again = parse_session(bytes_of(session, FOLDER), FOLDER)
     assert again == session and again.now.model is not None
     exported = for_lesson(again, FOLDER, VIEWS)
-    assert (exported.story, exported.local, exported.assumed) == (story_of(read(path)), (), ())
+    assert (exported.story, exported.local, exported.assumed) == (read(path).story, (), ())
 
 
 # -- the text -----------------------------------------------------------------------------------------------------------------
@@ -236,9 +233,7 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
     assert first.setup.view == {"term_importance": {"file": "../data/names.tsv"}, "laboratory": {"far": "none"}}
     text = markdown_of(exported.story)
     assert str(tmp_path) not in text
-    table, story = with_lesson(
-        {"runs": ModelEntry(ModelRef("file:/other/runs"))}, story_of(parse(text, Path("a.md"))), talks, VIEWS
-    )
+    table, story = with_lesson({"runs": ModelEntry(ModelRef("file:/other/runs"))}, parse(text, Path("a.md")).story, talks, VIEWS)
     refs = {name: replace(entry.ref, assume=()) for name, entry in models.items() if name != "unused"}
     assert {entry.ref for entry in table.values()} == {*refs.values(), ModelRef("file:/other/runs")}
     assert story.steps[0].setup is not None and table[story.steps[0].setup.model or ""].ref == refs["mine"], (
@@ -250,6 +245,25 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
 def test_what_a_session_cannot_hold_is_refused_by_the_step() -> None:
     front = '+++\ntitle = "T"\n+++\n## S\n\n```circuitlab\n[view.attention]\n'
     for word in ("x = nan", "x = 1979-05-27", "x = [inf]"):
-        story = story_of(parse(f"{front}{word}\n```\n", Path("a.md")))
+        story = parse(f"{front}{word}\n```\n", Path("a.md")).story
         with pytest.raises(BadInput, match="Step 1, ‘S’"):
             session_of_lesson(story, FOLDER, VIEWS)
+
+
+def test_a_session_becomes_a_lesson_and_back_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, file = directory(tmp_path / "runs"), tmp_path / "talks" / "talk.circuitlab"
+    file.parent.mkdir()
+    steps = (Step("One", "Look.", Setup(model="mine", heads=("L0H1",)), aside="smile"), Step("Two"))
+    session = Session({"mine": ModelEntry(ModelRef(f"file:{runs}"))}, Setup(model="mine"), Story("Talk", steps))
+    file.write_bytes(bytes_of(session, file.parent))
+    lesson, again = tmp_path / "talks" / "talk.md", tmp_path / "again.circuitlab"
+    assert main(["session", str(file), "--markdown", str(lesson)]) == 0
+    assert "../runs" in capsys.readouterr().out and 'model = "../runs"' in lesson.read_text("utf-8")
+    assert main(["lessons", "--check", str(lesson)]) == 0
+    assert main(["session", str(lesson), "-o", str(again)]) == 0
+    back = read_session(again)
+    assert {entry.ref for entry in back.models.values()} == {ModelRef(f"file:{runs}")}
+    assert back.now == Setup(model="runs", heads=("L0H1",), checkpoint="final") and back.story.steps[0].aside == "smile"
+    for wrong in (["--markdown", "talk.txt"], ["-o", str(again)], ["-o", "a.md"]):
+        assert main(["session", str(file), *wrong]) == 2
+    assert main(["session", str(file), "--markdown", str(tmp_path / "no" / "a.md")]) == 3

@@ -157,7 +157,7 @@ class SessionController(QObject):
             otherwise()
 
     def _asked_path(self) -> Path | None:
-        suggested = self.path or self._folder() / f"session{SESSION}"
+        suggested = self.path or self.folder() / f"session{SESSION}"
         suggested = suggested.with_stem(f"{suggested.stem} copy") if self.read_only else suggested
         name, _ = QFileDialog.getSaveFileName(self.window, "Save session as", str(suggested), FILTER)
         path = Path(name)
@@ -190,7 +190,7 @@ class SessionController(QObject):
 
     def ask_open(self) -> None:
         """Ask for a session file and open it."""
-        name, _ = QFileDialog.getOpenFileName(self.window, "Open session", str(self._folder()), f"{FILTER};;All files (*)")
+        name, _ = QFileDialog.getOpenFileName(self.window, "Open session", str(self.folder()), f"{FILTER};;All files (*)")
         if name:
             self.open(Path(name))
 
@@ -342,7 +342,7 @@ class SessionController(QObject):
         box.deleteLater()
         return QMessageBox.StandardButton(answer) if answer in (buttons.Save, buttons.Discard) else buttons.Cancel
 
-    def _folder(self) -> Path:
+    def folder(self) -> Path:
         """Where files are asked for: beside the session's file, or beside the one used last."""
         near = self.path or next(iter(self.recent.paths()), None)
         return near.parent if near is not None else Path.home()

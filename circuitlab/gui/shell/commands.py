@@ -29,6 +29,10 @@ def _has_series(window: Window) -> bool:
     return bool(window.checkpoints.points)
 
 
+def _has_story(window: Window) -> bool:
+    return bool(window.context.document.work.story.steps)
+
+
 def _busy(window: Window) -> bool:
     return window.context.runner.busy
 
@@ -94,6 +98,8 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("save-session", "Save session", "File", lambda w: w.sessions.save(), "Ctrl+S", separator=True),
     Command("save-session-as", "Save session as…", "File", lambda w: w.sessions.save_as(), "Ctrl+Shift+S"),
     Command("copy-session", "Copy this view as a step", "File", lambda w: w.copy_step()),
+    Command("export-lesson", "Export story as a lesson…", "File", lambda w: w.lesson_files.ask_export(), enabled=_has_story),
+    Command("import-lesson", "Import a lesson as a story…", "File", lambda w: w.lesson_files.ask_import()),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E", True),
     Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
     Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),

@@ -24,6 +24,7 @@ from circuitlab.gui.places.saved_layout import keep_geometry, layout_from_text, 
 from circuitlab.gui.sessions.autosave import Autosave
 from circuitlab.gui.sessions.coming_back import Return
 from circuitlab.gui.sessions.controller import SessionController
+from circuitlab.gui.sessions.lesson_files import LessonFiles
 from circuitlab.gui.sessions.recovering import START, Recovering
 from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.shell.bars import Status, TopBar
@@ -71,6 +72,7 @@ class Window(QMainWindow):
         self.recovering = Recovering(self.sessions, self.autosave, self)
         self.returning = Return()
         self.step_copy = StepCopy(self.context, self.layout_of_docks, self)
+        self.lesson_files = LessonFiles(self.context, self.sessions, self)
         self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening, self.sessions)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()

@@ -1,0 +1,46 @@
+"""A story as a lesson and back: `circuitlab session FILE --markdown OUT.md`, `circuitlab session LESSON.md -o OUT.circuitlab`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from circuitlab.counting import number_of
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
+from circuitlab.errors import UsageError
+from circuitlab.figures.contracts.panel import panels
+from circuitlab.files import write_whole
+from circuitlab.formats import SESSION, is_session
+from circuitlab.lessons.lesson import SUFFIX, read
+from circuitlab.lessons.writing import markdown_of
+from circuitlab.report.saved_session import opened_session
+from circuitlab.session_files.lesson_story import for_lesson, real_folder, session_of_lesson
+from circuitlab.session_files.session_text import bytes_of
+
+
+def write_lesson(file: Path, out: Path) -> int:
+    """Write the story of a session as a lesson. Raises `BadInput` where it cannot be read, or a lesson cannot hold it."""
+    if out.suffix.lower() != SUFFIX:
+        raise UsageError("A lesson needs its own ending.", expected=f"--markdown NAME{SUFFIX}", got=out.name)
+    session = opened_session(file, Engine(ModelStore())).session
+    lesson = for_lesson(session, real_folder(out), _views())
+    write_whole(out, markdown_of(lesson.story).encode("utf-8"))
+    print("\n".join((f"{out}: {number_of(len(lesson.story.steps), 'step')}", *lesson.remarks)))
+    return 0
+
+
+def write_session(file: Path, out: Path) -> int:
+    """Write a lesson as a session. Raises `BadInput` where it cannot be read."""
+    if not is_session(out) or is_session(file):
+        raise UsageError(
+            "A lesson becomes a session.", expected=f"LESSON{SUFFIX} -o NAME{SESSION}", got=f"{file.name} -o {out.name}"
+        )
+    session = session_of_lesson(read(file).story, real_folder(file), _views())
+    write_whole(out, bytes_of(session, real_folder(out)))
+    print(f"{out}: {number_of(len(session.story.steps), 'step')}")
+    return 0
+
+
+def _views() -> dict[str, type[Any]]:
+    return {name: panel.view for name, panel in panels().items()}
