@@ -33,7 +33,7 @@ def markdown_of(story: Story) -> str:
     """
     if not story.steps:
         raise BadInput(
-            "A story without steps is no lesson.",
+            "A story without steps is not a lesson.",
             expected="at least one step",
             got="none",
             remedy="Add a view to the story first.",

@@ -42,7 +42,7 @@ def _version(table: Mapping[str, Any]) -> int:
     elif table.get("circuitlab") == 1 and isinstance(table.get("state"), dict):
         return 0
     got = f"circuitlab: {str(table.get('circuitlab'))[:40]}, version: {str(table.get('version'))[:40]}"
-    raise BadInput("This is no session file.", expected='"circuitlab": "session" and a version', got=got)
+    raise BadInput("This is not a session file.", expected='"circuitlab": "session" and a version', got=got)
 
 
 # -- from the JSON of a State, as “Copy session as JSON” put it on the clipboard -----------------------------------------------
