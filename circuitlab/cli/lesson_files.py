@@ -15,8 +15,9 @@ from circuitlab.formats import SESSION, is_session
 from circuitlab.lessons.lesson import SUFFIX, read
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.report.saved_session import opened_session
-from circuitlab.session_files.lesson_story import for_lesson, real_folder, session_of_lesson
+from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson
 from circuitlab.session_files.session_text import bytes_of
+from circuitlab.story.places import real_folder
 
 
 def write_lesson(file: Path, out: Path) -> int:

@@ -39,6 +39,7 @@ from typing import Any
 
 from circuitlab.errors import BadInput
 from circuitlab.paths import config_home, resource
+from circuitlab.story.places import real_folder, with_absolute_models
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import read_value
@@ -81,7 +82,10 @@ def parse(text: str, path: Path) -> Lesson:
 
 
 def read(path: Path) -> Lesson:
-    """The lesson in a file, parsed once as long as the file does not change. Raises `BadInput` if it cannot be read."""
+    """The lesson in a file, its models' relative paths made absolute; parsed once as long as the file does not change.
+
+    Raises `BadInput` if it cannot be read.
+    """
     try:
         stat = path.stat()
         if stat.st_size > LARGEST:
@@ -93,7 +97,8 @@ def read(path: Path) -> Lesson:
 
 @lru_cache(maxsize=256)
 def _parsed(path: Path, changed: int, size: int) -> Lesson:
-    return parse(path.read_text(encoding="utf-8-sig").replace("\r\n", "\n"), path)
+    lesson = parse(path.read_text(encoding="utf-8-sig").replace("\r\n", "\n"), path)
+    return with_absolute_models(lesson, real_folder(path))
 
 
 def titles() -> tuple[tuple[str, str], ...]:

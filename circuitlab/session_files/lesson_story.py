@@ -20,14 +20,14 @@ from circuitlab.paths import shipped_models
 from circuitlab.session_files.file_table import file_controls, with_file_names, with_file_paths
 from circuitlab.session_files.model_table import Models, mentioned, names_by_ref, with_models
 from circuitlab.session_files.session import Session
-from circuitlab.story.setup import Other, Setup
+from circuitlab.story.places import LOCAL, absolute, with_setups
+from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
-from circuitlab.story.values import Value, value_table
+from circuitlab.story.values import value_table
 from circuitlab.story.words import table_of
 
 Views = Mapping[str, type[Any]]
 Name = Callable[[str], str]
-_LOCAL = ("./", "../", "/", "file:")
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,6 @@ class LessonStory:
         return tuple(filter(None, (paths, assumed)))
 
 
-def real_folder(file: Path) -> Path:
-    """The folder in which a file lies, whatever links lead to it: paths in the file are relative to it."""
-    return Path(os.path.realpath(file)).parent
-
-
 # -- to a lesson --------------------------------------------------------------------------------------------------------------
 
 
@@ -68,7 +63,7 @@ def for_lesson(session: Session, folder: Path, views: Views) -> LessonStory:
         return paths.setdefault(path, _relative(path, folder)) if os.path.isabs(path) else path
 
     story = _renamed(story, lambda name: names.get(name, name), views, file_name)
-    local = [name for name in names.values() if name.startswith(_LOCAL)]
+    local = [name for name in names.values() if name.startswith(LOCAL)]
     assumed = [names[name] for name, entry in entries.items() if entry.ref.assume]
     return LessonStory(_without_null(story), tuple(dict.fromkeys((*local, *paths.values()))), tuple(dict.fromkeys(assumed)))
 
@@ -94,7 +89,7 @@ def _without_null(story: Story) -> Story:
     """The story with settings and parameters that are null by their name in text, "none": TOML has no null."""
     named = lambda table: {name: "none" if value is None else value for name, value in table.items()}
     setup = lambda setup: replace(setup, view={panel: named(controls) for panel, controls in setup.view.items()})
-    return _with_setups(story, setup, lambda value: replace(value, params=named(value.params)))
+    return with_setups(story, setup, lambda value: replace(value, params=named(value.params)))
 
 
 # -- to a session -------------------------------------------------------------------------------------------------------------
@@ -109,7 +104,7 @@ def with_lesson(models: Models, story: Story, folder: Path, views: Views) -> tup
     refs = {name: _reference(name, folder) for name in sorted(mentioned(Setup(), story, ()))}
     table = with_models(models, refs.values())
     names = names_by_ref(table)
-    file_name = lambda path: _absolute(path, folder) if path.startswith(_LOCAL) else path
+    file_name = lambda path: absolute(path, folder) if path.startswith(LOCAL) else path
     story = _renamed(story, lambda name: names[refs[name]], views, file_name)
     for number, step in enumerate(story.steps, 1):
         _check_json(number, step)
@@ -124,13 +119,9 @@ def session_of_lesson(story: Story, folder: Path, views: Views) -> Session:
 
 
 def _reference(name: str, folder: Path) -> ModelRef:
-    if name.startswith(_LOCAL) and "\0" not in name:
-        return ModelRef(f"file:{_absolute(name, folder)}")
+    if name.startswith(LOCAL) and "\0" not in name:
+        return ModelRef(f"file:{absolute(name, folder)}")
     return ModelRef(f"builtin:{name}") if name in shipped_models() else reference(name)
-
-
-def _absolute(path: str, folder: Path) -> str:
-    return os.path.normpath(os.path.join(folder, path.removeprefix("file:")))
 
 
 def _check_json(number: int, step: Step) -> None:
@@ -156,23 +147,4 @@ def _renamed(story: Story, model: Name, views: Views, file: Name) -> Story:
         view = {panel: controls(panel, inner) for panel, inner in words.view.items()}
         return replace(words, model=model(words.model) if words.model is not None else None, view=view)
 
-    return _with_setups(story, setup, lambda value: value)
-
-
-def _with_setups(story: Story, change: Callable[[Setup], Setup], value: Callable[[Value], Value]) -> Story:
-    """The story with each setup changed, those of pins and of values on other subjects too, and then each value."""
-
-    def setup(words: Setup) -> Setup:
-        pins = tuple(map(pin, words.pin)) if isinstance(words.pin, tuple) else words.pin
-        return change(replace(words, pin=pins))
-
-    def pin(one: Other | Setup) -> Other | Setup:
-        return replace(one, words=setup(one.words)) if isinstance(one, Other) else setup(one)
-
-    def with_other(one: Value) -> Value:
-        return value(one if one.other is None else replace(one, other=replace(one.other, words=setup(one.other.words))))
-
-    def step(one: Step) -> Step:
-        return replace(one, setup=None if one.setup is None else setup(one.setup), values=tuple(map(with_other, one.values)))
-
-    return replace(story, steps=tuple(map(step, story.steps)))
+    return with_setups(story, setup, lambda value: value)

@@ -16,6 +16,7 @@ from tests.words import fault_in_figure
 # what asks the person, leaves the program, or is walked elsewhere because it starts something that goes on by itself
 ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
 ASIDE |= {
+    "new-session",
     "open-session",
     "save-session",
     "save-session-as",

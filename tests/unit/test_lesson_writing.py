@@ -260,6 +260,7 @@ def test_a_session_becomes_a_lesson_and_back_on_the_command_line(tmp_path: Path,
     assert main(["session", str(file), "--markdown", str(lesson)]) == 0
     assert "../runs" in capsys.readouterr().out and 'model = "../runs"' in lesson.read_text("utf-8")
     assert main(["lessons", "--check", str(lesson)]) == 0
+    assert read(lesson).setup(0).model == f"file:{runs}", "a walk finds it wherever one stands"
     assert main(["session", str(lesson), "-o", str(again)]) == 0
     back = read_session(again)
     assert {entry.ref for entry in back.models.values()} == {ModelRef(f"file:{runs}")}

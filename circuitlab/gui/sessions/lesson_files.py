@@ -17,8 +17,9 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import SUFFIX, Lesson, read
 from circuitlab.lessons.writing import markdown_of
-from circuitlab.session_files.lesson_story import LessonStory, for_lesson, real_folder, with_lesson
+from circuitlab.session_files.lesson_story import LessonStory, for_lesson, with_lesson
 from circuitlab.session_files.session import Session
+from circuitlab.story.places import real_folder
 
 FILTER = f"Lessons (*{SUFFIX})"
 
