@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from circuitlab.formats import SESSION, is_session
 from circuitlab.lessons.lesson import SUFFIX, read
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.report.saved_session import opened_session
+from circuitlab.session_files.assembly import hashed
 from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson
 from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.places import real_folder
@@ -37,7 +39,8 @@ def write_session(file: Path, out: Path) -> int:
         raise UsageError(
             "A lesson becomes a session.", expected=f"LESSON{SUFFIX} -o NAME{SESSION}", got=f"{file.name} -o {out.name}"
         )
-    session = session_of_lesson(read(file).story, real_folder(file), _views())
+    session, store = session_of_lesson(read(file).story, real_folder(file), _views()), ModelStore()
+    session = replace(session, models={name: hashed(entry, store) for name, entry in session.models.items()})
     write_whole(out, bytes_of(session, real_folder(out)))
     print(f"{out}: {number_of(len(session.story.steps), 'step')}")
     return 0

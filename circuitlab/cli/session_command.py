@@ -10,6 +10,9 @@ from typing import Any
 from circuitlab.counting import number_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
+from circuitlab.errors import UsageError
+from circuitlab.formats import SESSION
+from circuitlab.lessons.lesson import SUFFIX
 from circuitlab.report.saved_session import SavedSession, opened_session
 from circuitlab.session_files.session import Note
 from circuitlab.story.words import table_of
@@ -19,6 +22,9 @@ LONGEST = 60  # characters of a prompt or a note on one line
 
 def run(file: str, as_json: bool) -> int:
     """Print it. Raises `BadInput` where the file cannot be read; what is missing is listed, and no error."""
+    if file.lower().endswith(SUFFIX):
+        remedy = f"Make it a session: circuitlab session {Path(file).name} -o {Path(file).stem}{SESSION}"
+        raise UsageError("That is a lesson.", expected=f"a {SESSION} file", got=Path(file).name, remedy=remedy)
     session = opened_session(Path(file), Engine(ModelStore()))
     table = contents(session)
     print(json.dumps(table, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(table)))

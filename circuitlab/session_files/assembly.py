@@ -40,11 +40,12 @@ def session_of(
     now = setup_of(work.state, Setup(), StoreNames(store, names_by_ref(table)), views, ids=True)
     now = replace(now, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom)
     names = mentioned(now, work.story, work.notes)
-    models = {name: _hashed(entry, store) for name, entry in table.items() if name in names}
+    models = {name: hashed(entry, store) for name, entry in table.items() if name in names}
     return with_file_names(Session(models, now, work.story, work.notes, files, docks), views)
 
 
-def _hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
+def hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
+    """The entry with the hash of its model, where it is open and has been read, or is small and there."""
     model = store.peek(entry.ref)
     if model is not None and model.sha256:
         return replace(entry, sha256=model.sha256)

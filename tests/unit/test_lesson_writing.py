@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 
 from circuitlab.cli.lessons_command import problems
 from circuitlab.cli.parser import main
-from circuitlab.engine.store import reference
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.lessons.lesson import LARGEST, files, parse, read
 from circuitlab.lessons.toml_text import toml_lines
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.model.subject import ModelRef
+from circuitlab.session.state import State
 from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson, with_lesson
 from circuitlab.session_files.session import ModelEntry, Session
 from circuitlab.session_files.session_text import bytes_of, parse_session, read_session
+from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import Value
@@ -262,9 +265,14 @@ def test_a_session_becomes_a_lesson_and_back_on_the_command_line(tmp_path: Path,
     assert main(["lessons", "--check", str(lesson)]) == 0
     assert read(lesson).setup(0).model == f"file:{runs}", "a walk finds it wherever one stands"
     assert main(["session", str(lesson), "-o", str(again)]) == 0
-    back = read_session(again)
+    back, engine = read_session(again), Engine(ModelStore())
+    assert all(entry.sha256 for entry in back.models.values())
+    base = State(ModelRef("builtin:attn-only-2l"))
+    walked = Resolver(engine, VIEWS, base).state(read(lesson).setup(1))
+    assert walked == Resolver(engine, VIEWS, base, models=session.refs()).state(session.story.setup(1)), "as the session shows it"
     assert {entry.ref for entry in back.models.values()} == {ModelRef(f"file:{runs}")}
     assert back.now == Setup(model="runs", heads=("L0H1",), checkpoint="final") and back.story.steps[0].aside == "smile"
     for wrong in (["--markdown", "talk.txt"], ["-o", str(again)], ["-o", "a.md"]):
         assert main(["session", str(file), *wrong]) == 2
+    assert main(["session", str(lesson)]) == 2 and "-o talk.circuitlab" in capsys.readouterr().err
     assert main(["session", str(file), "--markdown", str(tmp_path / "no" / "a.md")]) == 3
