@@ -75,7 +75,7 @@ class _Own:
 
 
 class Autosave(QObject):
-    """See the module. `written()`: the recovery file holds the work as it is, or is gone because there is nothing unsaved.
+    """See the module. `written()`: the recovery file has been written, or is gone because there is nothing unsaved.
 
     `remember` False: nothing is written (pictures, tests).
     """
@@ -179,8 +179,7 @@ class Autosave(QObject):
         self._changed()
         if self._own.adopts is not None:
             self.write()  # recovered while another session was being written
-        if not self.waiting:
-            self.written.emit()
+        self.written.emit()
 
     @Slot(object)
     def _failed(self, error: BaseException) -> None:

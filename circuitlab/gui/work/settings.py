@@ -39,7 +39,6 @@ START = "A start without a model comes back to the session of the window that wa
 # Hues of heads and signs stay the same; `draw/look/colours.py` has the scales.
 THEME = "Window and figures. In dark, scales are reversed: zero is the background, the largest value light. Exports are light"
 SETTINGS: tuple[Setting, ...] = (
-    Setting("start", "Start", STOPPED, START, (STOPPED, ANEW)),
     Setting("theme", "Theme", "system", THEME, ("system", "light", "dark")),
     Setting("text_scale", "Text size", 1.0, "All text of window and figures", low=0.8, high=1.6, unit=" ×"),
     Setting("debounce", "Typing pause", 60, "How long after a keystroke the prompt is read", low=0, high=1000, unit=" ms"),
@@ -51,6 +50,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "threads", "Threads", 0, "Threads of the numerical work", low=0, high=256, zero="all cores but one", later=True
     ),
+    Setting("start", "Start", STOPPED, START, (STOPPED, ANEW)),
     Setting("log_level", "Log file", "INFO", "The lowest level that is written", ("DEBUG", "INFO", "WARNING", "ERROR")),
 )  # fmt: skip
 
