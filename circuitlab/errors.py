@@ -158,6 +158,12 @@ def bounded(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+def printable(value: object, most: int = 120) -> str:
+    """A value of a file as text for an error: what no screen shows, as escapes; cut short."""
+    text = str(value)
+    return (text if text.isprintable() else ascii(text)[1:-1])[:most]
+
+
 def reason(error: object) -> str:
     """Why something was not done, in one line: `what` of a `CircuitLabError`, the type and first line of any other error."""
     if isinstance(error, CircuitLabError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from circuitlab.errors import BadModel, Cancelled, UsageError
+from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_model, resolve
@@ -361,4 +361,4 @@ def _digest(files: tuple[Path, ...], stopped: Callable[[], bool]) -> str:
 
 
 def _unreadable(error: OSError) -> BadModel:
-    return BadModel("The model's files cannot be read.", expected="readable files", got=str(error), remedy=_READABLE)
+    return BadModel("The model's files cannot be read.", expected="readable files", got=printable(error, 300), remedy=_READABLE)

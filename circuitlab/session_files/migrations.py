@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, printable
 
 VERSION = 1  # of the files written now
 Table = dict[str, Any]
@@ -22,7 +22,7 @@ def migrated(table: Table) -> Table:
     """
     version = _version(table)
     if version > VERSION:
-        by = str(table.get("by") or "a newer CircuitLab")[:40]
+        by = printable(table.get("by") or "a newer CircuitLab", 40)
         raise BadInput(
             "The session was saved by a newer version of CircuitLab.",
             expected=f"version {VERSION} or older, as {__version__} writes it",
@@ -41,7 +41,7 @@ def _version(table: Mapping[str, Any]) -> int:
             return version
     elif table.get("circuitlab") == 1 and isinstance(table.get("state"), dict):
         return 0
-    got = f"circuitlab: {str(table.get('circuitlab'))[:40]}, version: {str(table.get('version'))[:40]}"
+    got = f"circuitlab: {printable(table.get('circuitlab'), 40)}, version: {printable(table.get('version'), 40)}"
     raise BadInput("This is not a session file.", expected='"circuitlab": "session" and a version', got=got)
 
 
@@ -54,7 +54,7 @@ def _from_state(table: Table) -> Table:
     try:
         return _Old(state).table
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise BadInput("The copied session cannot be read.", expected="the fields of a State", got=str(error)[:120]) from error
+        raise BadInput("The copied session cannot be read.", expected="the fields of a State", got=printable(error)) from error
 
 
 class _Old:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.errors import BadInput, UsageError
+from circuitlab.errors import BadInput, UsageError, printable
 from circuitlab.files import read_at_most
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.migrations import VERSION, migrated
@@ -80,7 +80,9 @@ def _json(data: bytes) -> Any:
         table = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
         what = "too many lists inside one another" if isinstance(error, RecursionError) else str(error)
-        raise BadInput("The session is not JSON text.", expected="a .circuitlab file", got=what[:120], remedy=_REMEDY) from error
+        raise BadInput(
+            "The session is not JSON text.", expected="a .circuitlab file", got=printable(what), remedy=_REMEDY
+        ) from error
     level, depth = [table], 0
     while level:
         depth += 1
@@ -96,7 +98,8 @@ def _finite(text: str) -> float:
 
 
 def _refuse(where: str, expected: str, got: object) -> Any:
-    raise BadInput(f"The session cannot be read at {where}.", expected=expected, got=str(got)[:120], remedy=_REMEDY)
+    place, given = printable(where), printable(got)
+    raise BadInput(f"The session cannot be read at {place}.", expected=expected, got=given or "nothing", remedy=_REMEDY)
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
@@ -118,9 +121,11 @@ def _rest(table: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
 
 def _at(where: str) -> Callable[[str, str, str, object], BadInput]:
     """How errors of words and values name their place."""
-    place = lambda key: f"{where}.{key}"
     return lambda key, what, expected, got: BadInput(
-        f"The session cannot be read at {place(key)}: {what}", expected=expected, got=str(got)[:120], remedy=_REMEDY
+        f"The session cannot be read at {printable(f'{where}.{key}')}: {printable(what, 300)}",
+        expected=expected,
+        got=printable(got) or "nothing",
+        remedy=_REMEDY,
     )
 
 

@@ -19,7 +19,7 @@ from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel, reference
-from circuitlab.errors import BadInput, CircuitLabError, UsageError
+from circuitlab.errors import BadInput, CircuitLabError, UsageError, printable
 from circuitlab.model.editor import check_edits
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.session.cuts import ablation
@@ -181,7 +181,7 @@ class Resolver:
         elif isinstance(prompt, Encoded):
             text, tokens = prompt.text, prompt.ids
         elif tokenizer is None:
-            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the step", got=prompt[:60])
+            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the step", got=printable(prompt, 60))
         else:
             text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos if setup.bos is None else setup.bos)
         if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
@@ -210,7 +210,7 @@ class Resolver:
     def _best(self, score: str, model: OpenModel) -> Head:
         result = self.engine.answer(Request(head_scores, HeadScoresParams(), Subject(model.ref)), self.ctx).result
         if score not in result.names:
-            raise BadInput("There is no such score.", expected=" ".join(result.names), got=score)
+            raise BadInput("There is no such score.", expected=" ".join(result.names), got=printable(score))
         values = result.of(score)
         if not np.isfinite(values).any():
             raise BadInput(f"{model.ref.name} has no head with a score.", expected=score, got="none")
@@ -227,7 +227,7 @@ class Resolver:
         """The settings of panels, where they are not the default."""
         unknown = sorted(set(setup.view) - set(self.views))
         if unknown and not self.tolerant:
-            raise BadInput("There is no such panel.", expected=" ".join(self.views), got=" ".join(unknown))
+            raise BadInput("There is no such panel.", expected=" ".join(self.views), got=printable(" ".join(unknown)))
         best = lambda score: self._best(score, model)
         read = {}
         for name, controls in setup.view.items():
@@ -253,7 +253,8 @@ class Resolver:
             raise BadInput(f"{model.ref.name} has no token {token}.", expected=f"an id below {vocabulary}", got=str(token))
         found = None if tokenizer is None or token is None else tokenizer.find(token)
         if found is None:
-            raise BadInput(f"‘{token}’ is not one token of {model.ref.name}.", expected="the text of one token", got=str(token))
+            given = printable(token, 60)
+            raise BadInput(f"‘{given}’ is not one token of {model.ref.name}.", expected="the text of one token", got=given)
         return found
 
     def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
@@ -268,7 +269,7 @@ class Resolver:
             n = len(tokens)
             position = where % n if -n <= where < n else None
         if position is None and strict:
-            raise BadInput("There is no such place in the prompt.", expected=f"one of {n}", got=str(where))
+            raise BadInput("There is no such place in the prompt.", expected=f"one of {n}", got=printable(where))
         return position
 
     def _words(self, state: State) -> dict[str, str]:
@@ -302,7 +303,7 @@ def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[i
     """The position of the last token of a text, for each time that its tokens occur in the prompt."""
     tokenizer = model.opened.weights.tokenizer
     if tokenizer is None:
-        raise BadInput("The model has no tokenizer.", expected="positions as numbers", got=text)
+        raise BadInput("The model has no tokenizer.", expected="positions as numbers", got=printable(text))
     sought = tokenizer.encode(text)
     n = len(sought)
     return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]
