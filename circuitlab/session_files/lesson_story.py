@@ -6,7 +6,6 @@ by its path from the lesson's folder, `./mine` or `../runs/mine`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +17,12 @@ from circuitlab.errors import BadInput
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
 from circuitlab.session_files.file_table import file_controls, with_file_names, with_file_paths
-from circuitlab.session_files.model_table import Models, mentioned, names_by_ref, with_models
+from circuitlab.session_files.model_table import Models, mentioned, with_models
 from circuitlab.session_files.session import Session
+from circuitlab.session_files.session_text import bytes_of, parse_session
 from circuitlab.story.places import LOCAL, absolute, with_setups
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
-from circuitlab.story.values import value_table
-from circuitlab.story.words import table_of
 
 Views = Mapping[str, type[Any]]
 Name = Callable[[str], str]
@@ -96,18 +94,20 @@ def _without_null(story: Story) -> Story:
 
 
 def with_lesson(models: Models, story: Story, folder: Path, views: Views) -> tuple[Models, Story]:
-    """(the table of models with those of the lesson, its story with the names of that table).
+    """(the table of models with those of the lesson, its story with the names of that table). A model that the table has, with
+    whatever is assumed of it, is that one.
 
     `folder`: of the lesson. Raises `UsageError` for a name that no model can have, `BadInput` for words that are TOML but not
     JSON.
     """
     refs = {name: _reference(name, folder) for name in sorted(mentioned(Setup(), story, ()))}
-    table = with_models(models, refs.values())
-    names = names_by_ref(table)
+    sources = {entry.ref.source for entry in models.values()}
+    table = with_models(models, (ref for ref in refs.values() if ref.source not in sources))
+    names = {entry.ref.source: name for name, entry in reversed(tuple(table.items()))}
     file_name = lambda path: absolute(path, folder) if path.startswith(LOCAL) else path
-    story = _renamed(story, lambda name: names[refs[name]], views, file_name)
+    story = _renamed(story, lambda name: names[refs[name].source], views, file_name)
     for number, step in enumerate(story.steps, 1):
-        _check_json(number, step)
+        _check_kept(number, step)
     return table, story
 
 
@@ -124,13 +124,18 @@ def _reference(name: str, folder: Path) -> ModelRef:
     return ModelRef(f"builtin:{name}") if name in shipped_models() else reference(name)
 
 
-def _check_json(number: int, step: Step) -> None:
-    """Raise `BadInput` for a date, a NaN and an infinity, which TOML has and a session file has not."""
+def _check_kept(number: int, step: Step) -> None:
+    """Raise `BadInput` for what TOML has and a session file has not: a date, a NaN, an infinity, deep nesting."""
+    session, folder, reason = Session(story=Story(steps=(step,))), Path("/"), "it is read again as another step"
     try:
-        json.dumps([table_of(step.setup or Setup()), [value_table(value) for value in step.values]], allow_nan=False)
-    except (TypeError, ValueError) as error:
-        what = f"Step {number}, ‘{step.title[:60]}’, cannot be kept in a session."
-        raise BadInput(what, expected="texts, finite numbers, true, false, lists and tables", got=str(error)[:120]) from error
+        if parse_session(bytes_of(session, folder), folder) == session:
+            return
+    except BadInput as error:
+        reason = f"{error.expected}: {error.got}"
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    what = f"Step {number}, ‘{step.title[:60]}’, cannot be kept in a session."
+    raise BadInput(what, expected="texts, finite numbers, true, false, lists and tables", got=reason[:120])
 
 
 # -- names --------------------------------------------------------------------------------------------------------------------

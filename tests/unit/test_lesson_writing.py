@@ -24,6 +24,7 @@ from circuitlab.lessons.writing import markdown_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.session.state import State
 from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson, with_lesson
+from circuitlab.session_files.model_table import mentioned
 from circuitlab.session_files.session import ModelEntry, Session
 from circuitlab.session_files.session_text import bytes_of, parse_session, read_session
 from circuitlab.story.resolver import Resolver
@@ -236,6 +237,8 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
     assert first.setup.view == {"term_importance": {"file": "../data/names.tsv"}, "laboratory": {"far": "none"}}
     text = markdown_of(exported.story)
     assert str(tmp_path) not in text
+    kept, same = with_lesson(models, parse(text, Path("a.md")).story, talks, VIEWS)
+    assert kept == models and mentioned(Setup(), same, ()) == set(models) - {"unused"}, "with what is assumed of them"
     table, story = with_lesson({"runs": ModelEntry(ModelRef("file:/other/runs"))}, parse(text, Path("a.md")).story, talks, VIEWS)
     refs = {name: replace(entry.ref, assume=()) for name, entry in models.items() if name != "unused"}
     assert {entry.ref for entry in table.values()} == {*refs.values(), ModelRef("file:/other/runs")}
@@ -247,7 +250,7 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
 
 def test_what_a_session_cannot_hold_is_refused_by_the_step() -> None:
     front = '+++\ntitle = "T"\n+++\n## S\n\n```circuitlab\n[view.attention]\n'
-    for word in ("x = nan", "x = 1979-05-27", "x = [inf]"):
+    for word in ("x = nan", "x = 1979-05-27", "x = [inf]", f"x = {'[' * 70}{']' * 70}"):
         story = parse(f"{front}{word}\n```\n", Path("a.md")).story
         with pytest.raises(BadInput, match="Step 1, ‘S’"):
             session_of_lesson(story, FOLDER, VIEWS)
