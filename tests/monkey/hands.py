@@ -103,7 +103,17 @@ class Hands:
             each.stop()
 
     def _file(self, writing: bool) -> Path:
-        names = ("out.png", "out.svg", "out.pdf", "out.csv", "out.npz", "out.json", "out.zip", "no/such/folder.png")
+        names = (
+            "out.png",
+            "out.svg",
+            "out.pdf",
+            "out.csv",
+            "out.npz",
+            "out.json",
+            "out.zip",
+            "out.circuitlab",
+            "no/such/folder.png",
+        )
         path = self.scratch / chosen(names, self._event.b)
         return path if writing or path.exists() else Path()
 
