@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import zipfile
 from collections.abc import Callable
@@ -279,6 +280,11 @@ def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Windo
     assert heat(window).map == "signed"
     assert heat(window).levels[0] == -heat(window).levels[1]
     assert "tokens differ" in dock(window, "attention").view.figure.caption
+    changes, caption = window.prompt.losses.view.figure.marks()[0].values, window.prompt.losses.view.figure.caption  # type: ignore[attr-defined]
+    stated = re.search(r"mean ([+−][\d.]+) nats .* over (\d+) compared token", caption)
+    assert stated is not None, caption
+    assert float(stated[1].replace("−", "-")) == pytest.approx(np.nanmean(changes), abs=6e-4), "the mean of what is coloured"
+    assert int(stated[2]) == np.isfinite(changes).sum() < len(changes) - 1
     window.state_commands.unpin()
     settle(qtbot, window)
     assert window.context.document.state.compare == "now"

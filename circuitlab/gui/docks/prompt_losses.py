@@ -171,12 +171,12 @@ class LossStrip(QObject):
         same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)
         top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_parts)
         if state.compare == "reference":
-            return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats", *same)
+            over = "" if aligned.whole else f" over its {number_of(before.n_predicted, 'token')}"
+            return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats{over}", *same)
         change = now.loss - losses_before
         top = scale_of(change, (0.0, top))
         colour = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
-        mean = f"mean {_signed(now.mean - before.mean)} nats ({now.mean:.3f} − {before.mean:.3f})"
-        return change, (-top, top), "signed", (colour, mean, *same)
+        return change, (-top, top), "signed", (colour, _mean_change(now, losses_before, aligned.whole), *same)
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(display texts, tooltips) of the tokens: the same objects while tokens and series are the same."""
@@ -203,6 +203,16 @@ class LossStrip(QObject):
             self.context.end_preview()
         else:
             self.context.preview(pick_position(self.context.document.recorded, hit))
+
+
+def _mean_change(now: TokenLossResult, losses_before: np.ndarray, whole: bool) -> str:
+    """The mean change of loss over the tokens that are compared: those of both prompts whose losses are drawn."""
+    compared = np.isfinite(now.loss) & np.isfinite(losses_before)
+    if not compared.any():
+        return "no token can be compared"
+    mean, mean_before = (float(losses[compared].mean(dtype=np.float64)) for losses in (now.loss, losses_before))
+    over = "" if whole else f" over {number_of(int(compared.sum()), 'compared token')}"
+    return f"mean {_signed(mean - mean_before)} nats ({mean:.3f} − {mean_before:.3f}){over}"
 
 
 def _signed(value: float) -> str:

@@ -230,7 +230,7 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         x=axes[0],
         y=axes[1],
         rgb=memo(answer, ("rgb", head), lambda: striped(result, head)),
-        legend=(("follows an earlier copy of the token", head_hue(head)),),
+        legend=(("after an earlier copy", head_hue(head)),),
         colour_bar=False,
         row=state.selection.destination if own else None,
         col=state.selection.source if own else None,
