@@ -34,6 +34,7 @@ from circuitlab.gui.panel.paper_dialog import PaperDialog
 from circuitlab.gui.sessions.controller import unsaved_box
 from circuitlab.gui.sessions.file_work import Searcher, Staged
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
+from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
@@ -48,6 +49,7 @@ from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from circuitlab.model.subject import ModelRef
+from circuitlab.session_files.recovery import Orphan
 from circuitlab.session_files.session import ModelEntry, Note, Session
 from circuitlab.story.setup import Setup
 from tests.gui.driving import dock, settle
@@ -59,6 +61,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
         w.opening, w.context.document.state.model, (Assumption("score_scale", "1", (), "no file says it"),), w
     ),
     "models of a session": lambda w: models_dialog(w),
+    "recovery": lambda w: RecoveryDialog(orphans(), (Path("damaged.circuitlab"),), None, w),
     "hub": lambda w: HubDialog(w.opening, w),
     "training": lambda w: TrainingDialog(w.context, w),
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
@@ -74,6 +77,15 @@ BOXES: dict[str, Callable[[Window], QDialog]] = {
     "unsaved changes": lambda w: unsaved_box(w, "talk"),
     "training goes on": lambda w: closing_box(w)[0],
 }
+
+
+def orphans() -> tuple[Orphan, ...]:
+    """A session with a file and several copies, one of them damaged, and one that was never saved."""
+    folder = Path("/home/somebody/.config/circuitlab/recovery")
+    copies = tuple(folder / f"{i}.circuitlab" for i in range(3))
+    of = Path("/home/somebody/experiments/talk.circuitlab")
+    talk = Orphan(folder, "1", copies, of, "Induction in five views", 5, 0.0, 1)
+    return talk, Orphan(folder, "2", copies[:1], None, "attn-only-2l · Captain Harville and Miss Penrose", 0, 0.0)
 
 
 def models_dialog(window: Window) -> ModelsDialog:
