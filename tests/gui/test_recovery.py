@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.look.plain_text import PlainBox
-from circuitlab.errors import BadMachine
+from circuitlab.errors import BadInput, BadMachine
 from circuitlab.gui.sessions import autosave, recovery_dialog
 from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY
 from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
@@ -454,6 +454,8 @@ def test_a_bare_start_beside_a_window_on_that_file_begins_anew(qtbot: Any, talk:
     assert lock.take() is None
     with started(qtbot) as second:
         assert second.sessions.path is None and second.context.document.recorded.model.name == "attn-only-2l"
+    with pytest.raises(BadInput, match="another window"):  # on the command line: the first window asks then
+        gui.make_window(str(talk), None)
     lock.release(remove=True)
 
 
