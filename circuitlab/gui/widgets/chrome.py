@@ -24,6 +24,7 @@ QMenuBar {{ background: {theme.window}; padding: 0 4px; }}
 QToolBar {{ background: {theme.window}; border: none; padding: 0 4px 2px 4px; spacing: 4px; }}
 QStatusBar {{ background: {theme.window}; }}
 QStatusBar::item {{ border: none; }}
+QDialogButtonBox {{ dialogbuttonbox-buttons-have-icons: 0; }}
 QLabel[role="caption"] {{ color: {theme.muted}; font-size: {theme.small:.0f}px; }}
 QLabel[role="warning"] {{ color: {theme.accent}; font-size: {theme.small:.0f}px; }}
 QLabel[role="title"] {{ font-weight: 600; }}
