@@ -64,11 +64,12 @@ class _Old:
         self.models: Table = {}
         now = self._words(state["model"], state, state.get("edits", []), state.get("text", ""))
         now |= {"draft": state["draft"]} if state.get("draft") else {}
-        now |= {"compare": state["compare"]} if state.get("compare", "now") != "now" else {}
         # the state without its interventions was once kept as a pin; now it follows from the state itself
         pins = [pin for pin in state.get("pins", []) if pin["label"] != "uncut" or pin["subject"].get("edits")]
         if pins := [self._pin(pin) for pin in pins]:
             now["pin"] = pins
+        if pins or state.get("compare", "now") != "now":  # pins alone would mean the difference
+            now["compare"] = state.get("compare", "now")
         now |= {"view": dict(state["views"])} if state.get("views") else {}
         notes = [{"text": str(note["text"]), **({"panel": note["panel"]} if note.get("panel") else {})} for note in _notes(state)]
         self.table: Table = {"circuitlab": "session", "version": 1, "models": self.models, "now": now, "notes": notes}
