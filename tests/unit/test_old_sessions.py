@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,14 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 
 def resolved(state: State) -> dict[str, Any]:
-    """Everything that a State says, in the words of files, which do not change with the fields of a State."""
-    return table_of(setup_of(state, Setup(), StoreNames(lab.engine().store), VIEWS, ids=True))
+    """Everything that a State says, in the words of files, which do not change with the fields of a State.
+
+    Paths are relative to the folder of the files, as this one may lie anywhere.
+    """
+    table = table_of(setup_of(state, Setup(), StoreNames(lab.engine().store), VIEWS, ids=True))
+    for controls in table.get("view", {}).values():
+        controls |= {name: os.path.relpath(value, FOLDER) for name, value in controls.items() if os.path.isabs(str(value))}
+    return table
 
 
 def numbers(mark: Any) -> dict[str, Any]:
