@@ -57,7 +57,7 @@ def resolved(state: State) -> dict[str, Any]:
     """
     table = table_of(setup_of(state, Setup(), StoreNames(lab.engine().store), VIEWS, ids=True))
     for controls in table.get("view", {}).values():
-        controls |= {name: os.path.relpath(value, FOLDER) for name, value in controls.items() if os.path.isabs(str(value))}
+        controls |= {name: os.path.relpath(str(v), FOLDER) for name, v in controls.items() if os.path.isabs(str(v))}
     return table
 
 
