@@ -33,13 +33,15 @@ from circuitlab.story.values import Value, live, live_controls
 class Ready:
     """A step with its models open. `asked`: each value, its question; `failed`: those that cannot be asked for, and why.
 
-    `words` are what {model}, {head} … stand for in the text.
+    `words` are what {model}, {head} … stand for in the text. `mismatch`: how the prompt's ids differ from those that the
+    tokenizer gives for its text, "" where they do not.
     """
 
     state: State
     requests: Mapping[str, tuple[Value, Request]]
     failed: Mapping[str, BaseException]
     words: Mapping[str, str]
+    mismatch: str = ""
 
 
 class Resolver:
@@ -72,7 +74,21 @@ class Resolver:
                 requests[value.name] = self.question(value, setup, state)
             except CircuitLabError as error:
                 failed[value.name] = error
-        return Ready(state, requests, failed, self._words(state))
+        return Ready(state, requests, failed, self._words(state), self._mismatch(setup, state))
+
+    def _mismatch(self, setup: Setup, state: State) -> str:
+        tokenizer = self.engine.store.open(state.model).opened.weights.tokenizer
+        if not isinstance(setup.prompt, Encoded) or tokenizer is None:
+            return ""
+        try:
+            ids = tokenizer.encode(setup.prompt.text, state.bos)
+        except BadInput as error:
+            return f"The tokens shown are not those of the text: {state.model.name} cannot read it. {error.what}"
+        if ids == setup.prompt.ids:
+            return ""
+        now, then = number_of(len(ids), "token"), number_of(len(setup.prompt.ids), "token")
+        counts = f"{then} then, {now} now" if len(ids) != len(setup.prompt.ids) else f"{then}, other ones now"
+        return f"{state.model.name} reads this text differently now ({counts}). The tokens shown are the ones kept with the step."
 
     def question(self, value: Value, setup: Setup, state: State) -> tuple[Value, Request]:
         """(a value with each "best …" in its `read` replaced, its request)."""

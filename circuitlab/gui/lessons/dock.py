@@ -1,69 +1,74 @@
-"""The Lessons dock: the list, or the page of the open lesson. It arranges the window as each step specifies."""
+"""The Story dock: the session's own story and the lessons as lists, or the page of the one that is walked through.
+
+It arranges the window as each step specifies.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Protocol
 
-from PySide6.QtCore import QUrl, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Slot
 from PySide6.QtGui import QAction, QDesktopServices
 from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, confirmed
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import BadInput, CircuitLabError, reason
-from circuitlab.gui.lessons.layout import arrangement_of, beside
+from circuitlab.gui.lessons.host import Host
+from circuitlab.gui.lessons.layout import arrangement_for, beside
 from circuitlab.gui.lessons.listing import LessonList
+from circuitlab.gui.lessons.note_actions import NoteActions
+from circuitlab.gui.lessons.own_steps import OwnSteps
+from circuitlab.gui.lessons.own_story import OwnStory
 from circuitlab.gui.lessons.page import LessonPage
 from circuitlab.gui.lessons.ring import Ring
+from circuitlab.gui.lessons.rows import SIDE
+from circuitlab.gui.lessons.session_part import SessionPart
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.places.arrangements import Arrangement
-from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import SavedLayout
-from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.lessons.lesson import Lesson, files, lessons, read, titles
+from circuitlab.lessons.lesson import files, lessons, read, titles
 from circuitlab.model.subject import Head
 from circuitlab.story.setup import Setup
+from circuitlab.story.story import Story
 
 log = logging.getLogger("circuitlab.lessons")
+NARROWEST = 280  # px
 NONE = "There are no lessons. Lessons are Markdown files in resources/lessons, or in the lessons folder beside your settings."
-
-
-class Host(Protocol):
-    """What lessons need of the window that they arrange."""
-
-    context: AppContext
-    remember: bool
-    docks: dict[str, QDockWidget]
-    layout_of_docks: Layout
-
-    def toggle_maximised(self, dock: QWidget | None = None) -> None: ...
 
 
 class LessonsDock(QDockWidget):
     """The dock. `window` is its parent, `host` what it arranges: the same object in the application."""
 
     def __init__(self, window: QWidget, host: Host) -> None:
-        super().__init__("Lessons", window)
+        super().__init__("Story", window)
         self.setObjectName("dock.lessons")
         self.main, self.context = host, host.context
         self.tour = Tour(self.context, host.remember, self)
+        self.own = OwnStory(self.context, self)
+        self.own_steps = OwnSteps(self.tour, self.own, host, self)
+        self.notes = NoteActions(host, window, self)
         self.ring = Ring(self.context, window)
         self._before: SavedLayout | None = None
         self._filled = False
         self.pages = QStackedWidget(self)
-        self.pages.setMinimumWidth(280)
-        self.list = LessonList(self.context, self.tour.places, self)
+        self.pages.setMinimumWidth(NARROWEST)
+        self.session = SessionPart(self.context, self)
+        self.lessons_title = PlainLabel("Lessons", self)
         self.problem = PlainLabel(self)
-        self.page = LessonPage(self.context, self.tour, self)
+        self.list = LessonList(self.context, self.tour.places, self)
+        self.page = LessonPage(self.context, self.tour, self.own, self)
         self._lay_out()
         self._connect()
 
     def _lay_out(self) -> None:
-        front = QWidget(self)
+        front = self.front = QWidget(self)
+        front.setObjectName("front")
+        front.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        front.installEventFilter(self)
         box = QVBoxLayout(front)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -71,6 +76,12 @@ class LessonsDock(QDockWidget):
         self.problem.setProperty("role", "warning")
         self.problem.setContentsMargins(16, 8, 16, 8)
         self.problem.hide()
+        self.lessons_title.setProperty("role", "title")
+        heading = QVBoxLayout()
+        heading.setContentsMargins(SIDE, 10, SIDE, 4)
+        heading.addWidget(self.lessons_title)
+        box.addWidget(self.session)
+        box.addLayout(heading)
         box.addWidget(self.problem)
         box.addWidget(self.list, 1)
         self.pages.addWidget(front)
@@ -88,6 +99,18 @@ class LessonsDock(QDockWidget):
         self.tour.left.connect(self.put_back)
         self.visibilityChanged.connect(self._visibility_changed)
         self.context.theme_changed.connect(self._theme)
+        self.context.document.work_changed.connect(self._work_changed)
+        self.session.keep_wanted.connect(self.own_steps.keep_view)
+        self.session.note_wanted.connect(self.notes.write)
+        self.session.steps.chosen.connect(self.begin_own)
+        self.session.notes.chosen.connect(self.notes.show)
+        self.session.notes.edited.connect(self.notes.edit)
+        self.session.notes.deleted.connect(self.notes.delete)
+        self.page.editor.take_wanted.connect(self.own_steps.take_view)
+        self.page.editor.move_wanted.connect(self.own_steps.move)
+        self.page.editor.delete_wanted.connect(self.own_steps.delete)
+        self._theme(self.context.theme)
+        self._work_changed()
 
     # -- the list -------------------------------------------------------------------------------------------------------
 
@@ -103,7 +126,15 @@ class LessonsDock(QDockWidget):
 
     @Slot(object)
     def _theme(self, theme: Theme) -> None:
+        self.front.setStyleSheet(f"QWidget#front {{ background: {theme.background}; }}")
         self.list.viewport().update()
+        self.session.fit(self.front.height())
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Steps and notes get a part of the height."""
+        if watched is self.front and event.type() == QEvent.Type.Resize:
+            self.session.fit(self.front.height())
+        return False
 
     def fill(self) -> None:
         """Read the files again: new lessons are listed, files with errors are named."""
@@ -146,27 +177,28 @@ class LessonsDock(QDockWidget):
             self.fill()
 
     @Slot(object)
-    def begin(self, lesson: Lesson) -> None:
-        """Begin a lesson at the step where the user left it."""
+    def begin(self, lesson: Story, number: int | None = None) -> None:
+        """Begin a story at a step; by default a lesson where the user left it."""
         layout = self.main.layout_of_docks
         if self._before is None:
             if layout.maximised:
                 self.main.toggle_maximised()
             self._before = layout.current_layout()
             # hide panels before the lesson's column is added: three columns and this one are wider than a small screen
-            setup = lesson.setup(self.tour.places.step(lesson))
+            setup = lesson.setup(self.tour.first_step(lesson) if number is None else number)
             arrangement = self._arrangement_for(setup) or beside(("attention",))
             self._keep_only({name for stack in arrangement.stacks() for name in stack.tabs})
             layout.put_aside()
             layout.place(arrangement)
         self.open()
-        self.tour.start(lesson)
+        self.tour.start(lesson, number)
 
     def open(self) -> None:
-        """Show the dock in front and give it the keyboard: the arrow keys choose a lesson or scroll its text."""
+        """Show the dock in front and give it the keyboard: the arrow keys choose a step or a lesson, or scroll its text."""
         self.show()
         self.raise_()
-        (self.list if self.tour.lesson is None else self.page.text).setFocus()
+        kept = self.session.steps if self.own.story.steps else self.list
+        (kept if self.tour.lesson is None else self.page.text).setFocus()
         self._visibility_changed(True)
 
     @Slot()
@@ -175,6 +207,7 @@ class LessonsDock(QDockWidget):
         if not inside and self.pages.currentIndex() == 1:
             self.fill()
         self.pages.setCurrentIndex(1 if inside else 0)
+        self.pages.setMinimumWidth(max(NARROWEST, self.page.minimumSizeHint().width() if inside else 0))
 
     @property
     def layout_before(self) -> SavedLayout | None:
@@ -183,13 +216,13 @@ class LessonsDock(QDockWidget):
 
     @property
     def waiting(self) -> bool:
-        """Whether a step is being set up or a number is outstanding."""
-        return self.tour.waiting
+        """Whether a step is being set up or kept, or a number is outstanding."""
+        return self.tour.waiting or self.own.waiting
 
     # -- the window -----------------------------------------------------------------------------------------------------
 
     def _arrangement_for(self, setup: Setup) -> Arrangement | None:
-        return arrangement_of(setup.arrange, tuple(n for n in setup.show if n in self.main.docks))
+        return arrangement_for(setup, self.main.docks)
 
     @Slot(object)
     def _make_room(self, setup: Setup) -> None:
@@ -214,18 +247,33 @@ class LessonsDock(QDockWidget):
         if shown and shown[-1].objectName() != "dock.prompt":
             self.ring.around(shown[-1])
 
-    @Slot()
-    def put_back(self) -> None:
-        """Restore the docks as they were before the lesson; a visible list stays open."""
+    @Slot(bool)
+    def put_back(self, stay: bool = False) -> None:
+        """Restore the docks as they were before the story, unless they are to `stay`; a visible list stays open."""
         if self._before is None:
             return
         before, self._before = self._before, None
         layout, was_visible = self.main.layout_of_docks, self.isVisible()
         layout.aside = False
+        if stay:
+            return
         self._keep_only(set())
         layout.restore_layout(before)
         if was_visible:
             self.open()
+
+    # -- the session's own story ------------------------------------------------------------------------------------------
+
+    @Slot()
+    def _work_changed(self) -> None:
+        work = self.context.document.work
+        self.session.fill(work)
+        self.tour.follow(work.story)
+
+    @Slot(int)
+    def begin_own(self, number: int) -> None:
+        """Walk through the session's own story, from this step on."""
+        self.begin(self.own.story, number)
 
     # -- links ----------------------------------------------------------------------------------------------------------
 

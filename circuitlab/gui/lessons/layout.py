@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement, Stack
+from circuitlab.story.setup import Setup
 
 NAME = "Lesson"
 ROOM, HEIGHT = 920, 570  # px that the lesson leaves to the panels at 1280 × 800
 
 AREAS: tuple[str, ...] = ("left", "centre", "right", "bottom")
+
+
+def arrangement_for(setup: Setup, docks: Collection[str]) -> Arrangement | None:
+    """The arrangement of a step of which these docks exist; None where it leaves the window as it is."""
+    shown = tuple(name for name in setup.show if name in docks)
+    return beside(shown[-1:]) if setup.alone and shown else arrangement_of(setup.arrange, shown)
 
 
 def arrangement_of(arrange: str, show: tuple[str, ...]) -> Arrangement | None:

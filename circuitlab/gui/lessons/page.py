@@ -1,4 +1,4 @@
-"""The page of a lesson: the present step, its text, and the buttons to move through the steps."""
+"""The page of a story: the present step, its text, and the buttons to move through the steps; one's own can be edited."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
+from circuitlab.gui.lessons.own_story import OwnStory
+from circuitlab.gui.lessons.step_editor import StepEditor
 from circuitlab.gui.lessons.text_view import LessonText
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.work.app_context import AppContext
 
 SIDE = 16  # px beside text and buttons
+LEAVE_LESSON = "‹ All lessons"
 
 
 class Dots(QWidget):
@@ -69,18 +72,22 @@ class Dots(QWidget):
 
 
 class LessonPage(QWidget):
-    """The page. `followed(kind, where)`: a link in the text was clicked."""
+    """The page. `followed(kind, where)`: a link in the text was clicked. `editor`: the widgets for a step of one's own."""
 
     followed = Signal(str, str)
 
-    def __init__(self, context: AppContext, tour: Tour, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, tour: Tour, own: OwnStory, parent: QWidget) -> None:
         super().__init__(parent)
         self.context, self.tour = context, tour
-        self.leave = self._button("‹ All lessons", "Back to the list. Your state from before the lesson is restored", tour.leave)
+        self._shown: tuple[object, ...] = ()  # which step of which story
+        self.leave = self._button(LEAVE_LESSON, "Back to the list. Your state from before the lesson is restored", tour.leave)
+        self.stay = self._button("Stay here", "Leave the story, and go on from what the window shows", tour.stay)
         self.place = self._label("caption")
         self.title, self.heading, self.warning = self._label("caption"), self._label("lesson"), self._label("warning")
         self.dots = Dots(context, self)
         self.dots.chosen.connect(tour.go)
+        self.editor = StepEditor(context, tour, own, self)
+        self.editor.editing_changed.connect(self.refresh)
         self.text = LessonText(self)
         self.text.followed.connect(self.followed)
         self.stray = self._label("caption")
@@ -92,7 +99,6 @@ class LessonPage(QWidget):
         self.again = self._button("Set up again", "Restore the panels, prompt and selection of this step", tour.again)
         self.next = self._button("Next", "The next step (Alt+PgDown)", tour.next)
         self.next.setProperty("role", "onward")
-        self.next.setMinimumWidth(72)
         self._lay_out()
         tour.changed.connect(self.refresh)
         tour.value_changed.connect(self.show_values)
@@ -119,15 +125,16 @@ class LessonPage(QWidget):
     def _lay_out(self) -> None:
         top, bottom = QHBoxLayout(), QHBoxLayout()
         top.setContentsMargins(SIDE - 12, 8, SIDE, 0)  # the button's words align with the text
-        self.leave.setProperty("role", "")
-        top.addWidget(self.leave)
+        for button in (self.leave, self.stay):
+            button.setProperty("role", "")
+            top.addWidget(button)
         top.addStretch(1)
         top.addWidget(self.place)
         self.place.setWordWrap(False)
         head = QVBoxLayout()
         head.setContentsMargins(SIDE, 8, SIDE, 6)
         head.setSpacing(4)
-        for widget in (self.title, self.heading, self.warning):
+        for widget in (self.title, self.heading, self.editor.title, self.warning):
             head.addWidget(widget)
         bottom.setContentsMargins(SIDE, 4, SIDE, 10)
         bottom.setSpacing(6)
@@ -137,6 +144,7 @@ class LessonPage(QWidget):
         bottom.addWidget(self.next)
         note = QVBoxLayout()
         note.setContentsMargins(SIDE, 0, SIDE, 0)
+        note.addWidget(self.editor.aside_shown)
         note.addWidget(self.stray)
         dots = QHBoxLayout()
         dots.setContentsMargins(SIDE, 6, SIDE, 2)
@@ -147,8 +155,13 @@ class LessonPage(QWidget):
         box.addLayout(top)
         box.addLayout(head)
         box.addWidget(self.text, 1)
+        box.addWidget(self.editor.body, 1)
         box.addLayout(note)
         box.addLayout(dots)
+        tools = QVBoxLayout()
+        tools.setContentsMargins(SIDE, 4, SIDE, 4)
+        tools.addWidget(self.editor.tools)
+        box.addLayout(tools)
         box.addLayout(bottom)
 
     @Slot()
@@ -158,19 +171,38 @@ class LessonPage(QWidget):
         if tour.lesson is None:
             return
         n = len(tour.lesson.steps)
-        self.title.setText(tour.lesson.title)
-        new = self.heading.text() != tour.step.title
+        self.title.setText(tour.title)
+        shown = (tour.own, tour.number) if tour.own else (tour.title, tour.number)
+        new, self._shown = shown != self._shown, shown
         self.heading.setText(tour.step.title)
+        self._show_editor(new)
         self.place.setText(f"{tour.number + 1} of {n}")
         self.dots.show_step(tour.number, n)
         self.back.setEnabled(tour.number > 0)
         self.again.setEnabled(tour.lesson.setup(tour.number).model is not None or tour.step.setup is not None)
         self.next.setText("Next" if tour.number + 1 < n else "Finish")
-        self.warning.setText("" if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
-        self.warning.setVisible(tour.error is not None)
+        mismatch = "" if tour.ready is None else tour.ready.mismatch
+        self.warning.setText(mismatch if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
+        self.warning.setVisible(bool(self.warning.text()))
         self.show_values()
         if new:
             self.text.verticalScrollBar().setValue(0)
+
+    def _show_editor(self, another: bool) -> None:
+        """Show what a step of one's own has besides: fields or its aside, and its buttons. `another`: than before."""
+        own, editor = self.tour.own, self.editor
+        if own:
+            editor.show_step(another)
+        self.leave.setText("‹ Story" if own else LEAVE_LESSON)
+        for widget in (self.stay, editor.title, editor.tools):
+            widget.setVisible(own)
+        self.heading.setVisible(not own)
+        editor.body.setVisible(editor.editing)
+        self.text.setVisible(not editor.editing)
+        focus = self.window().focusWidget()
+        if another and editor.editing and focus is not None and self.isAncestorOf(focus):
+            editor.text.setFocus()
+        editor.aside_shown.setVisible(own and not editor.editing and bool(editor.aside_shown.text()))
 
     @Slot()
     def show_values(self) -> None:
@@ -188,18 +220,37 @@ class LessonPage(QWidget):
         """Apply the colours and sizes of heading and buttons; the rest follows the window's style sheet."""
         self.text.set_theme(theme)
         self.heading.setFont(theme.font(theme.large + 3, bold=True))
-        onward = f"background: {theme.accent}; color: {theme.on_accent}; border: 1px solid {theme.accent}; padding: 3px 12px;"
-        plain = f"background: {theme.raised}; border: 1px solid {theme.line}; padding: 3px 10px;"
-        self.setStyleSheet(
-            f"LessonPage {{ background: {theme.background}; }} QToolButton {{ border-radius: 4px; }}"
-            f'QToolButton[role="primary"] {{ {plain} }} QToolButton[role="primary"]:hover {{ border-color: {theme.accent}; }}'
-            f'QToolButton[role="primary"]:focus {{ border-color: {theme.accent}; }}'
-            f'QToolButton[role="primary"]:disabled {{ color: {theme.faint}; }} QToolButton[role="onward"] {{ {onward} }}'
-            f'QToolButton[role="onward"]:focus, QToolButton[role="onward"]:hover {{ border-color: {theme.text}; }}'
-        )
+        self.editor.set_theme(theme)
+        self.next.setMinimumWidth(theme.px(72))
+        self.setStyleSheet(_sheet(theme))
         self.dots.update()
 
     @guarded_widget
     def paintEvent(self, painter: QPainter) -> None:
         """Fill the page with the background colour of figures."""
         painter.fillRect(QRect(0, 0, self.width(), self.height()), self.context.theme.colour("background"))
+
+
+def _sheet(theme: Theme) -> str:
+    """The page's ground, its buttons and the fields of a step of one's own."""
+    button = f"background: {theme.raised}; border: 1px solid {theme.line};"
+    onward = f"background: {theme.accent}; color: {theme.on_accent}; border: 1px solid {theme.accent}; padding: 3px 12px;"
+    field = f"border: 1px solid {theme.line}; border-radius: 4px; background: {theme.background};"
+    buttons = (
+        f"{kind} {{ {button} padding: 3px {px}px; }} {kind}:disabled {{ color: {theme.faint}; }}"
+        f"{kind}:hover, {kind}:focus {{ border-color: {theme.accent}; }}"
+        for kind, px in (_role("primary", 10), _role("tool", 7), _role("narrow", 2))
+    )
+    return "\n".join((
+        f"LessonPage {{ background: {theme.background}; }} QToolButton {{ border-radius: 4px; }}",
+        *buttons,
+        f'QToolButton[role="onward"] {{ {onward} }}',
+        f'QToolButton[role="onward"]:focus, QToolButton[role="onward"]:hover {{ border-color: {theme.text}; }}',
+        f"QPlainTextEdit {{ {field} }} QLineEdit {{ {field} border-color: transparent; margin-left: -4px; padding: 0 2px; }}",
+        f"QLineEdit:hover {{ border-color: {theme.line}; }}",
+        f"QPlainTextEdit:focus, QLineEdit:focus {{ border-color: {theme.accent}; }}",
+    ))  # fmt: skip
+
+
+def _role(name: str, px: int) -> tuple[str, int]:
+    return f'QToolButton[role="{name}"]', px

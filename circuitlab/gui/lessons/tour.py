@@ -1,8 +1,9 @@
-"""The walk through a lesson: the present step, its State and numbers, the place in each lesson, and the return at the end."""
+"""The walk through a story: the present step, its State and numbers, the place in each lesson, and the return at the end."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,12 +23,13 @@ from circuitlab.model.subject import Head
 from circuitlab.session.state import State
 from circuitlab.story.resolver import Ready, Resolver, nearest
 from circuitlab.story.setup import Setup
-from circuitlab.story.story import Step
+from circuitlab.story.story import Step, Story
 from circuitlab.story.text import PENDING, fill_text
 from circuitlab.story.values import Value, formatted, read_out
 
 log = logging.getLogger("circuitlab.lessons")
 LEFT = "lesson-left"
+REMEMBERED = 64  # versions of one's own story
 
 
 class _Stoppable(NullContext):
@@ -79,23 +81,23 @@ class Places:
 
 
 class Tour(QObject):
-    """The walk through one lesson at a time.
+    """The walk through one story at a time: a lesson, or the session's own story.
 
-    `changed()`: another lesson or step, or a new status of the step. `value_changed()`: a number is available or has failed.
+    `changed()`: another story or step, or a new status of the step. `value_changed()`: a number is available or has failed.
     `setting(Setup)`: the State of a step is about to be shown; `shown(Setup, again)`: it is shown, and the docks must be
-    arranged (`again`: even if they already are). `left()`: the lesson is over.
+    arranged (`again`: even if they already are). `left(stay)`: the walk is over; `stay`: what is shown stays.
     """
 
     changed = Signal()
     value_changed = Signal()
     setting = Signal(object)
     shown = Signal(object, bool)
-    left = Signal()
+    left = Signal(bool)
 
     def __init__(self, context: AppContext, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.context, self.places = context, Places(remember)
-        self.lesson: Lesson | None = None
+        self.lesson: Story | None = None
         self.number = 0
         self.ready: Ready | None = None
         self.error: BaseException | None = None
@@ -103,7 +105,8 @@ class Tour(QObject):
         self.tips: dict[str, str] = {}  # the tooltip of each number, by name
         self._numbers: dict[str, float | Head] = {}
         self._before: State | None = None
-        self._again = False
+        self._again, self._merge = False, ""
+        self._stood: deque[tuple[Story, int]] = deque(maxlen=REMEMBERED)  # the step where one was in each version, newest first
         self._slot = WorkSlot(self, finished=self._set, failed=self._setup_failed)
         # of the step's numbers, by name
         self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)
@@ -115,6 +118,18 @@ class Tour(QObject):
         """The present step. Only while a lesson is open."""
         assert self.lesson is not None
         return self.lesson.steps[self.number]
+
+    @property
+    def own(self) -> bool:
+        """Whether the story is the session's own, whose steps can be edited."""
+        return self.lesson is not None and not isinstance(self.lesson, Lesson)
+
+    @property
+    def title(self) -> str:
+        """The story's title; a lesson without one is called by its file."""
+        if isinstance(self.lesson, Lesson):
+            return self.lesson.title or self.lesson.name
+        return (self.lesson.title if self.lesson is not None else "") or "This session"
 
     @property
     def before(self) -> State | None:
@@ -141,38 +156,68 @@ class Tour(QObject):
 
     # -- walking --------------------------------------------------------------------------------------------------------
 
-    def start(self, lesson: Lesson, number: int | None = None) -> None:
-        """Begin a lesson, by default at the step where it was left. The present State is restored at its end."""
+    def start(self, story: Story, number: int | None = None) -> None:
+        """Begin a story, by default at the step where it was left. The present State is restored at its end."""
         if self._before is None:
             self._before = self.context.document.recorded
-        self.lesson = lesson
+        self.lesson = story
         self.ready = None
-        self.go(self.places.step(lesson) if number is None else number)
+        self.go(self.first_step(story) if number is None else number)
 
-    def go(self, number: int, again: bool = False) -> None:
-        """Show a step. One without a setup of its own leaves the window alone when reached from the step before."""
+    def first_step(self, story: Story) -> int:
+        """The step at which a story begins: of a lesson the one where it was left."""
+        return self.places.step(story) if isinstance(story, Lesson) else 0
+
+    def follow(self, story: Story) -> None:
+        """Go on in one's own story after an edit; after undo where one stood in that version. Leave it if no step is left."""
+        if not self.own or self.lesson is None or story is self.lesson:
+            return
+        if not story.steps:
+            self.leave()
+            return
+        values, stood = self.step.values, next((number for one, number in self._stood if one is story), self.number)
+        self.lesson, self.number = story, min(stood, len(story.steps) - 1)
+        if self.step.values != values:
+            self.go(self.number)
+        self.changed.emit()
+
+    def renumber(self, number: int) -> None:
+        """The present step of one's own story has been moved there; what is shown stays."""
+        if self.lesson is not None:
+            self.number = number
+            self._stood.appendleft((self.lesson, number))
+            self.changed.emit()
+
+    def go(self, number: int, again: bool = False, merge: str = "") -> None:
+        """Show a step. One without a setup of its own leaves the window alone when reached from the step before.
+
+        `merge`: that of an edit of the story, with which showing the step is one step of undo.
+        """
         if self.lesson is None or not 0 <= number < len(self.lesson.steps):
             return
         follows = number == self.number + 1 and not again and self.ready is not None and self.error is None
         self._stop()
         self.number = number
-        self.places.at(self.lesson, number)
+        if isinstance(self.lesson, Lesson):
+            self.places.at(self.lesson, number)
+        self._stood.appendleft((self.lesson, number))
         text_only = self.step.setup is None and follows
         self.value_texts = {value.name: PENDING for value in self.step.values}
         self.tips, self._numbers, self.error = {}, {}, None
         if not text_only:
-            self.ready, self._again = None, again
+            self.ready, self._again, self._merge = None, again, merge
             self._set_up(self.lesson.setup(number), self.step)
         self.changed.emit()
 
     def next(self) -> None:
-        """Go to the next step; after the last one the lesson is finished."""
+        """Go to the next step; after the last one the story is finished."""
         if self.lesson is None:
             return
         if self.number + 1 < len(self.lesson.steps):
             self.go(self.number + 1)
         else:
-            self.places.finish(self.lesson)
+            if isinstance(self.lesson, Lesson):
+                self.places.finish(self.lesson)
             self.leave()
 
     def back(self) -> None:
@@ -183,20 +228,27 @@ class Tour(QObject):
         """Set up the present step again, whatever the user has changed since."""
         self.go(self.number, again=True)
 
+    def stay(self) -> None:
+        """Leave the story with what is shown."""
+        self._leave(stay=True)
+
     def leave(self) -> None:
-        """Leave the lesson: the State from before it is restored."""
+        """Leave the story: the State from before it is restored."""
+        self._leave(stay=False)
+
+    def _leave(self, stay: bool) -> None:
         if self.lesson is None:
             return
         self._stop()
-        title, before = self.lesson.title, self._before
+        title, before = self.title, self._before
         self.lesson, self.ready, self._before, self.error = None, None, None, None
         self.value_texts, self.number = {}, 0
         if before is not None:
             now = self.context.document.recorded
-            self.context.gather(before, LEFT)  # undo leads to the State before the lesson, not into it
-            if before != now:
+            self.context.gather(before, "" if stay else LEFT)  # undo leads to the State before the story, not into it
+            if before != now and not stay:
                 self.context.show(before, f"leave “{title}”", LEFT)
-        self.left.emit()
+        self.left.emit(stay)
         self.changed.emit()
 
     def _stop(self) -> None:
@@ -210,9 +262,10 @@ class Tour(QObject):
         """Prepare a step on the file thread: models are opened, token texts looked up, heads chosen by their scores."""
         views = {name: panel.view for name, panel in panels().items()}
         base, engine = self._before or self.context.document.recorded, self.context.engine
-        assert self.lesson is not None
-        title = f"{self.lesson.title}: {step.title}"
-        self.context.runner.do(self._slot, title, lambda job: Resolver(engine, views, base, _Stoppable(job)).ready(setup, step))
+        table, own = self.context.document.work.models if self.own else {}, self.own
+        models = {name: entry.ref for name, entry in table.items()}
+        resolver = lambda job: Resolver(engine, views, base, _Stoppable(job), models, tolerant=own)
+        self.context.runner.do(self._slot, f"{self.title}: {step.title}", lambda job: resolver(job).ready(setup, step))
 
     @Slot(object)
     def _set(self, value: Ready) -> None:
@@ -221,7 +274,7 @@ class Tour(QObject):
         self.ready = value
         setup = self.lesson.setup(self.number)
         self.setting.emit(setup)
-        self.context.show(value.state, f"{self.lesson.title}: {self.step.title}")
+        self.context.show(value.state, f"{self.title}: {self.step.title}", self._merge)
         self.shown.emit(setup, self._again)
         for name, error in value.failed.items():
             self._fail(name, error)

@@ -322,9 +322,14 @@ class Layout(QObject):
     def restore_layout(self, layout: SavedLayout) -> bool:
         """Restore a layout. Returns whether Qt accepts its state."""
         self.maximised, self._before = "", None
+        self._placing = True
+        if layout.declared != self.declared:
+            for dock in self.docks.values():  # otherwise Qt leaves the tab bars of the other arrangement in the window
+                self.window.removeDockWidget(dock)
+            if (room := self.window.layout()) is not None:
+                room.activate()
         self.name, self.declared = layout.declared.name, layout.declared
         self.fitted = self._arrangement()
-        self._placing = True
         accepted = self.window.restoreState(layout.state, VERSION)
         self._placing, self._moved, self._prompt_height = False, layout.moved, layout.prompt_height
         if accepted:

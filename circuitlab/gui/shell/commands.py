@@ -41,6 +41,10 @@ def _in_lesson(window: Window) -> bool:
     return window.lessons.tour.lesson is not None
 
 
+def _in_own_story(window: Window) -> bool:
+    return window.lessons.tour.own
+
+
 def _walk(layer: int, head: int) -> Callable[[Window], object]:
     return lambda w: w.state_commands.walk_heads(layer, head)
 
@@ -109,6 +113,8 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("release", "Release the selection", "Edit", lambda w: w.release(), "Esc", separator=True),
     Command("ablate", "Ablate the chosen heads, or restore them", "Edit", lambda w: w.state_commands.ablate(), "Ctrl+B"),
     Command("clear-edits", "Remove all interventions", "Edit", lambda w: w.state_commands.clear_edits(), enabled=_has_edits),
+    Command("add-step", "Add this view as a step", "Edit", lambda w: w.lessons.own_steps.keep_view(), "Ctrl+K", separator=True),
+    Command("note-session", "Write a note…", "Edit", lambda w: w.lessons.notes.write()),
     Command("prompt", "Edit the prompt", "Edit", lambda w: w.edit_prompt(), "Ctrl+L", separator=True),
     Command("continue", "Continue the text", "Edit", lambda w: w.prompt.continue_text(), "Ctrl+Return"),
     Command("continue-one", "Continue by one token", "Edit", lambda w: w.prompt.continue_text(1), "Ctrl+Shift+Return"),
@@ -158,11 +164,12 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Alt+0"),
     Command("redock", "Re-dock all panels", "View", lambda w: w.layout_of_docks.redock()),
     Command("reset-layout", "Reset layout", "View", lambda w: w.layout_of_docks.reset()),
-    Command("lessons", "Lessons", "Help", lambda w: w.lessons.open(), "F2"),
-    Command("lesson-next", "Next step of the lesson", "Help", lambda w: w.lessons.tour.next(), "Alt+PgDown", enabled=_in_lesson),
-    Command("lesson-back", "Step before in the lesson", "Help", lambda w: w.lessons.tour.back(), "Alt+PgUp", enabled=_in_lesson),
-    Command("lesson-again", "Set up the lesson’s step again", "Help", lambda w: w.lessons.tour.again(), enabled=_in_lesson),
-    Command("lesson-leave", "Leave the lesson", "Help", lambda w: w.lessons.tour.leave(), enabled=_in_lesson),
+    Command("lessons", "Story and lessons", "Help", lambda w: w.lessons.open(), "F2"),
+    Command("lesson-next", "Next step of the story", "Help", lambda w: w.lessons.tour.next(), "Alt+PgDown", enabled=_in_lesson),
+    Command("lesson-back", "Previous step of the story", "Help", lambda w: w.lessons.tour.back(), "Alt+PgUp", enabled=_in_lesson),
+    Command("lesson-again", "Set up the step again", "Help", lambda w: w.lessons.tour.again(), enabled=_in_lesson),
+    Command("lesson-leave", "Leave the story", "Help", lambda w: w.lessons.tour.leave(), enabled=_in_lesson),
+    Command("story-stay", "Stay at this step of the story", "Help", lambda w: w.lessons.tour.stay(), enabled=_in_own_story),
     Command("palette", "Command palette…", "Help", lambda w: w.dialogs.show_palette(), "Ctrl+Shift+P"),
     Command("shortcuts", "Commands and shortcuts", "Help", lambda w: w.dialogs.show_shortcuts(), "F1"),
     Command("about", "About CircuitLab", "Help", lambda w: w.dialogs.show_about(), separator=True),

@@ -27,6 +27,7 @@ from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.lesson_files import LessonFiles
 from circuitlab.gui.sessions.recovering import START, Recovering
 from circuitlab.gui.sessions.step_copy import StepCopy
+from circuitlab.gui.sessions.window_layout import layout_words
 from circuitlab.gui.shell.bars import Status, TopBar
 from circuitlab.gui.shell.command import Command
 from circuitlab.gui.shell.dialogs import Dialogs
@@ -39,6 +40,7 @@ from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.settings import Settings
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session.state import State
+from circuitlab.story.setup import Setup
 
 log = logging.getLogger("circuitlab.window")
 
@@ -219,6 +221,10 @@ class Window(QMainWindow):
         """Take text that is still being typed into the State."""
         if self.prompt.timer.isActive():
             self.prompt.commit()
+
+    def layout_words(self) -> Setup:
+        """The words of the present layout, for a step."""
+        return layout_words(self.layout_of_docks)
 
     def copy_step(self) -> None:
         """Copy what is shown to the clipboard, as the words of a step."""

@@ -137,7 +137,9 @@ class AppContext(QObject):
         ref = ref or self.document.state.model
         if ref not in self._facts:
             facts = facts_of(self.engine, ref)
-            known_heads = lambda: with_notes(facts.known_heads(), self.notes.on_heads(ref))
+            inside = lambda head: head.layer < facts.config.n_layers and head.head < facts.config.n_heads
+            noted = lambda: tuple((head, text) for head, text in self.notes.on_heads(ref) if inside(head))
+            known_heads = lambda: with_notes(facts.known_heads(), noted())
             self._facts[ref] = replace(facts, others=self._facts_if_open, known_heads=known_heads)
         self._facts.move_to_end(ref)
         while len(self._facts) > MOST_FACTS:

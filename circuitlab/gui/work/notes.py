@@ -61,17 +61,19 @@ class Notes(QObject):
         work = self._document.work
         key = ref, work.notes
         if self._tokens[0] != key:
-            model = self._store.peek(ref)
-            tokenizer = None if model is None else model.opened.weights.tokenizer
-            noted: dict[int, str] = {}
-            for note in of_model(work.notes, work.models, ref):
-                token = note.token
-                if isinstance(token, str):
-                    token = None if tokenizer is None else tokenizer.find(token)
-                if token is not None:
-                    noted[token] = f"your note: {' '.join(note.text.split())}"
-            self._tokens = key, noted
+            notes = of_model(work.notes, work.models, ref)
+            shown = lambda note: f"your note: {' '.join(note.text.split())}"
+            self._tokens = key, {token: shown(note) for note in notes for token in self.ids(note, ref)}
         return self._tokens[1]
+
+    def ids(self, note: Note, ref: ModelRef) -> tuple[int, ...]:
+        """The id of the token that a note is about in an open model; none for a note on something else."""
+        if not isinstance(note.token, str):
+            return () if note.token is None else (note.token,)
+        model = self._store.peek(ref)
+        tokenizer = None if model is None else model.opened.weights.tokenizer
+        token = None if tokenizer is None else tokenizer.find(note.token)
+        return () if token is None else (token,)
 
     def write(self, subject: Note, text: str, ref: ModelRef | None = None) -> None:
         """Write the note on a thing, in place of an earlier one; an empty text deletes it. `ref`: the model that it names."""
