@@ -89,7 +89,7 @@ def close(one: Any, other: Any) -> bool:
         return list(one) == list(other) and all(close(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(close, one, other))
-    if isinstance(one, float) or isinstance(other, float):
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)) and float in (type(one), type(other)):
         return bool(np.isclose(one, other, rtol=1e-4, atol=1e-3))
     return one == other
 
