@@ -12,7 +12,9 @@ from pathlib import Path
 from circuitlab.errors import BadInput
 from circuitlab.files import made_folder, write_whole
 from circuitlab.paths import state_home
-from circuitlab.session_files.recovery import Recovery, marked_bytes, read_marked, recovery_folder, set_aside
+from circuitlab.session_files.orphans import set_aside
+from circuitlab.session_files.recovery import Recovery
+from circuitlab.session_files.recovery_files import marked_bytes, read_marked, recovery_folder
 from circuitlab.session_files.session import SUFFIX, Session
 
 Stamp = tuple[int, int, int]  # of a file: when it was written, its length and its number on the disk

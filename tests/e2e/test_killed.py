@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab.session_files.recovery import orphans
+from circuitlab.session_files.orphans import orphans
 from circuitlab.story.setup import Encoded
 from tests.conftest import ROOT
 from tests.models import directory

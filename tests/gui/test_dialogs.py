@@ -49,7 +49,7 @@ from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from circuitlab.model.subject import ModelRef
-from circuitlab.session_files.recovery import Orphan
+from circuitlab.session_files.orphans import Orphan
 from circuitlab.session_files.session import ModelEntry, Note, Session
 from circuitlab.story.setup import Setup
 from tests.gui.driving import dock, settle

@@ -22,7 +22,9 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import ANEW, Settings
 from circuitlab.model.subject import Head
 from circuitlab.session_files.last import keep_last, last, last_path
-from circuitlab.session_files.recovery import Recovery, orphans, recovery_folder
+from circuitlab.session_files.orphans import orphans
+from circuitlab.session_files.recovery import Recovery
+from circuitlab.session_files.recovery_files import recovery_folder
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.session_lock import session_lock
 from circuitlab.session_files.session_text import read_session

@@ -19,17 +19,9 @@ from circuitlab.files import linked, write_whole
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files import recovery
 from circuitlab.session_files.last import keep_last, last, last_path
-from circuitlab.session_files.recovery import (
-    GENERATIONS,
-    MOST,
-    Found,
-    Orphan,
-    Recovery,
-    boot_id,
-    newer_copy,
-    orphans,
-    recovery_folder,
-)
+from circuitlab.session_files.orphans import MOST, Found, Orphan, newer_copy, orphans
+from circuitlab.session_files.recovery import Recovery
+from circuitlab.session_files.recovery_files import GENERATIONS, boot_id, recovery_folder
 from circuitlab.session_files.session import ModelEntry, Session
 from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.setup import Encoded, Setup

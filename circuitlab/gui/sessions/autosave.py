@@ -20,7 +20,8 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.session_files.last import Stamp, keep_last
-from circuitlab.session_files.recovery import Orphan, Recovery
+from circuitlab.session_files.orphans import Orphan
+from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.work import Work
 from circuitlab.story.setup import Setup

@@ -12,7 +12,7 @@ from circuitlab.gui.sessions.autosave import Autosave
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session_files.recovery import Found, Orphan, newer_copy, orphans
+from circuitlab.session_files.orphans import Found, Orphan, newer_copy, orphans
 
 START, ASKED, FILE = "start", "asked", "file"  # why it is looked: closed sessions are offered to those who ask for them alone
 

@@ -19,7 +19,7 @@ from circuitlab.gui.sessions.moments import ago, moment
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import ShortLabel, paragraph
-from circuitlab.session_files.recovery import Orphan
+from circuitlab.session_files.orphans import Orphan
 
 TITLE, CLOSED_TITLE = "CircuitLab did not end in order", "Recover a session"
 INTRO = "These sessions had unsaved work when it ended. One that is recovered takes the place of the open session."
