@@ -337,6 +337,10 @@ def test_a_head_whose_output_is_zeroed_says_it_where_its_inner_work_is_shown(
     assert [*map("".join, said(cut))] == [*map("".join, said(cut, "difference"))] == ["L1H2"]
     assert name == "overview" or not said(cut, "reference")
     assert len(said(with_edits(state, ablation(Head(0, 0))))) == (name == "overview")
+    sender = Site("result", 0, (1,))
+    for elsewhere in (Site("z", 1, (2,), positions=(3,)), Site("v", 1, (2,))):  # at one position, along one path: not all of it
+        edit = Intervention("zero", elsewhere, path_from=sender if elsewhere.name == "v" else None)
+        assert "writes nothing" not in drawn(engine, name, with_edits(state, edit), "now").caption
 
 
 def test_what_differs_in_a_caption_is_said_of_both(bench: tuple[Engine, dict[str, State]]) -> None:

@@ -45,7 +45,7 @@ def silent_heads(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
     if state.compare == "reference" or "tokens" not in inputs_read(now):
         return ""
     requested = {head for answer in now.values() for head in heads_of_params(answer.request.params)}
-    sites = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT and e.path_from is None]
+    sites = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT]
     all_heads = range(facts.config.n_heads)
     zeroed = [Head(s.layer, h) for s in sites if not (s.positions or s.sources) for h in s.heads or all_heads]
     names = [str(head) for head in dict.fromkeys(zeroed) if head in requested]
