@@ -26,8 +26,12 @@ def with_step(story: Story, at: int, title: str, whole: Setup, views: Views) -> 
 
 
 def with_view(story: Story, at: int, whole: Setup, views: Views) -> Story:
-    """The story whose step `at` shows the complete setup `whole` instead of what it showed."""
-    shown = _shown(story)
+    """The story whose step `at` shows the complete setup `whole` instead of what it showed.
+
+    A film that it plays and words that this version does not know stay.
+    """
+    shown, own = _shown(story), story.steps[at].setup or Setup()
+    whole = replace(whole, play=own.play, unknown=own.unknown)
     step = replace(story.steps[at], setup=restated(whole, over_all(story.steps[:at]), views))
     return _retold(story, [*shown[:at], (step, whole), *shown[at + 1 :]], views)
 

@@ -102,6 +102,9 @@ def test_a_note_on_an_edge_a_token_and_a_panel(qtbot: Any, window: Window) -> No
     heads = dock(window, "overview").view.figure.find("heads")
     assert isinstance(heads, Heatmap) and set(heads.hints) == {(0, 1), (1, 2)}
     write(window, notes_menu(window, "composition"), "Note on Composition", "a panel")
+    assert (
+        "a panel" in dock(window, "composition").bar.title.toolTip() and "a panel" not in dock(window, "heads").bar.more.toolTip()
+    )
     token = document.recorded.tokens[AT]
     menu = opened(window)
     (title,) = titles(menu.notes_menu)

@@ -17,6 +17,7 @@ from tests.words import fault_in_figure
 ASIDE = {"open", "open-file", "open-hub", "assumed", "train", "reload", "settings", "quit", "export-picture", "export-data"}
 ASIDE |= {
     "new-session",
+    "note-session",
     "open-session",
     "save-session",
     "save-session-as",

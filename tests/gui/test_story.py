@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from PySide6.QtWidgets import QApplication, QTabBar
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.shell.window import Window
+from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head
 from circuitlab.session.state import State
+from circuitlab.session_files.session import Note
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Encoded, Setup
 from circuitlab.story.story import Step, Story
@@ -178,7 +181,8 @@ def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window) -
     settle(qtbot, told)
     assert own.story.steps[0].text == "It looks **back**.", "leaving brings back the view, not the words"
     told.undo()
-    assert own.story.steps[0].text != "It looks **back**." or own.story.steps[0].title != "Look", "and they can still be undone"
+    step = own.story.steps[0]
+    assert (step.text, step.aside) == ("It looks **back**.", ""), "and they can still be undone one by one"
     assert document.recorded.selection.head == Head(0, 0)
 
 
@@ -242,8 +246,6 @@ def test_a_maximised_panel_is_kept_alone(qtbot: Any, told: Window) -> None:
 def test_a_view_of_a_lesson_is_kept_in_the_session(qtbot: Any, window: Window) -> None:
     model = window.context.document.recorded.model.source.removeprefix("file:")
     setup = Setup(model=model, prompt="one two", heads=("L1H3",), show=("attention",))
-    from circuitlab.lessons.lesson import Lesson
-
     window.lessons.begin(Lesson("A lesson", (Step("One", "Words.", setup), Step("Two")), name="a"))
     settle(qtbot, window)
     keep(qtbot, window)
@@ -290,8 +292,6 @@ def test_notes_are_listed_and_lead_to_what_they_are_about(qtbot: Any, window: Wi
     window.lessons.open()
     ref = context.document.recorded.model
     notes = context.notes
-    from circuitlab.session_files.session import Note
-
     notes.write(notes.on_model(ref, Note("", head="L1H3")), "copies", ref)
     notes.write(Note("", panel="spectra"), "a panel")
     notes.write(notes.token(ref, context.document.recorded.tokens[2]), "a token", ref)
@@ -312,6 +312,30 @@ def test_notes_are_listed_and_lead_to_what_they_are_about(qtbot: Any, window: Wi
     assert part.notes.count() == 2 and len(context.document.work.notes) == 2
     window.undo()
     assert part.notes.count() == 3
+
+
+def test_a_story_is_walked_again_after_it_was_saved_and_opened(qtbot: Any, told: Window, tmp_path: Path) -> None:
+    told.lessons.own.reword(1, "text", "Words.")
+    before, path = (told.lessons.own.story, states(told)), tmp_path / "talk.circuitlab"
+    told.context.notes.write(Note(""), "of the session")
+    told.lessons.begin_own(1)
+    settle(qtbot, told)
+    told.sessions.save_to(path)
+    settle(qtbot, told)
+    told.lessons.tour.leave()
+    settle(qtbot, told)
+    assert not told.sessions.dirty, "a walk changes nothing"
+    told.sessions.open(path)
+    settle(qtbot, told)
+    assert told.lessons.session.steps.count() == 3 and told.lessons.session.notes.count() == 1
+    assert (told.lessons.own.story, states(told)) == before
+    told.lessons.begin_own(1)
+    settle(qtbot, told)
+    assert told.context.document.recorded.selection.head == Head(1, 1) and not told.lessons.page.warning.isVisible()
+    assert told.lessons.page.text.toPlainText() == "Words."
+    told.sessions.open(path)
+    settle(qtbot, told)
+    assert told.lessons.tour.lesson is None and told.context.document.recorded.selection.head == Head(0, 0)
 
 
 def test_two_hundred_random_edits_leave_a_story_that_stands(qtbot: Any, told: Window) -> None:

@@ -113,3 +113,16 @@ def test_the_steps_of_a_lesson_in_any_order_show_what_they_did(path: object) -> 
         order.insert(to, order.pop(at))
         for i, was in enumerate(order):
             assert same_view(moved.setup(i), whole[was], VIEWS), (at, to, moved.steps[i].title)
+
+
+def test_a_view_taken_anew_keeps_its_film_and_what_is_not_known() -> None:
+    film = replace(words('model = "m"\ntext = "ab"\nplay = [0, "final"]'), unknown={"colour": "red"})
+    story = Story("", (Step("one", setup=film),))
+    taken = with_view(story, 0, words('model = "m"\ntext = "cab"'), VIEWS).steps[0].setup
+    assert taken is not None and (taken.prompt, taken.play, taken.unknown) == ("cab", (0, "final"), {"colour": "red"})
+
+
+def test_a_control_that_only_the_step_before_sets_is_set_back() -> None:
+    before = words('model = "m"\ntext = "ab"\n[view.composition]\nform = "list"')
+    whole = words('model = "m"\ntext = "ab"\n[view.composition]\ntop = 5')
+    assert table_of(restated(whole, before, VIEWS)) == {"view": {"composition": {"top": 5, "form": "graph"}}}

@@ -32,11 +32,11 @@ class _Rows(QStyledItemDelegate):
         super().__init__(owner)
         self.owner = owner
 
-    def _parts(self, index: QModelIndex | QPersistentModelIndex, width: int) -> list[tuple[Paragraph, QRect]]:
+    def _parts(self, row: int, width: int) -> list[tuple[Paragraph, QRect]]:
         """Each paragraph with its rectangle, relative to the entry."""
         theme, room, y = self.owner.context.theme, width - 2 * SIDE, self.owner.above
         parts = []
-        for paragraph in self.owner.paragraphs(index.row()):
+        for paragraph in self.owner.paragraphs(row):
             font = theme.font(theme.small if paragraph.small else theme.normal, bold=paragraph.bold)
             height = QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, paragraph.text).height()
             parts.append((paragraph, QRect(SIDE, y, room, height)))
@@ -46,7 +46,11 @@ class _Rows(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         """The size that the paragraphs need."""
         width = self.owner.viewport().width()
-        return QSize(width, self._parts(index, width)[-1][1].bottom() + self.owner.above)
+        return QSize(width, self.height(index.row(), width))
+
+    def height(self, row: int, width: int) -> int:
+        """px that an entry needs at a width."""
+        return self._parts(row, width)[-1][1].bottom() + self.owner.above
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
         """Paint an entry, guarded."""
@@ -62,7 +66,7 @@ class _Rows(QStyledItemDelegate):
             painter.fillRect(rect, theme.colour("window"))
         if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_Selected:
             painter.fillRect(QRect(rect.left(), rect.top(), 3, rect.height()), theme.colour("accent"))
-        for paragraph, where in self._parts(index, rect.width()):
+        for paragraph, where in self._parts(index.row(), rect.width()):
             painter.setFont(theme.font(theme.small if paragraph.small else theme.normal, bold=paragraph.bold))
             painter.setPen(theme.colour(paragraph.colour))
             painter.drawText(where.translated(rect.topLeft()), WRAP, paragraph.text)
@@ -83,7 +87,8 @@ class RowList(QListWidget):
         self.setMouseTracking(True)
         self.setVerticalScrollMode(self.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegate(_Rows(self))
+        self._rows = _Rows(self)
+        self.setItemDelegate(self._rows)
         context.theme_changed.connect(self.set_theme)
         self.set_theme(context.theme)
 
@@ -91,9 +96,9 @@ class RowList(QListWidget):
         """The paragraphs of an entry, at least one."""
         raise NotImplementedError
 
-    def natural_height(self) -> int:
-        """px that all entries need at the present width."""
-        return sum(self.sizeHintForRow(row) for row in range(self.count()))
+    def natural_height(self, width: int) -> int:
+        """px that all entries need at a width in px."""
+        return sum(self._rows.height(row, width) for row in range(self.count()))
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QListWidgetItem, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
@@ -163,7 +163,13 @@ class SessionPart(QWidget):
         """Make the lists as high as their entries, up to a part of `height` px."""
         self._height = height
         for rows, share in ((self.steps, STEPS), (self.notes, NOTES)):
-            rows.setFixedHeight(min(rows.natural_height(), max(60, round(share * height))))
+            rows.setFixedHeight(min(rows.natural_height(self.width()), max(60, round(share * height))))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Lines wrap at another width."""
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.fit(self._height)
 
     def sizeHint(self) -> QSize:
         """As the layout asks, in height; any width."""

@@ -28,6 +28,7 @@ from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.subject import Conventions
 from circuitlab.session.gestures import pointed_at, without_stale_positions
 from circuitlab.session.state import State
+from circuitlab.session_files.session import Note
 
 log = logging.getLogger("circuitlab.panel")
 # The bar states these for all panels; any other convention is captioned under the panels it affects.
@@ -84,7 +85,7 @@ class PanelDock(QDockWidget):
         context.document.changed.connect(self._changed)
         context.theme_changed.connect(self.view.set_theme)
         context.scales_held.connect(self._scales_held)
-        context.notes.changed.connect(self._draw_or_defer)
+        context.notes.changed.connect(self._notes_changed)
         self.exchange.changed.connect(self._draw_or_defer)
         self.controls.changed.connect(self._controls_changed)
         self.view.picked.connect(self._picked)
@@ -140,6 +141,13 @@ class PanelDock(QDockWidget):
     def waiting(self) -> bool:
         """Whether an answer to a present request is still outstanding."""
         return self.exchange.waiting
+
+    @Slot()
+    def _notes_changed(self) -> None:
+        """Mark the heads that are noted now; the title and the menu's button show a note on the panel itself."""
+        note = self.context.notes.find(Note("", panel=self.panel.name))
+        self.bar.show_note("" if note is None else f"your note: {note.text}")
+        self._draw_or_defer()
 
     @Slot()
     def _draw_or_defer(self) -> None:

@@ -19,6 +19,7 @@ from circuitlab.gui.work.app_context import AppContext
 
 LEAST = 26  # px of height at text size 1
 STROKE = 3  # px of width
+MENU = "Menu of this panel: copy, export, note, pin, explain"
 
 
 class TitleBar(QWidget):
@@ -48,7 +49,7 @@ class TitleBar(QWidget):
         else:
             row.addWidget(Room(middle, self, None), 1)
         if menu is not None:
-            self.more = self._button("menu", "Menu of this panel: copy, export, pin, explain", None)
+            self.more = self._button("menu", MENU, None)
             self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
             self.more.setMenu(menu)
             menu.addSeparator()
@@ -106,6 +107,11 @@ class TitleBar(QWidget):
         fixed, least, margins = QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Minimum, row.contentsMargins()
         self._strut.changeSize(0, height - margins.top() - margins.bottom(), fixed, least)
         row.invalidate()
+
+    def show_note(self, note: str) -> None:
+        """Show the person's note on the panel in the tips of the title and of the menu's button; "" for none."""
+        self.title.setToolTip(tip_of(note))
+        self.more.setToolTip(tip_of("\n".join(filter(None, (MENU, note)))))
 
     def show_used(self, used: bool) -> None:
         """Mark the dock that keyboard commands (F11, export) act on, by a stroke at the left edge."""
