@@ -100,7 +100,12 @@ def moved(source: Path, path: Path) -> None:
 
 
 def read_at_most(path: Path, most: int) -> bytes | None:
-    """A file's content, None if longer than `most` bytes (a device has no size and may never end). Raises `OSError`."""
+    """A file's content, None if longer than `most` bytes (a device has no size and may never end).
+
+    Raises `OSError`, also for a pipe, which nobody may ever write to.
+    """
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, "It is a pipe, not a file")
     with path.open("rb") as file:
         data = file.read(most + 1)
     return data if len(data) <= most else None

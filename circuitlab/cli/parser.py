@@ -54,7 +54,7 @@ def _assume_argument(parser: argparse.ArgumentParser) -> None:
 
 def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) -> None:
     parser.add_argument("model", nargs="?", help=f"{MODEL}; not with --at")
-    at = "what a session shows, or a step of its story, in place of a model and a prompt"
+    at = "model, prompt, interventions and conventions of a session, or of a step of its story; figures take its selection too"
     parser.add_argument("--at", metavar="FILE[#STEP]", help=at)
     _assume_argument(parser)
     which = "the weights of a training step, `final` (default)" + (

@@ -40,7 +40,10 @@ _NOTE = ("model", "head", "edge", "token", "panel", "text")
 _STEP = ("title", "text", "aside", "set", "values")
 _STORY = ("title", "about", "minutes", "tiny", "steps")
 _TOP = ("circuitlab", "version", "by", "models", "files", "now", "docks", "notes", "story")
-_REMEDY = "Open a .circuitlab file that CircuitLab has saved; its earlier generations lie in the recovery folder."
+_REMEDY = (
+    "Open a .circuitlab file that CircuitLab has saved. The one before it may lie beside it, with ~ behind its name; "
+    "File → Recover a session… lists what was kept without being saved."
+)
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------------
@@ -54,7 +57,8 @@ def read_session(path: Path) -> Session:
         got = error.strerror or str(error)
         raise BadInput(f"{path.name} cannot be read.", expected="a session file", got=got, remedy=_REMEDY) from error
     if data is None:
-        raise BadInput(f"{path.name} is too large for a session.", expected=f"at most {LARGEST} bytes", got="more")
+        expected = f"at most {LARGEST} bytes"
+        raise BadInput(f"{path.name} is too large for a session.", expected=expected, got="more", remedy=_REMEDY)
     return parse_session(data, Path(os.path.realpath(path)).parent)
 
 

@@ -117,6 +117,14 @@ def test_text_that_is_text_is_its_characters(part):
     assert title in written and all(ord(c) < 0xE000 for text in written for c in text)
 
 
+@pytest.mark.parametrize("text", ["fonts", "outlines"])
+def test_a_character_that_xml_has_no_place_for_does_not_break_the_file(text):
+    title = "a\x01b\x1b[31mred\ufffe"
+    figure = Figure(((Lines("m", np.arange(3.0), np.arange(3.0)[None], (title,)),),), title, (title,))
+    written = [t.said for t in texts(ET.fromstring(picture(figure, ".svg", Paper(text=text))))]
+    assert text == "outlines" or any("[31mred" in one for one in written)
+
+
 @pytest.mark.parametrize("ink", ["colour", "grey"])
 @pytest.mark.parametrize("n", [39, 128])
 def test_every_cell_has_its_colour_in_svg_and_pdf(n, ink):

@@ -13,7 +13,7 @@ import pytest
 
 import circuitlab
 from circuitlab.errors import BadMachine
-from circuitlab.files import whole, write_whole
+from circuitlab.files import read_at_most, whole, write_whole
 from tests.conftest import ROOT
 from tests.models import directory
 
@@ -45,6 +45,13 @@ def test_the_disk_has_a_file_before_it_takes_the_place_of_the_old_one(tmp_path: 
     monkeypatch.setattr(os, "replace", lambda a, b: (happened.append("replaced"), replace(a, b)))
     write_whole(tmp_path / "a.csv", b"new")
     assert happened == [(tmp_path / "a.csv").stat().st_ino, "replaced", tmp_path.stat().st_ino]
+
+
+@POSIX
+def test_a_pipe_is_not_read_as_nobody_may_ever_write_to_it(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        read_at_most(pipe, 10)
 
 
 @POSIX

@@ -22,6 +22,9 @@ _FACES = {
     ("Noto Sans Mono", False): "NotoSansMono-Regular.ttf",
     ("Noto Sans Mono", True): "NotoSansMono-Bold.ttf",
 }
+# characters that XML 1.0 has no place for; Qt writes those of a token as they are
+_FORBIDDEN = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+_REPLACEMENT = "\ufffd".encode()
 _DATA_IMAGE = "data:image/png;base64,"
 Matrix = tuple[float, float, float, float, float, float]
 
@@ -31,7 +34,7 @@ ET.register_namespace("xlink", XLINK[1:-1])
 
 def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, grey: bool) -> bytes:
     """`data` from QSvgGenerator, as a finished file of `width_mm` × `height_mm`."""
-    root = ET.fromstring(data)
+    root = ET.fromstring(_FORBIDDEN.sub(_REPLACEMENT, data))
     root.set("width", f"{width_mm:.4g}mm")
     root.set("height", f"{height_mm:.6g}mm")
     for group in root.iter(f"{SVG}g"):
