@@ -24,9 +24,10 @@ def figure_of(engine: Engine, panel: Panel, state: State) -> Figure:
     pin = state.reference
     ref = {}
     if pin is not None:
-        ref_state = pinned(state, facts)
         try:
-            ref = {} if isinstance(ref_state, str) else _answered(engine, panel, ref_state, facts_of(engine, ref_state.model))
+            ref_state = pinned(state, facts)
+            if not isinstance(ref_state, str):
+                ref = _answered(engine, panel, ref_state, facts_of(engine, ref_state.model))
         except CircuitLabError:
             if state.compare != "now":
                 raise
