@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QApplication, QDialog
+from PySide6.QtWidgets import QApplication, QDialog, QMessageBox
 
 from circuitlab.errors import CircuitLabError
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
@@ -165,7 +165,26 @@ def play(events: tuple[Event, ...], folder: Path) -> None:
         hands.clear()
         check_census(before, census(window, start))
     watch.check()
+    _close(window)
+
+
+def _close(window: Window) -> None:
+    """Close the window; what is not saved by then is discarded. Raises `Fault` where it stays open."""
+    timer = QTimer()
+    timer.timeout.connect(_discard)
+    timer.start(20)
     window.close()
+    settle(window)  # what is being saved is saved first
+    timer.stop()
+    if window.isVisible():
+        raise Fault("the window does not close")
+
+
+def _discard() -> None:
+    box = QApplication.activeModalWidget()
+    button = box.button(QMessageBox.StandardButton.Discard) if isinstance(box, QMessageBox) else None
+    if button is not None:
+        button.click()
 
 
 def _checked(window: Window, watch: Watch, i: int) -> None:
