@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QTabBar
 
 from circuitlab.figures.contracts.panel import panels
+from circuitlab.gui.lessons import own_story
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.shell.window import Window
 from circuitlab.lessons.lesson import Lesson
@@ -150,7 +151,8 @@ def test_stay_here_keeps_what_is_shown(qtbot: Any, told: Window) -> None:
     assert document.recorded == before, "one step of undo, however far one has walked"
 
 
-def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window) -> None:
+def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_story, "PAUSE", 3600)  # a busy machine is no pause
     document, own, editor = told.context.document, told.lessons.own, told.lessons.page.editor
     told.lessons.begin_own(0)
     settle(qtbot, told)
@@ -241,6 +243,19 @@ def test_a_maximised_panel_is_kept_alone(qtbot: Any, told: Window) -> None:
     told.lessons.begin_own(3)
     settle(qtbot, told)
     assert shown(told) == {"prompt", "overview", "lessons"}
+    told.lessons.tour.leave()
+    settle(qtbot, told)
+    for name in ("lessons", "prompt"):
+        told.toggle_maximised(told.docks[name])
+        settle(qtbot, told)
+        step = keep(qtbot, told)
+        assert step.setup is not None and not step.setup.alone, "what is no panel is nothing to look at"
+        told.toggle_maximised()
+        told.lessons.begin_own(len(titles(told)) - 1)
+        settle(qtbot, told)
+        assert {"prompt", "attention", "lessons"} <= shown(told)
+        told.lessons.tour.leave()
+        settle(qtbot, told)
 
 
 def test_a_view_of_a_lesson_is_kept_in_the_session(qtbot: Any, window: Window) -> None:

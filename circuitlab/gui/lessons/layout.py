@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement, Stack
+from circuitlab.gui.places.layout import ASIDE
 from circuitlab.story.setup import Setup
 
 NAME = "Lesson"
@@ -15,7 +16,7 @@ AREAS: tuple[str, ...] = ("left", "centre", "right", "bottom")
 
 def arrangement_for(setup: Setup, docks: Collection[str]) -> Arrangement | None:
     """The arrangement of a step of which these docks exist; None where it leaves the window as it is."""
-    shown = tuple(name for name in setup.show if name in docks)
+    shown = tuple(name for name in setup.show if name in docks and name not in ("prompt", ASIDE))
     return beside(shown[-1:]) if setup.alone and shown else arrangement_of(setup.arrange, shown)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
+from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.layout import arrangement_for
 from circuitlab.gui.lessons.own_story import OwnStory
@@ -67,8 +68,13 @@ class OwnSteps(QObject):
             self.tour.go(self.tour.number, merge=merge)
 
     def _layout_words(self) -> Setup:
-        """The words of the layout: the arrangement that the present step has set, too; the panel used last comes last."""
+        """The words of the layout: the arrangement that the present step has set, too; the panel used last comes last.
+
+        While what has the window is no panel, those of the layout behind it are not known: then the arrangement alone.
+        """
         layout, words = self.main.layout_of_docks, self.main.layout_words()
+        if words.alone and not any(name in panels() for name in words.show):
+            words = replace(words, show=(), alone=False)
         setup = Setup() if self.tour.lesson is None else self.tour.lesson.setup(self.tour.number)
         if setup.arrange and layout.declared == arrangement_for(setup, self.main.docks):
             words = replace(words, arrange=setup.arrange)
