@@ -1,6 +1,9 @@
 # make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
 # make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
 # make lint   style, types, imports                                            make fuzz       2 000 damaged and hostile model files
+# make archives  checkpoints of models/ as zips in dist/archives, and their list
+# make family  the matched models, trained one after the other: ARGS="runs/family --text …"
+# make notebook  docs/notebook.ipynb, executed where it stands
 # make clean  forget what was installed                                    make monkey     10 000 random events on the window
 #
 # Everything is installed into .venv, from constraints.txt, when pyproject.toml or constraints.txt changed; otherwise at once.
@@ -24,7 +27,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.installed
 TESTED := $(VENV)/.installed-test
 
-.PHONY: help run test test-slow bench fuzz mutants monkey lint clean
+# Python keeps its bytecode, whatever the shell says: hundreds of the tests' processes would compile the package anew, 1 s each.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help run test test-slow bench fuzz mutants monkey lint archives notebook family clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -74,7 +80,7 @@ test: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "not slow and not thorough" $(ARGS)
 
 test-slow: $(TESTED)
 	$(BIN)/basedpyright
@@ -92,12 +98,24 @@ bench: $(TESTED)
 fuzz: $(TESTED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# Deliberate breaks of important lines, each of which the tests of its own room must notice; part of test-slow.
+# Deliberate breaks of important lines, each of which the tests of its own room must notice; a sample is part of test-slow.
 mutants: $(TESTED)
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" tests/mutants $(ARGS)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or thorough" tests/mutants $(ARGS)
 
 monkey: $(TESTED)
 	$(BIN)/python -m tests.monkey $(ARGS)
+
+# The list models/archives.json is committed; the zips are put at its address: ARGS="--address https://…".
+archives: $(READY)
+	$(BIN)/python -m circuitlab.training.archiving models dist/archives $(ARGS)
+
+# Stopped or killed, the same command goes on. Days of one core.
+family: $(READY)
+	$(BIN)/python -m circuitlab.training.family $(ARGS)
+
+# What its cells show is kept with it; a test compares kinds and words.
+notebook: $(TESTED)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python tests/e2e/run_notebook.py --store docs/notebook.ipynb
 
 clean:
 	rm -rf $(VENV) .venvs build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

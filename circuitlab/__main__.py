@@ -7,13 +7,30 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    from circuitlab.launch import settle_environment
+    """Run the command line and return its exit status.
 
-    settle_environment()
-    from circuitlab.cli.parser import main as command_line
+    Without `argv` the process is the command's own, and ends here: Ctrl+C ends it with status 130 whenever it comes.
+    """
+    try:
+        from circuitlab.interrupts import starting
 
-    return command_line(argv)
+        with starting():
+            from circuitlab.launch import settle_environment
+
+            settle_environment()
+            from circuitlab.cli.parser import main as command_line
+        status = command_line(argv)
+        if argv is None:
+            from circuitlab.interrupts import finish
+
+            finish(status)
+        return status
+    except KeyboardInterrupt:  # in the moments before and after the command line's own care
+        if argv is None:
+            from circuitlab.interrupts import STATUS, finish
+
+            finish(STATUS)
+        return 130
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
-from circuitlab import __version__, paths, probe
+from circuitlab import __version__, paths, plugins, probe
 from circuitlab.counting import number_of
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
@@ -31,6 +31,22 @@ mps = bool(getattr(torch.backends, "mps", None)) and torch.backends.mps.is_avail
 room = torch.mps.recommended_max_memory() if mps else 0
 print(json.dumps({"threads": torch.get_num_threads(), "cuda": cuda, "mps": mps, "room": room}))
 """
+# Through the registries, as anything else asks for them: a plug-in that ends the process ends this one.
+_PLUGIN = """
+import sys
+from circuitlab.analysis.base import find_analysis
+from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.panel import find_panel
+from circuitlab.plugins import adding, load
+for kind, name in {additions!r}:
+    try:
+        if kind == "families":
+            [load(one) for one in adding(kind, name) if str(one.plugin) == {plugin!r}]
+        elif str((found := (find_analysis if kind == "analyses" else find_panel)(name)).plugin) != {plugin!r}:
+            sys.exit(f"there is another {{name}}, of {{found.plugin or 'CircuitLab itself'}}")
+    except CircuitLabError as error:
+        sys.exit(f"{{error.what}} {{error.got}}".strip())
+"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,16 @@ class Package:
 
     name: str
     version: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class PluginFound:
+    """A plug-in: what it adds, as "analysis token_runs", and why it cannot be imported ("" if it can)."""
+
+    name: str
+    version: str
+    adds: tuple[str, ...]
     problem: str
 
 
@@ -55,6 +81,7 @@ class Report:
     window: probe.Probe
     models: tuple[str, ...]
     paths: Mapping[str, str]
+    plugins: tuple[PluginFound, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -89,6 +116,19 @@ def _package(name: str) -> Package:
         return Package(name, "", "not installed")
     succeeded, problem = _child(f"import {_MODULES.get(name, name)}")
     return Package(name, version, "" if succeeded else problem)
+
+
+def _plugins() -> tuple[PluginFound, ...]:
+    """Every plug-in, imported in a process of its own."""
+    every: dict[plugins.Plugin, list[plugins.Addition]] = {}
+    for one in plugins.declared():
+        every.setdefault(one.plugin, []).append(one)
+    found = []
+    for plugin, additions in every.items():
+        succeeded, output = _child(_PLUGIN.format(additions=[(one.kind, one.name) for one in additions], plugin=str(plugin)))
+        adds = tuple(f"{plugins.SINGULAR[one.kind]} {one.name}" for one in additions)
+        found.append(PluginFound(plugin.name, plugin.version, adds, "" if succeeded else output))
+    return (*found, *(PluginFound(problem, "", (), "it cannot be read") for problem in plugins.problems()))
 
 
 def _main_memory() -> str:
@@ -139,7 +179,9 @@ def examine() -> Report:
             "settings": str(paths.config_home()),
             "log": str(paths.log_file()),
             "cache": str(paths.cache_home()),
+            "fetched": str(paths.data_home()),
         },
+        plugins=_plugins(),
     )
 
 
@@ -165,6 +207,9 @@ def as_text(report: Report) -> str:
         rows.append((package.name, f"{package.version}  {fault}".strip()))
     rows += [("device", line) for line in report.devices]
     rows += [("display", line) for line in _display_lines(report)]
+    for one in report.plugins:
+        fault = f"cannot be imported: {one.problem}" if one.problem else ""
+        rows.append(("plug-in", "  ".join(filter(None, (f"{one.name} {one.version}".strip(), ", ".join(one.adds), fault)))))
     rows.append(("shipped models", ", ".join(report.models) or f"none in {report.paths['models']}"))
     rows += list(report.paths.items())
     width = max(len(name) for name, _ in rows)

@@ -7,10 +7,16 @@ the window shows `str(error)` in a dialog; neither needs to know the subclasses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.terminal import on_one_line
 
 
 class CircuitLabError(Exception):
@@ -30,9 +36,18 @@ class CircuitLabError(Exception):
     def __str__(self) -> str:
         lines = [self.what]
         lines += [f"  expected: {self.expected}"] if self.expected else []
-        lines += [f"  got:      {self.got}"] if self.got else []
+        lines += [f"  got:      {self.got if self.got.strip() else repr(self.got)}"] if self.got else []
         lines += [f"  do:       {self.remedy}"] if self.remedy else []
-        return "\n".join(lines)
+        return "\n".join(map(on_one_line, lines))  # a name with a line break cannot add a line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled by its attributes: the arguments of a subclass are not those that `Exception` keeps."""
+        return _bare, (type(self), self.args), vars(self)
+
+
+def _bare(kind: type[CircuitLabError], args: tuple[Any, ...]) -> CircuitLabError:
+    """An error without its attributes, which a copy or a pickle then sets."""
+    return kind.__new__(kind, *args)
 
 
 class UsageError(CircuitLabError):
@@ -88,7 +103,8 @@ class UnknownFamily(BadModel):
     def __str__(self) -> str:
         if not self.tensors:
             return super().__str__()
-        lines = [super().__str__(), f"  its {number_of(self.n_tensors, 'tensor')}:", *(f"    {line}" for line in self.tensors)]
+        tensors = (f"    {on_one_line(line)}" for line in self.tensors)
+        lines = [super().__str__(), f"  its {number_of(self.n_tensors, 'tensor')}:", *tensors]
         return "\n".join([*lines, f"  import:   {self.command}"])
 
 
@@ -106,6 +122,17 @@ class BadMachine(CircuitLabError):
     title = "Something is missing on this machine"
 
 
+class TooLong(BadInput):
+    """A prompt of more tokens than the model's context has room for."""
+
+    title = "The prompt is too long"
+
+    def __init__(self, what: str, most: int, got: str) -> None:
+        """`most`: tokens of the context; `got`: how many the prompt has, as far as it was read."""
+        remedy = "Shorten the text, or open a model with a longer context."
+        super().__init__(what, expected=f"at most {number_of(most, 'token')}", got=got, remedy=remedy)
+
+
 class Refused(BadInput):
     """An analysis that does not apply to this model. The reason is one sentence."""
 
@@ -113,7 +140,11 @@ class Refused(BadInput):
 
     def __init__(self, reason: str) -> None:
         name = "_" in reason.partition(" ")[0]  # of an analysis, as it is typed
-        super().__init__(reason if name else reason[:1].upper() + reason[1:])
+        remedy = "Open a model to which it applies, or choose other parameters or another analysis."
+        super().__init__(reason if name else reason[:1].upper() + reason[1:], remedy=remedy)
+
+
+RAISE_BUDGET = "raise the memory budget: in Settings, or with --budget"
 
 
 class OverBudget(CircuitLabError):
@@ -127,6 +158,17 @@ class BadFigure(CircuitLabError):
     """A figure whose parts disagree, such as 5 labels for 12 cells. A fault of the panel, not of its user."""
 
     title = "That cannot be drawn"
+
+
+class PluginError(CircuitLabError):
+    """A plug-in that cannot be imported, fails or does not come to an end. `plugin`: its name and version."""
+
+    exit_code = 3
+    title = "A plug-in failed"
+
+    def __init__(self, what: str, *, got: str = "", remedy: str = "Do without it.", plugin: str = "") -> None:
+        super().__init__(what, got=got, remedy=remedy)
+        self.plugin = plugin
 
 
 class Cancelled(CircuitLabError):
@@ -149,6 +191,18 @@ def advising(remedy: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def titled(title: str) -> Iterator[None]:
+    """Gives errors raised inside whose class is a general one this title of their dialog."""
+    try:
+        yield
+    except (BadInput, UsageError) as error:
+        if type(error) in (BadInput, UsageError):
+            error.title = title
+        raise
+
+
+NOT_FINITE = "Training may have diverged, or the file is damaged: open another checkpoint, or fetch the file again."
 LONGEST = 300  # characters of an error shown in one line; a log and a report have all of it
 
 
@@ -162,6 +216,65 @@ def printable(value: object, most: int = 120) -> str:
     """A value of a file as text for an error: what no screen shows, as escapes; cut short."""
     text = str(value)
     return (text if text.isprintable() else ascii(text)[1:-1])[:most]
+
+
+def quoted(value: object, most: int = 80) -> str:
+    """A value that a person, a program or a file gave, for an error: a text in quotation marks, objects by what they are.
+
+    Never Python's own words for an object, and never longer than `most` characters, however large the value is.
+    """
+    return bounded(_in_words(value, most), most)
+
+
+def stated(got: object, most: int = 120) -> str:
+    """What came in place of what was expected: words as they are, a blank text or any other value `quoted`."""
+    return printable(got, most) if isinstance(got, str) and got.strip() else quoted(got, most)
+
+
+def _in_words(value: object, most: int) -> str:
+    if most < 8:  # inside something that is inside something …
+        return "…"
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    if isinstance(value, (str, PurePath)):
+        return repr(str(value)[:most])
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**most else "a whole number of more digits than fit here"
+    if isinstance(value, (float, complex)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{quoted(k, most // 2)}: {quoted(v, most // 2)}" for k, v in islice(value.items(), most)) + "}"
+    if isinstance(value, (list, tuple, set, frozenset)) and type(value).__str__ is object.__str__:
+        return "[" + ", ".join(quoted(one, most // 2) for one in islice(value, most)) + "]"
+    if isinstance(value, (bytes, bytearray)):
+        return number_of(len(value), "byte")
+    return _object_in_words(value, most)
+
+
+def _object_in_words(value: object, most: int) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(shape := getattr(value, "shape", None), tuple):  # of numpy or torch, which are not imported here
+        return f"an array of {' × '.join(map(str, shape))}" if shape else f"{value}"
+    if type(value).__str__ is not object.__str__:  # a head, a target, a number
+        return printable(value, most)
+    if is_dataclass(value):
+        return ", ".join(f"{one.name} {quoted(getattr(value, one.name), most // 2)}" for one in fields(value))
+    return "a function" if callable(value) else f"an object of the class {type(value).__name__}"
+
+
+def cause(error: BaseException, most: int = 200) -> str:
+    """What the system or a library says of a failure, in one line and without Python's own words around it."""
+    if isinstance(error, UnicodeEncodeError):
+        lone = ord(error.object[error.start])  # arguments bring their bytes as such
+        what = f"the byte 0x{lone - 0xDC00:02x}" if 0xDC80 <= lone <= 0xDCFF else "half of a character"
+        return f"{what} at place {error.start}, which is not UTF-8"
+    if isinstance(error, UnicodeDecodeError):
+        return f"a byte at place {error.start} that is not UTF-8"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    first_line = re.sub(r"^\[Errno -?\d+\] ", "", str(error).strip().partition("\n")[0])
+    return printable(first_line or type(error).__name__, most)
 
 
 def reason(error: object) -> str:

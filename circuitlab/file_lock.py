@@ -1,14 +1,20 @@
-"""Locks on files that end with their process, however it ends: one training per folder, one window per session file."""
+"""Locks on files that end with their process, however it ends: one training per folder, one window per session file, one download
+of an archive.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import platform
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from circuitlab.errors import CircuitLabError
 
 HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a lock that another process has
 _ATTEMPTS = 20  # a lock file may be removed by its last holder between opening and locking it
@@ -16,22 +22,28 @@ _ATTEMPTS = 20  # a lock file may be removed by its last holder between opening 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who has a lock. `pid`: the process, 0 if unknown; `note`: what it wrote beside that; `since`: seconds since the epoch."""
+    """Who has a lock. `pid`: the process, 0 if unknown; `machine`: its name, "" if unknown; `since`: seconds since the epoch."""
 
     pid: int = 0
-    note: str = ""
+    machine: str = ""
     since: float = 0.0
+
+    def words(self) -> str:
+        """For a sentence: the process, and its machine where it is another one."""
+        process = f"process {self.pid}" if self.pid else "an unknown process"
+        return f"{process} on {self.machine}" if self.machine not in ("", platform.node()) else process
 
 
 class FileLock:
-    """An exclusive lock on a file of its own; the file holds the holder's process id and `note`, one line.
+    """An exclusive lock on a file of its own, which holds one line: the holder's process id and, where other machines reach the
+    file too, the name of its `machine`.
 
     The first byte is what is locked: Windows lets nobody read a locked one. The lock belongs to this object: another one in the
     same process does not get it either.
     """
 
-    def __init__(self, path: Path, note: str = "") -> None:
-        self.path, self.note = path, note
+    def __init__(self, path: Path, machine: str = "") -> None:
+        self.path, self.machine = path, machine
         self._file: IO[bytes] | None = None
 
     @property
@@ -52,7 +64,7 @@ class FileLock:
                     file.close()
                     continue
                 file.truncate(0)
-                file.write(f" {os.getpid()}{' ' if self.note else ''}{self.note}\n".encode())
+                file.write(f" {os.getpid()}{' ' if self.machine else ''}{self.machine}\n".encode())
                 file.flush()
             except OSError as error:
                 holder = _holder(file) if error.errno in HELD else None
@@ -78,6 +90,32 @@ class FileLock:
                 self.path.unlink(missing_ok=True)  # fails where another has opened it meanwhile
 
 
+@contextlib.contextmanager
+def locked(
+    lock: FileLock,
+    held: Callable[[str], CircuitLabError],
+    unlockable: Callable[[OSError], CircuitLabError] | None = None,
+    remove: bool = False,
+) -> Iterator[None]:
+    """Inside, nobody else has the lock; `remove`: its file goes at the end.
+
+    Raises what `held` makes of the words on its holder where there is one, and what `unlockable` makes of the system's error
+    where nothing can be locked. Without `unlockable` the block then runs without a lock.
+    """
+    try:
+        holder = lock.take()
+    except OSError as error:
+        if unlockable is not None:
+            raise unlockable(error) from error
+        holder = None
+    if holder is not None:
+        raise held(holder.words())
+    try:
+        yield
+    finally:
+        lock.release(remove)
+
+
 def holder_of(path: Path) -> Holder | None:
     """Who has the lock on a file now, None if nobody does (whatever the file says) or it cannot be found out."""
     try:
@@ -95,8 +133,8 @@ def _holder(file: IO[bytes]) -> Holder:
     """What the file of a lock says of its holder."""
     with contextlib.suppress(OSError):
         file.seek(1)
-        pid, _, note = file.read(200).decode("utf-8", "replace").strip().partition(" ")
-        return Holder(int(pid) if pid.isdecimal() and int(pid) > 1 else 0, note, os.fstat(file.fileno()).st_mtime)
+        pid, _, machine = file.read(200).decode("utf-8", "replace").strip().partition(" ")
+        return Holder(int(pid) if pid.isdecimal() and int(pid) > 1 else 0, machine, os.fstat(file.fileno()).st_mtime)
     return Holder()
 
 

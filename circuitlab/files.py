@@ -9,13 +9,15 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from circuitlab.errors import BadMachine
+from circuitlab.errors import BadMachine, bounded
+from circuitlab.unfinished_files import unfinished_file, unfinished_link
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CAUSES = (  # error numbers: what happened, what to do
@@ -24,7 +26,11 @@ _CAUSES = (  # error numbers: what happened, what to do
     ((errno.ENOTDIR, errno.EEXIST), ("A file is in the way of a folder", "Choose another folder, or move the file away")),
     ((errno.EISDIR,), ("A folder is in the way of a file", "Choose another name")),
     ((errno.ENOENT,), ("The folder does not exist", "Choose an existing folder")),
+    ((errno.ENAMETOOLONG,), ("The name is too long for the disk", "Choose a shorter name")),
+    ((errno.ELOOP,), ("A link leads back to itself", "Choose another name, or remove the link")),
+    ((errno.EINVAL, errno.EILSEQ), ("The disk cannot have such a name", "Choose a name of ordinary characters")),
 )
+_READER_WITHIN = 2.0  # seconds in which somebody has to read a pipe that is written to
 _OTHER_CAUSE = ("A file could not be written", "Choose another folder or disk")
 
 
@@ -38,25 +44,30 @@ def write_whole(
     """Write a file atomically; the old file is kept as `previous` if that is given.
 
     `data`: the bytes, or a function that writes them to an open file. `durable`: wait until they are on disk. `fresh`: the
-    temporary path, by default a random name in the same folder. Raises `BadMachine` if the disk is full or not writable; the old
-    file is then unchanged.
+    temporary path, where nobody else writes to the folder; by default a random name in it, and such ones of killed processes are
+    removed. Raises `BadMachine` if the disk is full or not writable, or nobody reads a pipe; the old file is then unchanged.
     """
     with whole(path, previous, durable, fresh) as beside, beside.open("wb") as file:
         data(file) if callable(data) else file.write(data)
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write several files, each atomically, and none before all are written beside the old ones. Raises `BadMachine`."""
+    with contextlib.ExitStack() as stack:
+        for path, data in files.items():
+            stack.enter_context(whole(path)).write_bytes(data)
 
 
 @contextlib.contextmanager
 def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh: Path | None = None) -> Iterator[Path]:
     """A temporary path whose file replaces `path` at the end, for libraries that write to a path. See `write_whole`."""
     with writing(path):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            yield path  # a pipe or a device, which cannot be replaced and has no content to lose
+        if _cannot_be_replaced(path):
+            with _reader_of(path):
+                yield path
             return
-        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # replace the file that a link points to, not the link
-        if path.is_dir():
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        beside = fresh or _new_name(path)
-        try:
+        path = _at_its_end(path)
+        with contextlib.nullcontext(fresh) if fresh else unfinished_file(path.parent) as beside, _gone_after(beside):
             yield beside
             if durable:
                 _on_disk(beside)
@@ -67,12 +78,33 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
             os.replace(beside, path)
             if durable:
                 _on_disk(path.parent)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink()  # already gone if all went well
 
 
-def linked(source: Path, path: Path, fresh: Path | None = None) -> None:
+def _cannot_be_replaced(path: Path) -> bool:
+    """Whether a pipe or a device is there, which has no content to lose. Raises `OSError` where nothing can be there."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    except ValueError as error:
+        raise _no_name(error) from error
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _no_name(error: ValueError) -> OSError:
+    """What the system would say of a name with a zero byte or half of a character, were it asked."""
+    return OSError(errno.EINVAL, "a name with characters that no name can have")
+
+
+def _at_its_end(path: Path) -> Path:
+    """The file that a link points to, which is replaced in place of the link. Raises `OSError` where it is a folder."""
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return path
+
+
+def linked(source: Path, path: Path, fresh: Path) -> None:
     """Make `path` a hard link to `source`, or a copy where links are not possible. `fresh`: as in `write_whole`.
 
     Raises `BadMachine`.
@@ -80,17 +112,13 @@ def linked(source: Path, path: Path, fresh: Path | None = None) -> None:
     with writing(path):
         if path.exists() and path.samefile(source):
             return
-        beside = fresh or path.with_name(f".{secrets.token_hex(6)}.new")
-        try:
-            beside.unlink(missing_ok=True)
+        with _gone_after(fresh):
+            fresh.unlink(missing_ok=True)
             try:
-                os.link(source, beside)
+                os.link(source, fresh)
             except OSError:  # another disk, or one without links
-                shutil.copyfile(source, beside)
-            os.replace(beside, path)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink()  # already gone if all went well
+                shutil.copyfile(source, fresh)
+            os.replace(fresh, path)
 
 
 def moved(source: Path, path: Path) -> None:
@@ -104,32 +132,85 @@ def read_at_most(path: Path, most: int) -> bytes | None:
 
     Raises `OSError`, also for a pipe, which nobody may ever write to.
     """
-    if path.is_fifo():
-        raise OSError(errno.EINVAL, "It is a pipe, not a file")
-    with path.open("rb") as file:
+    with opened(path) as file:
         data = file.read(most + 1)
     return data if len(data) <= most else None
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A file, open to be read. Raises `OSError`, also for a pipe, which nobody may ever write to."""
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, "It is a pipe, not a file")
+    try:
+        return path.open("rb")
+    except ValueError as error:
+        raise _no_name(error) from error
 
 
 def _keep(path: Path, previous: Path, fresh: Path | None) -> None:
     """Give a file a second name, so that `path` is there at any moment; where links are not possible, another one."""
     if previous.exists() and previous.samefile(path):  # since a write that was killed
         return
-    beside = previous.with_name(f"{previous.name}.new" if fresh else f".{secrets.token_hex(6)}.new")
+    with contextlib.ExitStack() as stack:
+        try:
+            beside = stack.enter_context(_link(path, previous) if fresh else unfinished_link(path, previous.parent))
+        except OSError:
+            os.replace(path, previous)
+        else:
+            os.replace(beside, previous)
+
+
+@contextlib.contextmanager
+def _link(path: Path, previous: Path) -> Iterator[Path]:
+    """A second name of a file in a folder that nobody else writes to."""
+    beside = previous.with_name(f"{previous.name}.new")
     beside.unlink(missing_ok=True)
+    os.link(path, beside)
+    yield beside
+
+
+@contextlib.contextmanager
+def _gone_after(beside: Path) -> Iterator[None]:
+    """Whatever happens in the block, no file is left there."""
     try:
-        os.link(path, beside)
-    except OSError:
-        os.replace(path, previous)
-    else:
-        os.replace(beside, previous)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()  # already gone if all went well
 
 
-def _new_name(path: Path) -> Path:
-    """A new empty file in the same folder, hence on the same disk, so that it can replace `path`."""
-    fresh = path.with_name(f".{secrets.token_hex(6)}.new")
-    os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-    return fresh
+@contextlib.contextmanager
+def _reader_of(path: Path) -> Iterator[None]:
+    """Keep a pipe open while it is written to, so that opening it does not wait for a reader. A device needs none.
+
+    Raises `BadMachine` where nobody reads the pipe.
+    """
+    if not path.is_fifo():
+        yield
+        return
+    pipe = _opened_pipe(path)
+    try:
+        yield
+    finally:
+        os.close(pipe)
+
+
+def _opened_pipe(path: Path) -> int:
+    give_up = time.monotonic() + _READER_WITHIN
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > give_up:
+                raise BadMachine(
+                    f"Nobody reads the pipe: {path.name} could not be written.",
+                    expected="a program that reads from it",
+                    got=f"none within {_READER_WITHIN:g} seconds",
+                    remedy="Start the program that reads first, or write to a file.",
+                ) from error
+        time.sleep(0.02)
 
 
 def _on_disk(path: Path) -> None:
@@ -155,12 +236,49 @@ def made_folder(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
+def need_writable(*paths: Path) -> None:
+    """Raise `BadMachine` where one of these files could not be written: before the work, not behind it.
+
+    Found out by making a file beside each, which is removed at once. A pipe or a device is not tried: trying it would be writing.
+    """
+    for path in paths:
+        with writing(path):
+            if not _cannot_be_replaced(path):
+                _try_folder(_at_its_end(path).parent)
+
+
+def need_folder(path: Path) -> None:
+    """Raise `BadMachine` where a folder could not be made, or no file in it: before the work. It is not made."""
+    with writing(path):
+        nearest = path.absolute()
+        while not _is_there(nearest):
+            nearest = nearest.parent
+        _try_folder(nearest)
+
+
+def _is_there(path: Path) -> bool:
+    """Raises `OSError` where there can be nothing, as with a link that leads nowhere."""
+    _cannot_be_replaced(path)
+    if path.is_symlink() and not path.exists():
+        raise FileExistsError(errno.EEXIST, "a link that leads nowhere")
+    return path.exists()
+
+
+def _try_folder(folder: Path) -> None:
+    """Make a file in it, and remove it. Raises `OSError`."""
+    with unfinished_file(folder) as beside, _gone_after(beside):
+        pass
+
+
 def unwritable(path: Path, error: OSError) -> BadMachine:
     """The error for a file that could not be written."""
+    folder = Path(os.path.realpath(path) if os.path.islink(path) else path.absolute()).parent
+    if error.errno == errno.ENOENT and os.path.isdir(folder):  # so say folders of the system, such as /proc
+        error = OSError(errno.EACCES, "No file can be made there")
     what, remedy = next((words for numbers, words in _CAUSES if error.errno in numbers), _OTHER_CAUSE)
     return BadMachine(
-        f"{what}: {path.name} could not be written.",
-        expected=f"a writable disk with room at {path.parent}",
+        f"{what}: {bounded(path.name or str(path))} could not be written.",
+        expected=f"a writable disk with room at {bounded(str(folder))}",
         got=error.strerror or str(error),
         remedy=f"{remedy}, then try again; what was saved before is intact.",
     )

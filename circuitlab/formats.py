@@ -29,12 +29,24 @@ class Format:
 
 # The first of each is what a dialog offers.
 DATA = (Format("csv", "Table", "Tables"), Format("npz", "Arrays", text=False), Format("json", "JSON"))
+FILMS = (Format("webp", "Film", text=False), Format("gif", "Animated GIF", text=False))
+REPORTS = (Format("html", "Page"), Format("pdf", "PDF"))
 PICTURES = (Format("pdf", "PDF"), Format("svg", "Vector picture"), Format("png", "Picture", text=False))
 
 
 def is_session(path: Path) -> bool:
     """Whether a path is that of a session file, which need not exist; a folder with its suffix is a model's."""
     return path.suffix.lower() == SESSION and not os.path.isdir(path)
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a path is that of a picture, which need not exist."""
+    return path.suffix.lower() in suffixes(PICTURES) and not os.path.isdir(path)
+
+
+def opens_as_session(path: Path) -> bool:
+    """Whether a path is opened for what it shows: a session, or a picture with its view inside."""
+    return is_session(path) or is_picture(path)
 
 
 def suffixes(formats: tuple[Format, ...]) -> tuple[str, ...]:

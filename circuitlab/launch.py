@@ -9,6 +9,9 @@ import os
 import sys
 from pathlib import Path
 
+from circuitlab.errors import BadMachine
+from circuitlab.interrupts import starting
+
 DEFAULT_MODEL = "builtin:attn-only-2l"
 PICTURE = Path("circuitlab.png")
 
@@ -25,8 +28,6 @@ def settle_environment() -> None:
 
 def import_torch() -> None:
     """Import torch before Qt (on Windows its libraries do not load after Qt's) and leave one core to the window."""
-    from circuitlab.errors import BadMachine
-
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -51,11 +52,38 @@ def open_or_render(
     if plan.kind == "picture":
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     probe.require_qt()
-    import_torch()
-    from circuitlab.gui.shell import main as window
+    with starting():
+        import_torch()
+        from circuitlab.gui.shell import main as window
 
     if plan.kind == "window":
         return window.open_window(source, text, assume) if assume else window.open_window(source, text)
     window.render_window(picture, source or DEFAULT_MODEL, text)
     print(f"{plan.reason} The window was painted into {picture.resolve()} instead.", file=sys.stderr)
     return 0
+
+
+def present(
+    session: Path,
+    screen: int | None = None,
+    windowed: bool = False,
+    first: int = 1,
+    dark: bool = False,
+    minutes: int | None = None,
+) -> int:
+    """Open the window on a session and present its story; see `gui/shell/present.py`. Returns the exit status.
+
+    Raises `BadMachine` where there is no display.
+    """
+    from circuitlab import probe
+
+    settle_environment()
+    plan = probe.display_plan()
+    if plan.kind == "picture":
+        raise BadMachine("A talk needs a display.", got=plan.reason, remedy="Present where there is one: `circuitlab doctor`.")
+    probe.require_qt()
+    with starting():
+        import_torch()
+        from circuitlab.gui.shell import present as presenting
+
+    return presenting.present(session, screen, windowed, first, dark, minutes)

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tomllib
 from pathlib import Path
+
+from circuitlab.errors import UsageError, cause, printable
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -29,6 +32,20 @@ def model_dir(name: str) -> Path:
     return shipped("models") / name
 
 
+def typed_path(text: str) -> Path:
+    """The path that a person has typed, with `~` as the shell reads it. Raises `UsageError` for what no path can be."""
+    try:
+        path = Path(text).expanduser()
+        os.fsencode(path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # an error for names longer than the system has, and for links that lead back to themselves
+    except (OSError, RuntimeError, ValueError) as error:
+        why = "a name that no file can have" if isinstance(error, ValueError) else cause(error)
+        got = f"{printable(text)[:80]}: {why}"
+        raise UsageError("That is not a path.", expected="a file or a folder", got=got, remedy="Check the path.") from error
+    return path
+
+
 def shipped_models() -> tuple[str, ...]:
     """Names of the models that ship with CircuitLab, sorted."""
     folder = shipped("models")
@@ -42,6 +59,11 @@ def shipped_recipes() -> dict[str, str]:
         with path.open("rb") as file:
             titles[path.stem] = str(tomllib.load(file).get("title", ""))
     return titles
+
+
+def base_name(path: str) -> str:
+    """The last part of a path as it is written on any system: what may be said of a file without its folders."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
 
 
 def _base(variable: str, mac: str, windows: str, fallback: str) -> Path:
@@ -67,6 +89,11 @@ def state_home() -> Path:
 def cache_home() -> Path:
     """The folder of what can be computed again (not created here)."""
     return _base("XDG_CACHE_HOME", "Library/Caches", "Cache", ".cache") / "circuitlab"
+
+
+def data_home() -> Path:
+    """The folder of what was fetched for this person, such as checkpoints of shipped models (not created here)."""
+    return _base("XDG_DATA_HOME", "Library/Application Support", ".", ".local/share") / "circuitlab"
 
 
 def log_file() -> Path:

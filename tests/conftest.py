@@ -36,6 +36,9 @@ _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 
+# Where pytest finds one of these it prints the whole difference of two files that are compared, which takes it minutes.
+_ON_CI = ("CI", "BUILD_NUMBER")
+
 _failed = pytest.StashKey[bool]()
 
 hypothesis_settings.register_profile("circuitlab", deadline=None, print_blob=True)
@@ -52,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    for name in _ON_CI:
+        os.environ.pop(name, None)
     if not config.getoption("--headed"):
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
@@ -161,7 +166,7 @@ def update_snapshots(pytestconfig: pytest.Config) -> bool:
 # -- nothing left behind ---------------------------------------------------------------------------------------------------
 
 # Threads that libraries keep for the whole process.
-_LASTING_THREADS = re.compile(r"MainThread|execnet|tqdm|pydevd|raylet|Dummy")
+_LASTING_THREADS = re.compile(r"MainThread|execnet|tqdm|pydevd|raylet|Dummy|Dask|IO loop|QueueFeederThread")
 
 
 def _app() -> Any:
@@ -198,6 +203,8 @@ def _settle(app: Any, timers: set[int]) -> list[str]:
     from PySide6.QtCore import QCoreApplication, QEvent
 
     left = list[str]()
+    if app.platformName() == "offscreen":
+        app.clipboard().clear()  # it is destroyed after Python is, and with it would be what Python has put there
     for again in range(3):  # what is deleted may let go of more; its events are had before the next test begins
         for widget in app.topLevelWidgets():
             widget.close()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.loopback import Handler, serving
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BLOCK = 1 << 14
 LARGE = 4096  # bytes from which a file counts as LFS: named by its sha256
 
 
@@ -50,11 +51,8 @@ def _name_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest() if len(data) >= LARGE else hashlib.sha1(data).hexdigest()  # as git names blobs
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     hub: Hub
-
-    def log_message(self, *args: object) -> None:
-        pass
 
     def do_HEAD(self) -> None:
         self._answer(body=False)
@@ -133,17 +131,9 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
     def _blocks(self, data: bytes) -> None:
-        size = 1 << 14
-        for at in range(0, len(data), size):
-            self.wfile.write(data[at : at + size])
-            self.wfile.flush()
-            if self.hub.cut_after and at + size >= self.hub.cut_after:
-                self.hub.cut_after = 0
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            if self.hub.wait is not None and len(data) > size:
-                self.hub.wait.wait(0.2)
+        _, broken = self.send_blocks(data, BLOCK, self.hub.cut_after, self.hub.wait)
+        if broken:
+            self.hub.cut_after = 0
 
     def _json(self, value: object) -> None:
         data = json.dumps(value).encode()
@@ -153,11 +143,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _error(self, status: int, code: str, said: str) -> None:
-        data = json.dumps({"error": said}).encode()
+    def _error(self, status: int, code: str, message: str) -> None:
+        data = json.dumps({"error": message}).encode()
         self.send_response(status)
         self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", said)
+        self.send_header("X-Error-Message", message)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -166,31 +156,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[Hub]:
-    """`hub` on a port of its own, until the block ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    server.daemon_threads = False  # closing waits for them
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield hub
-    finally:
-        if hub.wait is not None:
-            hub.wait.set()
-        server.shutdown()
-        server.server_close()
-
-
-@contextmanager
 def reached(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """`hub` served, as the only one there is; what is downloaded goes to `cache`.
 
     Tests run with `HF_HUB_OFFLINE`. The library reads that once, when it is first imported, which may have been before.
     """
-    with serving(hub) as made:
-        monkeypatch.setenv("HF_ENDPOINT", made.url)
+    with serving(hub, _Handler, "hub") as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
         monkeypatch.setenv("HF_HUB_CACHE", str(cache))
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        yield made
+        yield served

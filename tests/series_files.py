@@ -12,13 +12,14 @@ from circuitlab.model.records.series import FOLDER
 from circuitlab.model.records.series_measures import SeriesMeasures, write_series
 
 
-def lay_beside(folder: Path, measures: SeriesMeasures) -> None:
-    """Write the measures, and an empty file for each checkpoint that they say was kept."""
+def lay_beside(folder: Path, measures: SeriesMeasures, weights: bool = False) -> None:
+    """Write the measures, and an empty file for each checkpoint that they say was kept; with `weights` the final ones."""
     write_series(folder, measures)
     (folder / FOLDER).mkdir(exist_ok=True)
     for step, kept in zip(measures.steps, measures.checkpoints, strict=True):
         if kept is not None and kept >= 0:
-            (folder / FOLDER / f"step-{step:06d}.safetensors").touch()
+            place = folder / FOLDER / f"step-{step:06d}.safetensors"
+            place.write_bytes((folder / "model.safetensors").read_bytes() if weights else b"")
 
 
 def keep(folder: Path, checkpoints: Mapping[int, Mapping[str, torch.Tensor]]) -> None:

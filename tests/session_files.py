@@ -8,13 +8,13 @@ from typing import Any
 
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
-from circuitlab.figures.contracts.panel import panels
-from circuitlab.session.state import State
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.session_files.assembly import session_of, work_of
 from circuitlab.session_files.session_text import bytes_of, parse_session
 from circuitlab.session_files.work import Work
+from circuitlab.state.state import State
 
-VIEWS: dict[str, type[Any]] = {name: panel.view for name, panel in panels().items()}
+VIEWS: dict[str, type[Any]] = view_types()
 
 
 def version_0(state: State) -> dict[str, Any]:

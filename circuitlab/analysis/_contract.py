@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from circuitlab.model.records.series_measures import SeriesMeasures
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Conventions, Subject
 from circuitlab.model.weights import Weights
+from circuitlab.plugins.declaring import Plugin
 
 P = TypeVar("P")
 R = TypeVar("R", bound=Result)
@@ -49,6 +50,10 @@ class Inputs(Protocol):
         """The same weights under other conventions."""
         ...
 
+    def convention_words(self) -> tuple[str, ...]:
+        """The convention strip of a caption: what the subject's conventions do to this model."""
+        ...
+
     def run(self, tokens: tuple[int, ...] | None = None, edits: tuple[Intervention, ...] | None = None) -> Run:
         """A forward pass, cached; None means the subject's own tokens or interventions."""
         ...
@@ -65,8 +70,8 @@ class Inputs(Protocol):
         """Another measured model, under the same conventions on the same prompt, without interventions."""
         ...
 
-    def text(self, ref: TextRef) -> tuple[int, ...]:
-        """The tokens of a text file."""
+    def text(self, ref: TextRef) -> Sequence[int]:
+        """The tokens of a text file, however long: 4 bytes each. Ticks while it is read."""
         ...
 
     def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
@@ -121,6 +126,7 @@ class Analysis(Generic[P, R]):
     `doubles`: whether it computes in float64 internally, which not every device supports. `any_prompt`: it answers for prompts
     that the model cannot take, with the reason; for all other analyses these are refused before their memory is estimated.
     `derived`: an intermediate of other analyses, computed and cached like any, but not listed among the analyses.
+    `plugin`: the plug-in that adds it; None for one of CircuitLab's own.
     """
 
     name: str
@@ -135,6 +141,7 @@ class Analysis(Generic[P, R]):
     doubles: bool = True
     any_prompt: bool = False
     derived: bool = False
+    plugin: Plugin | None = None
 
     def __repr__(self) -> str:
         return f"<analysis {self.name}>"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from circuitlab.analysis._contract import Analysis, Ctx, Inputs, P, R, never_refused
-from circuitlab.errors import UsageError
+from circuitlab.analysis._results import Result
+from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
+from circuitlab.plugins import adding, declared, guarded, owner
+from circuitlab.plugins.registering import load_into
 
 Memory = Callable[[ModelConfig, int, Any], int] | Callable[[ModelConfig, int, Any, str], int]
 
@@ -57,20 +62,27 @@ def analysis(
     """
 
     def register(function: Callable[[Inputs, P, Ctx], R]) -> Analysis[P, R]:
-        hints = get_type_hints(function)
+        hints, plugin = get_type_hints(function), owner(function.__module__)
+        about = f"the analysis {function.__name__}"
+        sure = lambda call, kinds=object: call if plugin is None else guarded(plugin, about, call, kinds)
+        if plugin is not None:
+            _walk()  # of two analyses of one name CircuitLab's own stays
+            if hints["return"].table is Result.table:
+                raise TypeError(f"{hints['return'].__name__} has no table()")
         registered = Analysis[P, R](
             name=function.__name__,
-            run=function,
+            run=sure(function, Result),
             params=hints["p"],
             result=hints["return"],
             version=version,
             needs=needs,
             lane=lane,
-            memory=_of_dtype(memory),
-            refuse=_with_heads(refuse) if of_heads else refuse,
+            memory=sure(_of_dtype(memory)),
+            refuse=sure(_with_heads(refuse) if of_heads else refuse),
             doubles=doubles,
             any_prompt=any_prompt,
             derived=derived,
+            plugin=plugin,
         )
         if registered.name in _REGISTRY:
             raise ValueError(f"two analyses are called {registered.name}")
@@ -88,18 +100,41 @@ def _walk() -> None:
         importlib.import_module(module.name)
 
 
+def _made_in(entry: Analysis[Any, Any]) -> str:
+    return entry.run.__module__
+
+
 def analyses() -> dict[str, Analysis[Any, Any]]:
-    """Every registered analysis by name, found by walking this package."""
+    """Every registered analysis by name: those of this package, found by walking it, and of plug-ins, which this imports.
+
+    A plug-in that fails is left out, and among `plugins.failures()`.
+    """
     _walk()
+    for addition in declared("analyses"):
+        with suppress(PluginError):
+            load_into(_REGISTRY, addition, _made_in)
     return dict(sorted(_REGISTRY.items()))
 
 
 def find_analysis(name: str) -> Analysis[Any, Any]:
-    """One analysis by name. Raises `UsageError` with the existing names."""
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    registered = analyses()
-    if name not in registered:
-        listed = " ".join(name for name, entry in registered.items() if not entry.derived)
-        raise UsageError("There is no such analysis.", expected=listed, got=repr(name))
-    return registered[name]
+    """One analysis by name, imported from a plug-in where no other has it. Raises `UsageError` with the existing names, and
+    `PluginError`.
+    """
+    if name not in _REGISTRY:
+        _walk()
+    if name not in _REGISTRY:
+        for addition in adding("analyses", name)[:1]:
+            load_into(_REGISTRY, addition, _made_in)
+    if name not in _REGISTRY:
+        names = {one: None for one, entry in sorted(_REGISTRY.items()) if not entry.derived}
+        raise UsageError(
+            "There is no such analysis.",
+            expected=" ".join(sorted(names | {addition.name: None for addition in declared("analyses")})),
+            got=quoted(name),
+            remedy="Check the spelling; `circuitlab analyses` explains each of them.",
+        )
+    return _REGISTRY[name]
+
+
+# one analysis of a name in each process: a request that travels finds its own there
+copyreg.pickle(Analysis, lambda analysis: (find_analysis, (analysis.name,)))  # pyright: ignore[reportArgumentType]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from circuitlab.caption_parts import Essential
+from circuitlab.counting import number
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Remainder:
 
     def words(self) -> Essential:
         """For a caption."""
-        scale = f" ({self.what} {self.of:.3g})" if self.what else ""
-        return Essential(f"remainder {self.size:.1e} {self.unit}".rstrip() + scale)
+        scale = f" ({self.what} {number(self.of, '.3g')})" if self.what else ""
+        return Essential(f"remainder {number(self.size, '.1e')} {self.unit}".rstrip() + scale)
 
 
 PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")
@@ -39,13 +40,15 @@ class Column:
     """One column of a table: `values` is a numpy array (numbers or str) with one entry per row.
 
     `of` says what integers stand for, so that texts can be shown beside them: "token": ids of the vocabulary; "position": in the
-    prompt; "tokens": texts of several ids; "count": a rank or an index. A number below 0 then stands for no value.
+    prompt; "tokens": texts of several ids; "count": a rank or an index. A number below 0 then stands for no value. `whole`:
+    floats that are whole numbers or NaN.
     """
 
     name: str
     values: np.ndarray
     unit: str = ""
     of: Literal["", "token", "tokens", "position", "count"] = ""
+    whole: bool = False
 
     @property
     def title(self) -> str:
@@ -56,14 +59,18 @@ class Column:
         """The entries as Python values; None for NaN and, in columns with `of`, for numbers below 0."""
         counts = self.of in ("token", "position", "count")
         none = lambda v: v is None or (v < 0 if counts else isinstance(v, float) and v != v)
-        return [None if none(v) else v for v in self.values.tolist()]
+        return [None if none(v) else int(v) if self.whole else v for v in self.values.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length, the tabular form of every result (CSV, Copy table)."""
+    """Columns of equal length, the tabular form of every result (CSV, Copy table).
+
+    `left_out`: which of all rows these are, in words; "" where they are all that the result has.
+    """
 
     columns: tuple[Column, ...]
+    left_out: str = ""
 
     def __post_init__(self) -> None:
         lengths = {len(c.values) for c in self.columns}
@@ -74,6 +81,13 @@ class Table:
     def n_rows(self) -> int:
         """The number of rows."""
         return len(self.columns[0].values) if self.columns else 0
+
+    def with_rows(self, values: Sequence[Sequence[Any] | np.ndarray]) -> Table:
+        """With further rows behind its own. `values`: those of each column."""
+        more = [np.asarray(value, dtype=c.values.dtype) for c, value in zip(self.columns, values, strict=True)]
+        joined = (np.concatenate([c.values, value]) for c, value in zip(self.columns, more, strict=True))
+        columns = tuple(dataclasses.replace(c, values=v) for c, v in zip(self.columns, joined, strict=True))
+        return dataclasses.replace(self, columns=columns)
 
 
 def at_least(low: int, default: int) -> Any:
@@ -96,6 +110,15 @@ def scalar(unit: str, default: Any = dataclasses.MISSING, none: bool = False) ->
     return dataclasses.field(**options, metadata={"unit": unit, "none": none})
 
 
+def naming(axis: str, default: Any = dataclasses.MISSING, further: bool = False) -> Any:
+    """A field of a `Result` that is a tuple of texts: the names of the entries along an axis of its arrays.
+
+    `further`: what else is said of them, beside their names.
+    """
+    options = {} if default is dataclasses.MISSING else {"default": default}
+    return dataclasses.field(**options, metadata={"naming": axis, "further": further})
+
+
 Unit = str | Mapping[str, str]  # of all numbers of an array, or of each entry of the axis that has those names
 
 
@@ -112,9 +135,34 @@ class Result:
     done: float = 1.0
     ACROSS: ClassVar[Mapping[str, str]] = {}  # units of arrays in `across` that are no fields, or not in the field's unit
 
+    FRAME_IS_TABLE: ClassVar[bool] = False  # arrays of different axes are read together, as rows of the table
+    ENTRIES: ClassVar[Mapping[str, Sequence[str]]] = {}  # names along axes that have the same entries in every result
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Result.__repr__  # a dataclass keeps the one that its class has; its own would print all arrays
+
     def __post_init__(self) -> None:
         for array in self.arrays().values():
             array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        """What there is, and no numbers: those may be millions."""
+        return "\n".join((f"<{type(self).__name__}>", *(f"  {line}" for line in self.outline())))
+
+    def outline(self) -> list[str]:
+        """A line for each array, with axes, type and unit."""
+        names = self.arrays()
+        width = max(map(len, names), default=0)
+        return [f"{name.ljust(width)}  {'  '.join(self.described(name))}" for name in names]
+
+    def described(self, name: str) -> tuple[str, str, str]:
+        """An array's axes with their lengths, its type, and its unit: ("[head 1, destination 5]", "float32", "logit")."""
+        array, unit = self.arrays()[name], self.unit_of(name)
+        axes = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes_of(name), array.shape, strict=True))
+        words = unit if isinstance(unit, str) else ", ".join(dict.fromkeys(unit.values()))
+        kind = {"U": "text", "b": "bool"}.get(array.dtype.kind, str(array.dtype))
+        return f"[{axes}]", kind, words
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The numpy fields by name."""
@@ -136,6 +184,19 @@ class Result:
     def _unit(self, unit: str) -> Unit:
         return getattr(self, unit[1:-1]) if unit.startswith("{") else unit
 
+    def entries_along(self, axis: str) -> Sequence[str] | np.ndarray | None:
+        """What the entries along an axis are, where that follows from the result's arrays: names, or whole numbers that do not
+        begin with 0; None where fields and `ENTRIES` say all."""
+        return None
+
+    def naming(self, axis: str) -> dict[str, tuple[str, ...]]:
+        """Names of the entries along an axis, by field, those first that are more than said of them; {} if none are declared."""
+        fields = sorted(
+            (f for f in dataclasses.fields(self) if f.metadata.get("naming") == axis), key=lambda f: f.metadata["further"]
+        )
+        always = {axis: tuple(self.ENTRIES[axis])} if axis in self.ENTRIES else {}
+        return always | {f.name: getattr(self, f.name) for f in fields}
+
     def has_none(self, name: str) -> bool:
         """Whether a value below 0 in this array or number means no value."""
         return bool(_declared(type(self), name).get("none", False))
@@ -152,6 +213,10 @@ class Result:
     def table(self) -> Table:
         """The result as rows and columns."""
         raise NotImplementedError(f"{type(self).__name__} has no table()")
+
+    def table_beside(self, other: Result) -> Table:
+        """`table`, with the rows that the table of `other` lists, as far as they are known; ids mean the same in both."""
+        return self.table()
 
     def across(self) -> Mapping[str, np.ndarray]:
         """Arrays that can be averaged over prompts, by name: their shape and meaning do not depend on the prompt."""

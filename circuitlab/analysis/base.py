@@ -16,13 +16,15 @@ This is the door. The parts: `_results` (what it returns), `_contract` (what it 
 from __future__ import annotations
 
 from circuitlab.analysis._contract import Analysis, Ctx, Inputs, NullContext, P, R, SeriesRef, TextRef
+from circuitlab.analysis._labels import Axis, TokenText, axes_with_labels, token_texts
 from circuitlab.analysis._registry import NO_HEADS, analyses, analysis, find_analysis, number_size
-from circuitlab.analysis._results import PLAIN, Column, Remainder, Result, Table, Unit, at_least, over, read_only, scalar
+from circuitlab.analysis._results import PLAIN, Column, Remainder, Result, Table, Unit, at_least, naming, over, read_only, scalar
 
 __all__ = [
     "NO_HEADS",
     "PLAIN",
     "Analysis",
+    "Axis",
     "Column",
     "Ctx",
     "Inputs",
@@ -34,13 +36,17 @@ __all__ = [
     "SeriesRef",
     "Table",
     "TextRef",
+    "TokenText",
     "Unit",
     "analyses",
     "analysis",
     "at_least",
+    "axes_with_labels",
     "find_analysis",
+    "naming",
     "number_size",
     "over",
     "read_only",
     "scalar",
+    "token_texts",
 ]

@@ -13,7 +13,12 @@ def check_heads(config: ModelConfig, *heads: Head) -> None:
     """Raise `BadInput` for heads that the model does not have."""
     if bad := [h for h in heads if not (0 <= h.layer < config.n_layers and 0 <= h.head < config.n_heads)]:
         last = Head(config.n_layers - 1, config.n_heads - 1)
-        raise BadInput("There is no such head.", expected=f"L0H0 … {last}", got=" ".join(map(str, bad)))
+        raise BadInput(
+            "There is no such head.",
+            expected=f"L0H0 … {last}",
+            got=" ".join(map(str, bad)),
+            remedy="Name a head that the model has, layer and head counted from 0.",
+        )
 
 
 def chosen_heads(config: ModelConfig, heads: tuple[Head, ...]) -> tuple[Head, ...]:

@@ -72,7 +72,12 @@ def position_of(n: int, position: int) -> int:
     """A position of a prompt of n tokens as an index from 0; −1 is the last. Raises `BadInput` outside the prompt."""
     index = position if position >= 0 else n + position
     if not 0 <= index < n:
-        raise BadInput("There is no such position.", expected=f"0..{n - 1}, or -1 for the last", got=str(position))
+        raise BadInput(
+            "There is no such position.",
+            expected=f"0..{n - 1}, or -1 for the last",
+            got=str(position),
+            remedy="Choose a position of the prompt, or leave it out for the last.",
+        )
     return index
 
 
@@ -88,11 +93,16 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
     if target.direction:
         if len(target.direction) != c.d_model:
             raise BadInput(
-                "The direction has another width.", expected=number_of(c.d_model, "number"), got=str(len(target.direction))
+                "The direction has another width.",
+                expected=number_of(c.d_model, "number"),
+                got=str(len(target.direction)),
+                remedy="Give a direction of the model's own width.",
             )
         D = torch.tensor(target.direction, dtype=ends.W_U.dtype).expand(len(where), -1)
         none = torch.full((len(where), 2), -1)
-        return TargetVector(where, D, torch.zeros(len(where), dtype=D.dtype), none, "a direction in the normalised final stream")
+        normalised = "normalised " if c.norm != "none" and c.final_norm else ""
+        words = f"a direction in the {normalised}final stream"
+        return TargetVector(where, D, torch.zeros(len(where), dtype=D.dtype), none, words)
     ids = _ids(run, target, where)
     D = ends.W_U[:, ids[:, 0]].T.contiguous()
     offset = torch.zeros(len(where), dtype=D.dtype) if ends.b_U is None else ends.b_U[ids[:, 0]]
@@ -109,9 +119,19 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
 def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
     n_out = run.weights.config.d_vocab_out
     if len(target.tokens) > 2:
-        raise BadInput("A target is one token or a pair.", expected="at most two ids", got=str(target.tokens))
+        raise BadInput(
+            "A target is one token or a pair.",
+            expected="at most two ids",
+            got=str(target.tokens),
+            remedy="Name one or two tokens.",
+        )
     if bad := [t for t in target.tokens if not 0 <= t < n_out]:
-        raise BadInput("A target is not in the vocabulary.", expected=f"ids 0..{n_out - 1}", got=str(bad))
+        raise BadInput(
+            "A target is not in the vocabulary.",
+            expected=f"ids 0..{n_out - 1}",
+            got=str(bad),
+            remedy="Choose an id of the vocabulary; `--text` with a text shows the ids of its tokens.",
+        )
     ids = torch.full((len(where), 2), -1)
     if target.tokens:
         ids[:, : len(target.tokens)] = torch.tensor(target.tokens)
@@ -125,7 +145,9 @@ def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
 def _name(run: Run, target: Target, where: Tensor) -> str:
     """The target's name without its quantity."""
     if target.tokens:
-        return "difference" if len(target.tokens) == 2 else "of one token"
+        tokenizer = run.weights.tokenizer
+        named = [f"‘{tokenizer.display(i)}’" if tokenizer is not None else f"token {i}" for i in target.tokens]
+        return f"difference {' − '.join(named)}" if len(named) == 2 else f"of {named[0]}"
     last = bool((where == run.n - 1).any())
     if len(where) == 1 and last:
         return "of the most probable token"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from circuitlab.machine_limits import MOST_THREADS
 
 
 class _Once(argparse.Action):
@@ -18,10 +20,10 @@ class _Once(argparse.Action):
         values: str | Sequence[Any] | None,
         option: str | None = None,
     ) -> None:
-        seen_names = getattr(namespace, "_given", frozenset[str]())
-        if option is not None and self.dest in seen_names:
+        earlier = getattr(namespace, "_seen_options", frozenset[str]())
+        if option is not None and self.dest in earlier:
             raise argparse.ArgumentError(self, "given twice")
-        namespace._given = seen_names | {self.dest}
+        namespace._seen_options = earlier | {self.dest}
         setattr(namespace, self.dest, values)
 
 
@@ -33,9 +35,10 @@ class Parser(argparse.ArgumentParser):
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
 
-
-# more are of no use on any machine, and asking a library for a hundred thousand kills the process
-MOST_THREADS = max(256, 4 * (os.cpu_count() or 1))
+    def error(self, message: str) -> NoReturn:
+        """The usage, what is wrong, and what to do; exit status 2."""
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\n  do:       Run `{self.prog} --help` for what it takes.\n")
 
 
 def threads(text: str) -> int:

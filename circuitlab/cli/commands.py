@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import shutil
 import sys
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from circuitlab import api
-from circuitlab.analysis.base import analyses, find_analysis
-from circuitlab.analysis.checks.model_facts import ModelFactsParams, model_facts
+from circuitlab.analysis.base import Analysis, analyses, find_analysis
+from circuitlab.cli import import_command, info_command
+from circuitlab.cli.drawing import load_drawing
+from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import print_answer, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
-from circuitlab.draw.look.paper import format_of
-from circuitlab.engine.codec import describe, parse, parse_params, to_json
-from circuitlab.engine.engine import GIB, Engine
+from circuitlab.draw.look.paper import Paper, format_of, height_remark
+from circuitlab.engine.codec import describe, parse, parse_params
 from circuitlab.engine.export_data import AnswerExport, data_bytes, export_of
 from circuitlab.engine.export_series import joined_table, series_bytes
-from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
+from circuitlab.engine.request import Request, needs
 from circuitlab.engine.texts import text_of
-from circuitlab.errors import BadInput, BadMachine, UsageError, bounded
-from circuitlab.files import write_whole
+from circuitlab.errors import BadInput, UsageError, cause
+from circuitlab.files import need_writable, write_whole
 from circuitlab.formats import DATA
-from circuitlab.model.intervention import Intervention
-from circuitlab.model.loading.assumptions import Assumption, pairs
-from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
-from circuitlab.model.subject import Head, Target
-from circuitlab.session.cuts import ablation
+from circuitlab.model.archives.offering import need_checkpoints
+from circuitlab.model.loading.assumptions import pairs
+from circuitlab.model.subject import Head, Subject
+from circuitlab.plugins import failures, problems
+from circuitlab.state.cuts import ablation
+from circuitlab.state.edit_syntax import read_edits
+from circuitlab.story.text_in_parameters import target_of_text, with_numbers
+from circuitlab.terminal import on_one_line
 
 if TYPE_CHECKING:
     from circuitlab.report.saved_session import SavedStep
@@ -45,22 +43,24 @@ if TYPE_CHECKING:
 LONGEST_PROMPT = 16 << 20  # bytes; longer than any context
 
 
-def _engine(args: argparse.Namespace) -> Engine:
-    torch.set_num_threads(args.threads)
-    return Engine(ModelStore(), int(args.budget * GIB), args.device)
-
-
 def _open(args: argparse.Namespace) -> api.Model:
     if args.model is None:
         raise UsageError("No model is named.", expected="MODEL, or --at FILE", got="neither", remedy="Name one of them.")
-    engine = _engine(args)
-    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)))
+    engine = engine_of(args)
+    bos = True if args.bos else False if args.no_bos else None
+    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)), dtype=args.dtype, raw=args.raw, bos=bos)
     return model if args.checkpoint in ("final", "all") else model.at_step(parse(int, args.checkpoint, "--checkpoint"))
 
 
+def _need_one_checkpoint(args: argparse.Namespace, what: str, remedy: str) -> None:
+    if args.checkpoint == "all":
+        raise UsageError(what, expected="a training step or final", got="all", remedy=remedy)
+
+
 def _all_steps(model: api.Model) -> list[int | None]:
-    """Every checkpoint and the final weights. Raises `BadInput` without a series."""
+    """Every checkpoint and the final weights. Raises `BadInput` without a series, `BadModel` where it is not on this machine."""
     if not model.steps:
+        need_checkpoints(model.ref, "all of them")
         remedy = "Leave out --checkpoint to use the final weights."
         raise BadInput(
             "This model has no checkpoint series.", expected="checkpoints/step-N.safetensors", got=model.ref.name, remedy=remedy
@@ -70,10 +70,11 @@ def _all_steps(model: api.Model) -> list[int | None]:
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | None]:
     """The prompt as text or as ids; (None, None) without one. Raises `UsageError`, `BadInput`."""
-    if args.tokens is not None and args.no_bos:
-        remedy = "Drop --no-bos: no BOS is prepended to ids."
+    if args.tokens is not None and (args.no_bos or args.bos):
+        option = "--no-bos" if args.no_bos else "--bos"
+        remedy = f"Drop {option}: no BOS is prepended to ids."
         raise UsageError(
-            "Token ids are taken as they are.", expected="--no-bos with a text", got="--no-bos with --tokens", remedy=remedy
+            "Token ids are taken as they are.", expected=f"{option} with a text", got=f"{option} with --tokens", remedy=remedy
         )
     if args.tokens is not None:
         return None, parse(tuple[int, ...], args.tokens, "--tokens")
@@ -81,9 +82,9 @@ def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | Non
         return args.text, None
     try:
         return text_of(_bytes_of(args.text_file)), None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         remedy = "Check the path, and save the file as UTF-8."
-        raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=str(error), remedy=remedy) from error
+        raise BadInput("The text cannot be read.", expected="a UTF-8 file", got=cause(error), remedy=remedy) from error
 
 
 def _bytes_of(name: str) -> bytes:
@@ -91,6 +92,9 @@ def _bytes_of(name: str) -> bytes:
     if not name:
         remedy = "Name a file."
         raise UsageError("No file is named.", expected="--text-file FILE, or - for standard input", got="nothing", remedy=remedy)
+    if name == "-" and sys.stdin is None:
+        remedy = "Send a text to it, or name a file."
+        raise BadInput("Standard input is closed.", expected="a text", got="no standard input", remedy=remedy)
     with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         data = file.read(LONGEST_PROMPT + 1)
     if len(data) > LONGEST_PROMPT:
@@ -109,17 +113,27 @@ def _step_at(args: argparse.Namespace) -> SavedStep | None:
 
     if args.at is None:
         return None
-    given = {"MODEL": args.model, "--assume": args.assume, "--text": args.text is not None, "--text-file": args.text_file}
-    given |= {"--tokens": args.tokens, "--cut": args.cut, "--no-bos": args.no_bos}
-    given |= {"--checkpoint": args.checkpoint != "final"}
-    given |= {f"--{name}": getattr(args, name, None) is not None for name in ("destination", "source")}
-    given |= {"--heads": getattr(args, "heads", ""), "--target": getattr(args, "target", "next") != "next"}
-    refuse_beside(args.at, given)
-    return step_at(args.at, _engine(args))
+    options = {"MODEL": args.model, "--assume": args.assume, "--text": args.text is not None, "--text-file": args.text_file}
+    options |= {"--tokens": args.tokens, "--cut": args.cut, "--edit": args.edit, "--no-bos": args.no_bos}
+    options |= {"--bos": args.bos, "--raw": args.raw, "--dtype": args.dtype != "float32"}
+    options |= {"--checkpoint": args.checkpoint != "final"}
+    options |= {f"--{name}": getattr(args, name, None) is not None for name in ("destination", "source")}
+    options |= {"--heads": getattr(args, "heads", ""), "--target": getattr(args, "target", "next") != "next"}
+    refuse_beside(args.at, options)
+    return step_at(args.at, engine_of(args))
 
 
-def _cuts(args: argparse.Namespace) -> tuple[Intervention, ...]:
-    return tuple(ablation(h) for h in (parse(tuple[Head, ...], args.cut, "--cut") if args.cut else ()))
+def _need_readable(args: argparse.Namespace) -> None:
+    """Raise `UsageError` for interventions that cannot be read, before a model is opened."""
+    for words in args.edit:
+        read_edits(words)
+    parse(tuple[Head, ...], args.cut, "--cut")
+
+
+def _remark_on_cuts(analysis: Analysis[Any, Any], params: Any, subject: Subject) -> None:
+    """Say that interventions change nothing where they are not read."""
+    if subject.edits and needs(analysis, params) == "weights":
+        print(f"{analysis.name} reads no interventions: its numbers are those without them", file=sys.stderr)
 
 
 def _pairs(items: list[str]) -> dict[str, str]:
@@ -137,18 +151,24 @@ def _pairs(items: list[str]) -> dict[str, str]:
 def compute(args: argparse.Namespace) -> int:
     """`circuitlab compute`."""
     analysis = find_analysis(args.analysis)
-    params = parse_params(analysis.params, _pairs(args.set))
+    values = _pairs(args.set)
+    params = parse_params(analysis.params, with_numbers(analysis.params, values, None))
     targets = _targets(args)
+    _need_readable(args)
     step = _step_at(args)
     if step is not None:
         engine, subject = step.of.engine, step.state.subject
+        params = _of_model(analysis.params, values, api.Model(subject.model, engine), subject)
     else:
         model = _open(args)
         text, tokens = _prompt(args)
         engine = model.engine
-        subject = model.subject(text, tokens, False if args.no_bos and text is not None else None, _cuts(args))
+        subject = model.subject(text, tokens, edits=args.edit, cut=args.cut)
+        params = _of_model(analysis.params, values, model, subject)
         if args.checkpoint == "all":
+            _remark_on_cuts(analysis, params, subject)
             return _compute_series(model, Request(analysis, params, subject), targets)
+    _remark_on_cuts(analysis, params, subject)
     with progress(args.analysis) as ctx:
         answer = engine.answer(Request(analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
@@ -156,6 +176,11 @@ def compute(args: argparse.Namespace) -> int:
     if not targets:
         print_answer(export_of(engine, answer, identified=False))
     return 0
+
+
+def _of_model(cls: type[Any], values: Mapping[str, str], model: api.Model, subject: Subject) -> Any:
+    """The parameters, with ids and positions in the place of texts."""
+    return parse_params(cls, with_numbers(cls, values, model.engine.store.open(model.ref), subject.tokens))
 
 
 def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
@@ -187,6 +212,9 @@ def _put(data: bytes, target: str) -> None:
     """Write to a file; "-" prints."""
     if target != "-":
         return write_whole(Path(target), data)
+    if sys.stdout.isatty() and b"\0" not in data:  # a text, for somebody's eyes
+        print(data.decode("utf-8"), end="")
+        return None
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.flush()
@@ -194,7 +222,10 @@ def _put(data: bytes, target: str) -> None:
 
 
 def _targets(args: argparse.Namespace) -> dict[str, str]:
-    """The file of each format: the option determines the format, whatever the suffix. Folders are checked before the work."""
+    """The file of each format: the option determines the format, whatever the suffix.
+
+    Raises `UsageError`, and `BadMachine` where one of them could not be written.
+    """
     targets = {form.name: t for form in DATA if (t := getattr(args, form.name)) is not None}
     if list(targets.values()).count("-") > 1:
         raise UsageError(
@@ -203,24 +234,14 @@ def _targets(args: argparse.Namespace) -> dict[str, str]:
             got="several",
             remedy="Name a file for the others.",
         )
-    files = [str(Path(target).absolute()) for target in targets.values() if target != "-"]
-    if len(set(files)) < len(files):
+    if "" in targets.values():
+        raise UsageError("The data cannot be written.", expected="the name of a file, or -", got="nothing", remedy="Name one.")
+    files = [Path(target) for target in targets.values() if target != "-"]
+    need_writable(*files)
+    if len(set(map(os.path.realpath, files))) < len(files):
         raise UsageError(
             "Two formats go to one file.", expected="a file each", got=" ".join(targets.values()), remedy="Change one of them."
         )
-    for target in targets.values():
-        if not target:
-            raise UsageError(
-                "The data cannot be written.", expected="the name of a file, or -", got="nothing", remedy="Name one."
-            )
-        if target != "-" and not os.path.isdir(Path(target).absolute().parent):  # a name may be too long to be asked about
-            remedy = "Create the folder, or choose another."
-            raise BadMachine("The data cannot be written.", expected="an existing folder", got=bounded(target), remedy=remedy)
-        if target != "-" and os.path.isdir(target):
-            remedy = "Add the name of a file."
-            raise BadMachine(
-                "The data cannot be written.", expected="the name of a file", got=f"{target}, a folder", remedy=remedy
-            )
     return targets
 
 
@@ -229,8 +250,18 @@ def list_analyses(args: argparse.Namespace) -> int:
     for name, entry in analyses().items():
         if entry.derived:
             continue
-        print(f"{name}  ({entry.needs}, {entry.lane}, version {entry.version})\n    {entry.summary}")
+        of = "" if entry.plugin is None else f", of {entry.plugin}"
+        print(f"{name}  ({entry.needs}, {entry.lane}, version {entry.version}{of})\n    {entry.summary}")
         _print_fields(entry.params)
+    return _plugins_that_failed()
+
+
+def _plugins_that_failed() -> int:
+    """Name the plug-ins of which nothing could be listed."""
+    for error in failures().values():
+        print(error, file=sys.stderr)
+    for problem in problems():
+        print(f"A plug-in cannot be read: {on_one_line(problem)}", file=sys.stderr)
     return 0
 
 
@@ -241,130 +272,109 @@ def _print_fields(cls: type[Any]) -> None:
 
 def list_panels(args: argparse.Namespace) -> int:
     """`circuitlab panels`."""
-    from circuitlab.figures.contracts.panel import panels
+    from circuitlab.figures.contracts.panel import with_plugins
 
-    for name, panel in panels().items():
-        print(f"{name}  {panel.title}\n    {panel.help}")
+    for name, panel in with_plugins().items():
+        of = "" if panel.plugin is None else f"  (of {panel.plugin})"
+        print(f"{name}  {panel.title}{of}\n    {panel.help}")
         _print_fields(panel.view)
-    return 0
+    return _plugins_that_failed()
 
 
 def figure(args: argparse.Namespace) -> int:
     """`circuitlab figure`."""
     from circuitlab.figures.contracts.panel import find_panel
     from circuitlab.figures.contracts.unasked import without_choice
-    from circuitlab.report.render import figure_of, write
+    from circuitlab.report.render import figure_of, view_text, with_marks, write
+    from circuitlab.session_files.picture_view import PictureView
 
+    if args.panel is None:
+        return _sheet(args)
     panel, paper, out = find_panel(args.panel), paper_of(args), Path(args.out)
     format_of(out)
+    need_writable(out)
     controls = _pairs(args.set)
     view = parse_params(panel.view, controls)
+    _need_readable(args)
+    target_of_text(args.target, None)
+    load_drawing()
     step = _step_at(args)
     if step is not None:
-        write(figure_of(step.of.engine, panel, step.with_controls(panel.name, controls)), out, paper)
-        return 0
+        picture = step.figure(panel.name, None, paper, controls, args.whole)
+        with_marks(panel, picture.figure)
+        return _written(out, paper, picture.write(out, paper, not args.no_view))
+    if args.whole:
+        remedy = "Drop --whole: without --at a figure is drawn whole."
+        raise UsageError("There is no part to draw.", expected="--whole with --at", got="--whole alone", remedy=remedy)
     heads = parse(tuple[Head, ...], args.heads, "--heads")
-    if args.checkpoint == "all":
-        remedy = "Draw one figure per checkpoint."
-        raise UsageError("A figure shows one checkpoint.", expected="a training step or final", got="all", remedy=remedy)
+    _need_one_checkpoint(args, "A figure shows one checkpoint.", "Draw one figure per checkpoint.")
     model = _open(args)
     text, tokens = _prompt(args)
-    target = parse(Target, args.target, "--target")
-    state = model.state(text, tokens, False if args.no_bos else None, heads, args.destination, args.source, target)
-    state = replace(state, edits=tuple((e, True) for e in _cuts(args)))
-    drawn = figure_of(model.engine, panel, state.with_view(panel.name, view))
-    write(without_choice(drawn, not heads, args.destination is None and args.source is None), out, paper)
+    target = target_of_text(args.target, model.engine.store.open(model.ref))
+    state = model.state(text, tokens, None, heads, args.destination, args.source, target, args.cut, args.edit)
+    state = state.with_view(panel.name, view)
+    chosen = {"heads": bool(heads), "places": args.destination is not None or args.source is not None}
+    unchosen = tuple(kind for kind, one in chosen.items() if not one)
+    figure = with_marks(panel, figure_of(model.engine, panel, state))
+    drawn = without_choice(figure, "heads" in unchosen, "places" in unchosen)
+    inside = "" if args.no_view else view_text(model.engine, PictureView(state, panel.name, unchosen=unchosen))
+    return _written(out, paper, write(drawn, out, paper, view=inside))
+
+
+def _written(out: Path, paper: Paper, height_mm: float) -> int:
+    """Say of a picture that has been written what must be known of it."""
+    if remark := height_remark(height_mm):
+        print(on_one_line(f"{out}: {paper.width_mm:g} × {height_mm:.0f} mm, {remark}"), file=sys.stderr)
     return 0
 
 
-def info(args: argparse.Namespace) -> int:
-    """`circuitlab info`."""
-    model = api.open(args.model, use=Engine(ModelStore()), assume=dict(pairs(args.assume)))
-    opened = model.engine.store.open(model.ref)
-    measured = model.engine.answer(Request(model_facts, ModelFactsParams(), model.subject())).result
-    facts = measured.facts
-    if args.json:
-        tokenizer = opened.opened.weights.tokenizer
-        about = {
-            "source": model.ref.source,
-            "family": opened.opened.family,
-            "config": model.config.to_json(),
-            "n_parameters": measured.n_parameters,
-            "exactness": measured.exactness,
-            "notes": list(opened.opened.notes),
-            "assumptions": to_json(opened.opened.assumptions),
-            "published_heads": _published(known_heads(model.config, model.ref.source, model.engine.store.sha256(model.ref))),
-            "tokenizer": None if tokenizer is None else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos},
-            "sha256": model.engine.store.sha256(model.ref),
-        }
-        print(json.dumps(about, ensure_ascii=False, indent=1))
-        return 0
-    published = known_heads(model.config, model.ref.source, opened.sha256)
-    notes = [note for note in opened.opened.notes if note != "unembedding tied to the embedding"]  # shown among the options
-    rows = [("loading", "note", note) for note in (*notes, *complaints())]
-    rows += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.opened.assumptions]
-    rows += [("published", number_of(len(published.hints), "head"), published.caption)] if published is not None else []
-    _print_facts([("model", "family", opened.opened.family or "circuitlab"), *facts, *rows])
-    return 0
+def _sheet(args: argparse.Namespace) -> int:
+    """All panels of a step in one picture."""
+    from circuitlab.report.sheet import WIDE
+
+    if args.at is None:
+        expected, remedy = "PANEL MODEL, or --at FILE#STEP", "Name a panel; `circuitlab panels` lists them."
+        raise UsageError("No panel is named.", expected=expected, got="none", remedy=remedy)
+    if args.set or args.whole:
+        got = "--set" if args.set else "--whole"
+        raise UsageError(
+            "A sheet has several panels.", expected=f"PANEL with {got}", got=got, remedy=f"Name a panel, or drop {got}."
+        )
+    out = Path(args.out)
+    format_of(out)
+    need_writable(out)
+    step = _step_at(args)
+    assert step is not None
+    paper = paper_of(args, WIDE)
+    sheet = step.sheet(paper)
+    picture = sheet.drawn(out.suffix.lower(), "" if args.no_view else sheet.view_text())
+    write_whole(out, picture.data)
+    return _written(out, paper, picture.height_mm)
 
 
-def _print_facts(facts: list[tuple[str, str, str]]) -> None:
-    """One line per fact, wrapped at the width of the terminal; a group is named once."""
-    room, before = max(60, shutil.get_terminal_size().columns), ""
-    for group, name, value in facts:
-        first = f"{'' if group == before else group:<12}{name:<21} "
-        whole = value.replace("--assume ", "--assume\u00a0")  # keep it on one line, to be copied
-        lines = textwrap.wrap(whole, room - 34, break_long_words=False, break_on_hyphens=False)
-        print(first + f"\n{' ' * 34}".join(lines).replace("\u00a0", " "))
-        before = group
+def tokens(args: argparse.Namespace) -> int:
+    """`circuitlab tokens`."""
+    from circuitlab.cli import tokens_command
+
+    return tokens_command.run(args, _prompt(args)[0])
 
 
-def _published(published: KnownHeads | None) -> dict[str, Any] | None:
-    """Published roles of heads as JSON: the model of the papers, how this one was recognised, roles by head."""
-    if published is None:
-        return None
-    roles = {str(Head(*head)): published.words(Head(*head)) for head in sorted(published.hints)}
-    return {"model": published.model, "matched_by": published.by, "heads": roles}
+def generate(args: argparse.Namespace) -> int:
+    """`circuitlab generate`."""
+    from circuitlab.api.generation import need_sampling
+    from circuitlab.cli import generate_command
 
-
-def _others(assumption: Assumption) -> str:
-    others = [c for c in assumption.choices if c != assumption.value]
-    return f"; --assume {assumption.name}={'|'.join(others)}" if others else ""
-
-
-def import_model(args: argparse.Namespace) -> int:
-    """`circuitlab import`."""
-    from circuitlab.model.importing.by_map import read_map, refuse_problems, survey
-    from circuitlab.model.importing.streamed import stream_directory
-    from circuitlab.model.loading.character_vocabulary import character_tokenizer
-    from circuitlab.model.loading.checkpoint import tensors_at
-    from circuitlab.model.loading.family import find_tokenizer, tokenizer_at
-
-    path = Path(args.file).expanduser()
-    import_map = read_map(Path(args.map))
-    checkpoint = tensors_at(path, import_map.under)
-    report, parts = survey(import_map, checkpoint.needed())
-    unused = f": {', '.join(report.unused[:20])}{' …' if report.unused[20:] else ''}" if report.unused else ""
-    print(f"used {number_of(report.used, 'tensor')}, unused {len(report.unused)}{unused}")
-    lines = [*report.notes, *(f"beside the weights, passed over: {s}" for s in checkpoint.skipped)]
-    lines += [f"assumed: {a}" for a in report.assumed]
-    lines += [f"not visible from shapes: {line}" for line in report.unseen]
-    for line in (*lines, *(f"problem: {p}" for p in report.problems)):
-        print(line)
-    if args.check:
-        whole = "the map gives a complete model; compare its logits with your own, as shapes do not show everything"
-        print(whole if not report.problems else number_of(len(report.problems), "problem"))
-        return 3 if report.problems else 0
-    refuse_problems(report)
-    folder = path if path.is_dir() else path.parent
-    tokenizer = tokenizer_at(args.tokenizer) if args.tokenizer else find_tokenizer(folder)
-    tokenizer = tokenizer or character_tokenizer(checkpoint.metadata, folder)[0]
-    target = Path(args.output).expanduser() if args.output else path.absolute().with_name(f"{path.stem}-circuitlab")
-    with progress("import") as ctx:
-        origin = {"from": path.name, "assumed": [f"{a.name} {a.value}" for a in report.assumed], "unseen": report.unseen}
-        size = stream_directory(target, parts, tokenizer, ctx.tick, origin)
-    print(f"{target}: {number_of(size, 'byte')} of weights" + ("" if tokenizer else "; no tokenizer: prompts are token ids"))
-    return 0
+    need_sampling(args.n, args.temperature, args.seed)
+    _need_readable(args)
+    _need_one_checkpoint(args, "One checkpoint continues a prompt.", "Run it for each checkpoint.")
+    if (step := _step_at(args)) is not None:
+        subject = step.state.subject
+        model = api.Model(subject.model, step.of.engine, conventions=subject.conventions)
+        return generate_command.run(args, model, tokens=subject.tokens, edits=subject.edits)
+    model = _open(args)
+    text, tokens = _prompt(args)
+    cuts = map(ablation, parse(tuple[Head, ...], args.cut, "--cut"))
+    return generate_command.run(args, model, text, tokens, (*args.edit, *cuts))
 
 
 RUN: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -372,6 +382,8 @@ RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "analyses": list_analyses,
     "panels": list_panels,
     "figure": figure,
-    "info": info,
-    "import": import_model,
+    "generate": generate,
+    "tokens": tokens,
+    "info": info_command.run,
+    "import": import_command.run,
 }

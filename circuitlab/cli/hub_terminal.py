@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 from circuitlab.counting import number_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
+from circuitlab.paths import typed_path
+from circuitlab.terminal import overwrite
 
 
 def fetch_if_needed(model: str) -> None:
@@ -15,7 +16,7 @@ def fetch_if_needed(model: str) -> None:
 
     Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
     """
-    is_hub_name = model.startswith("hub:") or (looks_like_a_name(model) and not Path(model).expanduser().exists())
+    is_hub_name = model.startswith("hub:") or (looks_like_a_name(model) and not typed_path(model).exists())
     if not is_hub_name or snapshot(name := HubName.parse(model)) is not None:
         return
     from circuitlab.model.sources.hub_download import Progress, fetch, plan
@@ -28,7 +29,7 @@ def fetch_if_needed(model: str) -> None:
         nonlocal last_print
         if time.monotonic() - last_print > 0.2 or progress.done == progress.total:
             last_print = time.monotonic()
-            print(f"\r{progress}".ljust(70), end="", file=sys.stderr, flush=True)
+            overwrite(str(progress))
 
     try:
         fetch(download, print_progress)

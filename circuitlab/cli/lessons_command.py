@@ -7,16 +7,17 @@ from pathlib import Path
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.lessons.check import check
 from circuitlab.lessons.lesson import files as shipped_files
 from circuitlab.lessons.lesson import lessons
+from circuitlab.terminal import on_one_line
 
 
 def problems(path: Path) -> tuple[str, ...]:
     """Problems of one file, () if it parses and all its panels, controls, analyses, parameters and values exist."""
-    return check(path, {name: panel.view for name, panel in panels().items()}, tuple(ARRANGEMENTS))
+    return check(path, view_types(), tuple(ARRANGEMENTS))
 
 
 def run(checked: bool, files: tuple[str, ...] = ()) -> int:
@@ -25,7 +26,9 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
         shipped, failed = lessons()
         for lesson in shipped:
             length = number_of(len(lesson.steps), "step") + (f", {lesson.minutes} min" if lesson.minutes else "")
-            print(f"{lesson.name}  {lesson.title} ({length})" + (f"\n    {lesson.about}" if lesson.about else ""))
+            print(on_one_line(f"{lesson.name}  {lesson.title} ({length})"))
+            if lesson.about:
+                print(f"    {on_one_line(lesson.about)}")
         for error in failed:
             print(error, file=sys.stderr)
         return 3 if failed else 0
@@ -36,7 +39,7 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
             raise BadInput("The file does not exist.", expected="a lesson", got=str(path), remedy="Check the path.")
         complaints = problems(path)
         wrong += len(complaints)
-        print("\n".join(complaints) if complaints else f"{path.name}: no problems")
+        print("\n".join(map(on_one_line, complaints or (f"{path.name}: no problems",))))
     return 3 if wrong else 0
 
 

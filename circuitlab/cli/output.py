@@ -13,14 +13,18 @@ import numpy as np
 from circuitlab.analysis.base import NullContext, Table
 from circuitlab.counting import number_of
 from circuitlab.engine.export_data import AnswerExport
+from circuitlab.engine.request import STORED_WORDS
+from circuitlab.terminal import on_one_line, overwrite
 
 ROWS = 40
+SELDOM = 10.0  # s between two lines of progress where there is no terminal
 
 
 def print_answer(export: AnswerExport) -> None:
     """Print the answer's table under a line that describes it."""
     request, result = export.answer.request, export.answer.result
-    print(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions)))
+    stored = (STORED_WORDS,) if export.answer.provenance.stored else ()
+    print(on_one_line(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions, *stored))))
     if result.remainder is not None:
         print(result.remainder.words())
     print_table(export.table())
@@ -45,7 +49,7 @@ def _cell(value: Any, of: str) -> str:
         return "none"
     if isinstance(value, (float, np.floating)):
         return "not computed" if np.isnan(value) else f"{value:.5g}"
-    return str(value)
+    return on_one_line(str(value))
 
 
 class _TerminalContext(NullContext):
@@ -59,19 +63,32 @@ class _TerminalContext(NullContext):
         now = time.monotonic()
         if now >= self._next:
             self._next, self.printed = now + 0.2, True
-            sys.stderr.write(f"\r\x1b[K{self._title}: {text} {done}/{total}")
-            sys.stderr.flush()
+            overwrite(f"{self._title}: {text} {done}/{total}")
+
+
+class _LoggedContext(NullContext):
+    """Writes a line of progress now and then, for a file or a pipe."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._next = title, time.monotonic() + SELDOM
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Written at most every `SELDOM` seconds, and only for work that takes longer than that."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SELDOM
+            print(on_one_line(f"{self._title}: {text} {done}/{total}"), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(title: str) -> Iterator[NullContext]:
-    """A `Ctx` that shows progress on a terminal and is silent elsewhere."""
+    """A `Ctx` that shows progress on a terminal, and writes a line now and then elsewhere."""
     if not sys.stderr.isatty():
-        yield NullContext()
+        yield _LoggedContext(title)
         return
     context = _TerminalContext(title)
     try:
         yield context
     finally:
         if context.printed:
-            sys.stderr.write("\r\x1b[K")
+            overwrite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import io
 import os
@@ -13,38 +14,41 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from circuitlab import __version__, paths
-from circuitlab.cli.arguments import Parser, threads
-from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded
+from circuitlab import __version__, paths, terminal
+from circuitlab.cli import machine_arguments
+from circuitlab.cli.arguments import Parser
+from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded, cause, quoted
 from circuitlab.files import FULL
-from circuitlab.formats import DATA, PICTURES, SESSION, is_session, listed
+from circuitlab.formats import DATA, FILMS, PICTURES, SESSION, is_session, listed, opens_as_session
+from circuitlab.interrupts import starting
+from circuitlab.step_names import refuse_step
+from circuitlab.unforeseen import write_log
 
 COMMANDS = (
     "open",
+    "present",
     "compute",
     "analyses",
     "panels",
     "figure",
+    "film",
     "info",
+    "tokens",
+    "generate",
+    "get",
     "import",
     "train",
     "measure",
+    "sweep",
     "lessons",
     "session",
+    "report",
+    "sheet",
     "doctor",
 )
 MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
+TARGETS = 'next, an id such as 12, a difference 12-34, or texts: \'" cat"\', \'" cat" - " dog"\''
 EXITS = "exit status: 0 done, 1 internal error, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
-
-
-def _gib(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 2**20:  # no machine has more memory than that
-        raise ValueError(text)
-    return value
-
-
-_gib.__name__ = "memory in GiB"  # argparse says: invalid … value
 
 
 def _assume_argument(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +58,8 @@ def _assume_argument(parser: argparse.ArgumentParser) -> None:
 
 def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) -> None:
     parser.add_argument("model", nargs="?", help=f"{MODEL}; not with --at")
-    at = "model, prompt, interventions and conventions of a session, or of a step of its story; figures take its selection too"
+    at = "model, prompt, interventions and conventions of a session, of a step of its story, or of a picture; figures take its "
+    at += "selection too"
     parser.add_argument("--at", metavar="FILE[#STEP]", help=at)
     _assume_argument(parser)
     which = "the weights of a training step, `final` (default)" + (
@@ -66,11 +71,15 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     text.add_argument("--text-file", metavar="FILE", help="the prompt, from a UTF-8 file; - reads standard input")
     text.add_argument("--tokens", metavar="1,2,3", help="the prompt as token ids")
     parser.add_argument("--cut", default="", metavar="HEADS", help="heads to ablate (zero): L1H3,L0H2")
-    parser.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
-    device = "the device to compute on: cpu, cuda, cuda:1, mps (default cpu; `circuitlab doctor` lists this machine's)"
-    parser.add_argument("--device", default="cpu", metavar="NAME", help=device)
-    parser.add_argument("--budget", type=_gib, default=4.0, metavar="GIB", help="memory budget (default 4)")
-    parser.add_argument("--threads", type=threads, default=1, help="torch threads (default 1: bit-equal results)")
+    edit = "an intervention, once or more: 'zero z L1H1', 'mean z L1H1', 'scale z L1H1 by 0.5', 'freeze pattern L1', "
+    edit += "'patch resid_pre L2 @5 from \"…\"', 'project_out resid_pre L1 on \" cat\"' (README, Interventions)"
+    parser.add_argument("--edit", action="append", default=[], metavar="WORDS", help=edit)
+    begins = parser.add_mutually_exclusive_group()
+    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
+    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="what is computed in")
+    parser.add_argument("--raw", action="store_true", help="weights as they are stored: no norm folded in, nothing centred")
+    machine_arguments.add_arguments(parser)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,11 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXITS,
     )
     parser.add_argument("--version", action="version", version=f"circuitlab {__version__}")
+    plugin = "analyses, panels and families from a Python file or a folder of such files; before or after the command, repeatable"
+    parser.add_argument("--plugin", action="append", metavar="FILE", help=plugin)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    window = commands.add_parser("open", help="open the window on a model or a session")
-    window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file")
+    window = commands.add_parser("open", help="open the window on a model, a session or what a picture shows")
+    window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file, or a picture with its view")
     window.add_argument("--text", help="the prompt")
     _assume_argument(window)
+    _add_present(commands)
     _add_compute_and_figure(commands)
     for name, text in (("analyses", "list the analyses and their parameters"), ("panels", "list the panels and their controls")):
         commands.add_parser(name, help=text)
@@ -92,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("model", help=MODEL)
     _assume_argument(info)
     info.add_argument("--json", action="store_true", help="print JSON")
+    _add_tokens(commands)
+    _add_generate(commands)
+    _add_get(commands)
     imported = commands.add_parser(
         "import", help="convert a checkpoint of an unknown family by a map of its tensor names", epilog=EXITS
     )
@@ -108,13 +123,33 @@ def _parser() -> argparse.ArgumentParser:
     lessons = commands.add_parser("lessons", help="list the guided tours of the window, or check their files", epilog=EXITS)
     lessons.add_argument("files", nargs="*", metavar="FILE", help="lessons to check (default: all of them)")
     lessons.add_argument("--check", action="store_true", help="report what is wrong with them")
-    about = "list what is in a session file and whether its models are found; its story as a lesson, and back"
+    about = "list what is in a session file or a picture and whether its models are found; its story as a lesson, and back"
     session = commands.add_parser("session", help=about, epilog=EXITS)
-    session.add_argument("file", metavar="FILE", help="a .circuitlab file, or with -o a lesson")
+    session.add_argument("file", metavar="FILE", help=f"a {SESSION} file, a picture with its view, or with -o a lesson")
     what = session.add_mutually_exclusive_group()
     what.add_argument("--json", action="store_true", help="print JSON")
     what.add_argument("--markdown", metavar="OUT.md", help="write the story as a lesson")
-    what.add_argument("-o", "--out", metavar=f"OUT{SESSION}", help="write a lesson as a session, which stands at its first step")
+    session.add_argument(
+        "--results",
+        action="store_true",
+        help="with -o: compute what the session shows, and store it inside, for use without its models",
+    )
+    what.add_argument(
+        "-o", "--out", metavar=f"OUT{SESSION}", help="write a lesson as a session, which stands at its first step; see --results"
+    )
+    machine_arguments.add_arguments(session.add_argument_group("with --results"))
+    report = commands.add_parser("report", help="write a session's story with its figures and numbers as one page", epilog=EXITS)
+    from circuitlab.cli.report_command import add_arguments as add_report_arguments
+
+    add_report_arguments(report)
+    machine_arguments.add_arguments(report)
+    sheet = commands.add_parser(
+        "sheet", help="a step's panels as one figure of parts A, B, C, with caption and data", epilog=EXITS
+    )
+    from circuitlab.cli.sheet_arguments import add_arguments
+
+    add_arguments(sheet)
+    machine_arguments.add_arguments(sheet)
     doctor = commands.add_parser("doctor", help="check this installation: libraries, devices, display")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -130,17 +165,71 @@ def _add_compute_and_figure(commands: Any) -> None:
         compute.add_argument(f"--{form.name}", metavar="FILE", help=words)
     pictures = listed(PICTURES, " or ")
     figure = commands.add_parser("figure", help=f"draw a panel as {pictures}, without a window", epilog=EXITS)
-    figure.add_argument("panel", help="see `circuitlab panels`")
+    figure.add_argument("panel", nargs="?", help="see `circuitlab panels`; with --at, none: all that are shown, as one sheet")
     _subject_arguments(figure)
     figure.add_argument("-o", "--out", required=True, metavar="FILE", help=f"{pictures} by its suffix")
     figure.add_argument("--heads", default="", help="the selected heads: L1H3,L0H2")
     figure.add_argument("--destination", type=int, help="the destination position, which attends")
     figure.add_argument("--source", type=int, help="the source position, which is attended to")
-    figure.add_argument("--target", default="next", help="the logit to measure: next, an id such as 12, or a difference 12-34")
+    figure.add_argument("--target", default="next", help=f"the logit to measure: {TARGETS}")
     figure.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="the panel's controls")
+    figure.add_argument("--whole", action="store_true", help="with --at: the whole figure where the step has zoomed into it")
+    inside = "do not write into the file what it shows: with it, the window, --at and `circuitlab session` open the file"
+    figure.add_argument("--no-view", action="store_true", help=inside)
     from circuitlab.cli.paper_arguments import add_arguments
 
     add_arguments(figure)
+    _add_film(commands)
+
+
+def _add_tokens(commands: Any) -> None:
+    tokens = commands.add_parser("tokens", help="how a model reads a text: ids, pieces, positions, words", epilog=EXITS)
+    tokens.add_argument("model", help=MODEL)
+    text = tokens.add_mutually_exclusive_group(required=True)
+    text.add_argument("--text", help="the text")
+    text.add_argument("--text-file", metavar="FILE", help="the text, from a UTF-8 file; - reads standard input")
+    begins = tokens.add_mutually_exclusive_group()
+    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
+    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    tokens.add_argument("--json", action="store_true", help="print JSON")
+    tokens.set_defaults(tokens=None)
+
+
+def _add_generate(commands: Any) -> None:
+    from circuitlab.cli.generate_command import add_arguments
+
+    generate = commands.add_parser("generate", help="what a model continues a prompt with", epilog=EXITS)
+    _subject_arguments(generate)
+    add_arguments(generate)
+
+
+def _add_film(commands: Any) -> None:
+    films = listed(FILMS, " or ")
+    film = commands.add_parser("film", help=f"write what a step plays as an animated picture ({films})", epilog=EXITS)
+    film.add_argument("file", metavar="FILE#STEP", help="a session and one of its steps; without a step where it stands")
+    film.add_argument("-o", "--out", required=True, metavar="OUT", help=f"{films} by its suffix")
+    film.add_argument("--size", default="1280x720", metavar="WxH", help="in px (default 1280x720); text grows with the height")
+    film.add_argument("--fps", type=float, default=4.0, metavar="N", help="frames a second (default 4)")
+    film.add_argument("--theme", choices=("light", "dark"), default="light", help="of the slide (default light)")
+    shown = "a panel of the film, up to four times (default: those that the step shows)"
+    film.add_argument("--panel", action="append", default=[], metavar="NAME", help=shown)
+    over = "in place of what the step plays a parameter of the constructed model, offset=1:8, or alpha=1:20:25 for 25 frames;"
+    over += " checkpoint=0:final a training"
+    film.add_argument("--over", default="", metavar="NAME=FIRST:LAST", help=over)
+    film.add_argument("--once", action="store_true", help="stop at the end; otherwise it begins anew")
+    machine_arguments.add_arguments(film)
+
+
+def _add_present(commands: Any) -> None:
+    from circuitlab.cli.present_command import add_arguments
+
+    add_arguments(commands.add_parser("present", help="present a session's story on a stage", epilog=EXITS))
+
+
+def _add_get(commands: Any) -> None:
+    from circuitlab.cli.get_arguments import add_arguments
+
+    add_arguments(commands.add_parser("get", help="get the checkpoints of a shipped model's training", epilog=EXITS))
 
 
 def _add_training(commands: Any) -> None:
@@ -152,57 +241,111 @@ def _add_training(commands: Any) -> None:
     from circuitlab.cli.measure_arguments import add_arguments as add_measure_arguments
 
     add_measure_arguments(measure)
+    sweep = commands.add_parser("sweep", help="answer a declared grid of questions into one table", epilog=EXITS)
+    from circuitlab.cli.sweep_arguments import add_arguments as add_sweep_arguments
+
+    add_sweep_arguments(sweep)
+    machine_arguments.add_arguments(sweep)
+
+
+_OF_WHOLE = {  # what is about a whole session, and what to do where a step is named
+    "open": ("The window opens a whole session.", "Drop the step; it is one key away in the window: Story (F2)."),
+    "present": ("A whole story is presented.", "Drop the step, and name it with --from."),
+    "report": ("A report is about a whole session.", "Drop the step; `circuitlab sheet FILE#STEP` writes the figures of one."),
+    "session": ("A whole session is listed.", "Drop the step."),
+}
 
 
 def _run(args: argparse.Namespace) -> int:
+    if (place := getattr(args, "model" if args.command == "open" else "file", None)) and args.command in _OF_WHOLE:
+        refuse_step(place, *_OF_WHOLE[args.command])
     if args.command == "doctor":
-        from circuitlab import doctor
+        with starting():
+            from circuitlab import doctor
 
         return doctor.run(args.json)
     if getattr(args, "model", None) is not None:
         if not args.model.strip():
-            raise UsageError("No model is named.", expected=MODEL, got=repr(args.model), remedy="Name a model.")
-        if args.command == "open" and is_session(Path(args.model)):
+            raise UsageError("No model is named.", expected=MODEL, got=quoted(args.model), remedy="Name a model.")
+        if args.command == "open" and opens_as_session(Path(args.model)):
             return _open_session(args)
-        from circuitlab.cli.hub_terminal import fetch_if_needed
+        with starting():
+            from circuitlab.cli.hub_terminal import fetch_if_needed
 
         fetch_if_needed(args.model)
     if args.command in (None, "open"):
-        from circuitlab import launch
+        with starting():
+            from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
         source, text = model, getattr(args, "text", None)
         return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
+    if args.command == "present":
+        from circuitlab.cli import present_command
+
+        return present_command.run(args)
+    if args.command == "get":
+        with starting():
+            from circuitlab.cli import get_command
+
+        return get_command.run(args)
     if args.command == "train":
-        from circuitlab.training.command import run
+        with starting():
+            from circuitlab.training.command import run
 
         return run(args)
     if args.command == "measure":
-        from circuitlab.training.measure_command import run as measure
+        with starting():
+            from circuitlab.training.measure_command import run as measure
 
         return measure(args)
-    if args.command == "session":
-        from circuitlab.cli import lesson_files, session_command
+    if args.command == "sweep":
+        with starting():
+            from circuitlab.cli import sweep_command
 
+        return sweep_command.command(args)
+    if args.command == "session":
+        with starting():
+            from circuitlab.cli import lesson_files, session_command
+
+        if args.results:
+            return session_command.write_results(args)
         if args.markdown is not None:
             return lesson_files.write_lesson(Path(args.file), Path(args.markdown))
         if args.out is not None:
             return lesson_files.write_session(Path(args.file), Path(args.out))
         return session_command.run(args.file, args.json)
+    if args.command == "film":
+        with starting():
+            from circuitlab.cli import film_command
+
+        return film_command.run(args)
+    if args.command == "report":
+        with starting():
+            from circuitlab.cli import report_command, session_command
+
+        return report_command.run(args)
+    if args.command == "sheet":
+        with starting():
+            from circuitlab.cli import sheet_command
+
+        return sheet_command.run(args)
     if args.command == "lessons":
-        from circuitlab.cli import lessons_command
+        with starting():
+            from circuitlab.cli import lessons_command
 
         return lessons_command.run(args.check or bool(args.files), tuple(args.files))
-    from circuitlab.cli import commands
+    with starting():
+        from circuitlab.cli import commands
 
     return commands.RUN[args.command](args)
 
 
 def _open_session(args: argparse.Namespace) -> int:
-    """The window on a session, which says itself what it shows."""
+    """The window on a session or a picture, which say themselves what they show."""
     if args.text is not None or args.assume:
         raise UsageError(
-            "A session has its own text and models.",
+            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text and models.",
             expected=f"{Path(args.model).name} alone",
             got="--text" if args.text is not None else "--assume",
             remedy="Change them in the window.",
@@ -216,6 +359,29 @@ def _assumed(items: list[str]) -> tuple[tuple[str, str], ...]:
     from circuitlab.model.loading.assumptions import pairs
 
     return pairs(items)
+
+
+def _without_plugins(words: list[str]) -> list[str]:
+    """The words without `--plugin FILE`, wherever they stand: these files are among the plug-ins from now on.
+
+    Raises `UsageError`.
+    """
+    rest, files = list[str](), list[str]()
+    every = iter(words)
+    for word in every:
+        if word == "--":
+            rest += [word, *every]
+        elif word == "--plugin":
+            files.append(next(every, ""))
+        elif word.startswith("--plugin="):
+            files.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    if files:
+        from circuitlab.plugins import requested
+
+        requested(*files)
+    return rest
 
 
 def _with_command(words: list[str]) -> list[str]:
@@ -236,16 +402,23 @@ def _with_command(words: list[str]) -> list[str]:
 def _internal_error(error: Exception) -> int:
     """One line on the screen, the traceback in the log."""
     report = "".join(traceback.format_exception(error))
-    where = paths.log_file()
-    try:
-        where.parent.mkdir(parents=True, exist_ok=True)
-        with where.open("a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli.parser {' '.join(sys.argv)}\n{report}")
-        details = f"The details are in {where}."
-    except OSError:
-        details = report
-    print(f"This is a bug in CircuitLab: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{details}", file=sys.stderr)
+    details = write_log(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR circuitlab.cli.parser {' '.join(sys.argv)}\n{report}")
+    _tell(f"This is a bug in {_whose(error)}: {bounded(f'{type(error).__name__}: {error}', 1000)}\n{details}")
     return 1
+
+
+def _whose(error: Exception) -> str:
+    """CircuitLab, or the plug-in whose code an exception came through."""
+    from circuitlab.plugins import blamed
+
+    plugin = blamed(error)
+    return "CircuitLab" if plugin is None else f"the plug-in {plugin}"
+
+
+def _tell(words: object) -> None:
+    """Write to standard error; where that cannot be, the exit status says it alone."""
+    with contextlib.suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
 
 
 def _printable() -> None:
@@ -261,6 +434,11 @@ def _printable() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     _printable()
+    with terminal.guarded():
+        return _printed(argv)
+
+
+def _printed(argv: Sequence[str] | None) -> int:
     try:
         status = _status(argv)
         sys.stdout.flush()
@@ -271,26 +449,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _print_no_more()
         remedy = "Free space or redirect the output elsewhere, then run the command again: results are not kept."
-        print(BadMachine("The output could not be written.", got=error.strerror or str(error), remedy=remedy), file=sys.stderr)
+        _tell(BadMachine("The output could not be written.", got=cause(error), remedy=remedy))
         return BadMachine.exit_code
 
 
 def _status(argv: Sequence[str] | None) -> int:
     """Run one command. Raises `OSError` if the output has no reader or the disk is full."""
     try:
-        return _run(_parser().parse_args(_with_command(list(sys.argv[1:] if argv is None else argv))))
+        _need_current_folder()
+        words = _without_plugins(list(sys.argv[1:] if argv is None else argv))
+        return _run(_parser().parse_args(_with_command(words)))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     except CircuitLabError as error:
-        print(error, file=sys.stderr)
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
-        print("Cancelled.", file=sys.stderr)
+        _tell("Cancelled.")
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in FULL):
             raise
         return _internal_error(error)
+
+
+def _need_current_folder() -> None:
+    """Raise `BadMachine` where the folder that the command runs in has been removed: libraries end the process there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        remedy = "Change to another folder, then run the command again."
+        raise BadMachine(
+            "The current folder is gone.", expected="a folder that is there", got=cause(error), remedy=remedy
+        ) from error
 
 
 def _print_no_more() -> None:

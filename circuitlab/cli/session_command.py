@@ -1,50 +1,153 @@
-"""`circuitlab session FILE`: what is in a session, and whether its models and files are on this machine."""
+"""`circuitlab session FILE`: what is in a session, and whether its models and files are on this machine.
+
+`circuitlab session FILE --results -o OUT` computes what it shows and stores it inside, without a window.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from circuitlab.cli.machine_arguments import engine_of
+from circuitlab.cli.output import progress
 from circuitlab.counting import number_of
-from circuitlab.engine.engine import Engine
+from circuitlab.engine.engine import Engine, memory_words
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import UsageError
-from circuitlab.formats import SESSION
+from circuitlab.engine.stored_answer import read_stored
+from circuitlab.errors import BadInput, UsageError
+from circuitlab.figures.contracts.panel import view_types
+from circuitlab.files import need_writable, write_whole
+from circuitlab.formats import SESSION, is_session
 from circuitlab.lessons.lesson import SUFFIX
+from circuitlab.model.sources.references import STORED
+from circuitlab.model.subject import ModelRef
 from circuitlab.report.saved_session import SavedSession, opened_session
-from circuitlab.session_files.session import Note
+from circuitlab.session_files.results import Results, file_bytes
+from circuitlab.session_files.session import Note, Session
+from circuitlab.session_files.session_lock import replacing
+from circuitlab.story.arrangements import FRONTS
+from circuitlab.story.panel_names import unknown_panels, unread_settings
+from circuitlab.story.places import real_folder
+from circuitlab.story.story import Story
 from circuitlab.story.words import table_of
+from circuitlab.terminal import on_one_line
 
 LONGEST = 60  # characters of a prompt or a note on one line
 
 
 def run(file: str, as_json: bool) -> int:
     """Print it. Raises `BadInput` where the file cannot be read; what is missing is listed, and no error."""
-    if file.lower().endswith(SUFFIX):
-        remedy = f"Make it a session: circuitlab session {Path(file).name} -o {Path(file).stem}{SESSION}"
-        raise UsageError("That is a lesson.", expected=f"a {SESSION} file", got=Path(file).name, remedy=remedy)
+    refuse_lesson(file)
     session = opened_session(Path(file), Engine(ModelStore()))
     table = contents(session)
     print(json.dumps(table, ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(table)))
     return 0
 
 
+def refuse_lesson(file: str) -> None:
+    """Raise `UsageError` for the file of a lesson, which says how it becomes a session."""
+    if file.lower().endswith(SUFFIX):
+        remedy = f"Make it a session: circuitlab session {Path(file).name} -o {Path(file).stem}{SESSION}"
+        raise UsageError("That is a lesson.", expected=f"a {SESSION} file", got=Path(file).name, remedy=remedy)
+
+
+def write_results(args: argparse.Namespace) -> int:
+    """Write a session with the results of everything that it shows. What cannot be is listed; a step without any is an error.
+
+    Raises `BadInput`, `UsageError`.
+    """
+    file, out = Path(args.file), args.out
+    if out is None or not is_session(Path(out)):
+        expected, got = f"--results -o OUT{SESSION}", out or "no -o"
+        raise UsageError("A session with results needs a file.", expected=expected, got=got, remedy=f"Add -o OUT{SESSION}.")
+    need_writable(Path(out))
+    session = opened_session(file, engine_of(args))
+    with replacing(Path(out)):
+        with progress(f"results of {file.name}") as ctx:
+            computed = session.with_results(FRONTS, ctx)
+        assert computed.results is not None
+        lines = (f"{out}:", *_results_lines(results_table(computed.results)), *_changed(session.results, computed.results))
+        write_whole(Path(out), file_bytes(computed.session, real_folder(Path(out)), computed.results))
+    print("\n".join(map(on_one_line, lines)))
+    return _tell_empty(computed.session.story, computed.results)
+
+
+def _tell_empty(story: Story, results: Results) -> int:
+    """Name the steps of which nothing could be stored on standard error. Returns the status."""
+    empty = [(i, place.lacking[0]) for i, place in enumerate(results.places) if i and place.lacking and not place.answers]
+    for i, why in empty:
+        print(on_one_line(f"Step {i}, {story.steps[i - 1].title}: nothing of it is stored: {why}"), file=sys.stderr)
+    return BadInput.exit_code if empty else 0
+
+
+def _changed(before: Results | None, now: Results) -> Iterator[str]:
+    """How many of the answers that were stored before are other ones now."""
+    same = [key for key in now.entries if before is not None and key in before.entries]
+    changed = [key for key in same if before is not None and _fingerprint(before, key) != _fingerprint(now, key)]
+    if changed:
+        names = ", ".join(dict.fromkeys(now.entries[key].analysis for key in changed))
+        yield f"  {len(changed)} of {number_of(len(same), 'answer')} that were stored differ from those computed now: {names}"
+
+
+def _fingerprint(results: Results, key: str) -> str:
+    """That of an answer, "" where it is damaged."""
+    try:
+        return read_stored(results.data(key), ModelRef(STORED)).fingerprint
+    except BadInput:
+        return ""
+
+
+def results_table(results: Results) -> dict[str, Any]:
+    """What is stored in a session's file, as plain values: how much in all, and of each place."""
+    place = lambda one: {
+        "answers": len(one.answers),
+        "bytes": sum(map(results.size, one.answers)),
+        "lacking": list(one.lacking),
+    }
+    return {
+        "answers": len(results.entries),
+        "bytes": results.nbytes,
+        "models": sorted(results.hashes),
+        "places": [place(one) for one in results.places],
+    }
+
+
+def _results_lines(table: Mapping[str, Any]) -> list[str]:
+    models = ", ".join(table["models"]) or "no model"
+    lines = [f"  results: {number_of(table['answers'], 'answer')} of {models}, {memory_words(table['bytes'])}"]
+    for name, sha256 in table.get("of_other_weights", {}).items():
+        lines.append(f"    those of {name} are of other weights, sha256 {sha256[:12]}, and are not shown")
+    lines += [f"    damaged, and not shown: {line}" for line in table.get("damaged", ())]
+    if table.get("damaged"):
+        lines.append("    where the model is, they are stored anew by: circuitlab session FILE --results -o OUT.circuitlab")
+    for i, place in enumerate(table["places"]):
+        name = f"step {i}" if i else "now"
+        lines.append(f"    {name}: {number_of(place['answers'], 'answer')}, {memory_words(place['bytes'])}")
+        lines += [f"      not stored: {why}" for why in place["lacking"]]
+    return lines
+
+
 def contents(session: SavedSession) -> dict[str, Any]:
     """What is in a session, as plain values: models and files with what was found of them, now, steps, notes."""
-    found, content = session.found, session.session
+    located, content = session.located, session.session
     models = {}
     for name, entry in content.models.items():
-        status = "missing" if name in found.missing else "changed" if name in found.changed else "found"
+        status = "missing" if name in located.missing else "changed" if name in located.changed else "found"
         models[name] = {"source": entry.ref.source, "sha256": entry.sha256, "status": status}
-        if name in found.changed:
-            models[name]["other"] = found.changed[name].source
+        if name in located.changed:
+            models[name]["other"] = located.changed[name].source
     files = {}
     for name, entry in content.files.items():
-        status = "missing" if name in found.missing_files else "changed" if name in found.changed_files else "found"
+        status = "missing" if name in located.missing_files else "changed" if name in located.changed_files else "found"
         files[name] = {"path": entry.path, "sha256": entry.sha256, "status": status}
     steps = [{"title": step.title, "set": table_of(step.setup) if step.setup else {}} for step in content.story.steps]
+    others = {"of_other_weights": session.of_other_weights} if session.of_other_weights else {}
+    others |= {"damaged": session.damaged} if session.damaged else {}
+    stored = {} if session.results is None else {"results": results_table(session.results) | others}
     return {
         "file": session.name,
         "title": session.title,
@@ -53,7 +156,18 @@ def contents(session: SavedSession) -> dict[str, Any]:
         "now": table_of(content.now),
         "steps": steps,
         "notes": [{"about": _about(note), "text": note.text} for note in session.notes],
+        **_unfollowed(content),
+        **stored,
     }
+
+
+def _unfollowed(content: Session) -> dict[str, dict[str, Any]]:
+    """The names of panels that there are not, and why settings of panels cannot be read, by place; empty where there are none."""
+    steps = {str(i): step.setup for i, step in enumerate(content.story.steps, 1) if step.setup is not None}
+    places, every = {"now": content.now} | steps, view_types()
+    unknown = {where: list(names) for where, setup in places.items() if (names := unknown_panels(setup, every))}
+    unread = {where: why for where, setup in places.items() if (why := unread_settings(setup, every))}
+    return {name: at for name, at in (("no_such_panels", unknown), ("unread_settings", unread)) if at}
 
 
 def _about(note: Note) -> str:
@@ -73,10 +187,19 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
         lines.append(f"  model {name}: {words[model['status']]}{other or ' at ' + model['source']}, sha256 {sha256}")
     for name, file in table["files"].items():
         lines.append(f"  file {name}: {words[file['status']]} at {file['path']}")
-    lines.append(f"  now: {_summary(table['now'])}")
-    lines += [f"  {i}  {step['title'] or 'no title'}: {_summary(step['set'])}" for i, step in enumerate(table["steps"], 1)]
+    lines += [f"  now: {_summary(table['now'])}", *_unfollowed_lines(table, "now")]
+    for i, step in enumerate(table["steps"], 1):
+        lines += [f"  {i}  {step['title'] or 'no title'}: {_summary(step['set'])}", *_unfollowed_lines(table, str(i))]
     lines += [f"  note on {note['about'] or 'the session'}: {_short(note['text'])}" for note in table["notes"]]
-    return lines
+    lines += _results_lines(table["results"]) if "results" in table else []
+    return [on_one_line(line) for line in lines]
+
+
+def _unfollowed_lines(table: Mapping[str, Any], where: str) -> list[str]:
+    names = table.get("no_such_panels", {}).get(where, [])
+    settings = table.get("unread_settings", {}).get(where, {})
+    lines = [f"     no such panel: {', '.join(names)}"] if names else []
+    return lines + [f"     settings of {name} cannot be read: {why}" for name, why in settings.items()]
 
 
 def _summary(words: Mapping[str, Any]) -> str:

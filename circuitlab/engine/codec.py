@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.store import reference
-from circuitlab.errors import UsageError, advising, bounded
+from circuitlab.errors import UsageError, advising, bounded, quoted
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
 from circuitlab.model.subject import Head, Target
 from circuitlab.model.whole_numbers import elements, whole_numbers
@@ -84,7 +84,7 @@ def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
     declared = fields(cls)
     with advising(_REMEDY):
         _refuse_unknown(pairs, declared)
-        return _constructed(cls, {name: parse(declared[name][0], text, name) for name, text in pairs.items()})
+        return _constructed(cls, {name: _parsed(declared[name][0], text, name) for name, text in pairs.items()})
 
 
 def _refuse_unknown(names: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ def params_of(cls: type[P], values: Mapping[str, Any]) -> P:
 def _value(kind: Any, value: Any, name: str) -> Any:
     """One value of type `kind`, from text or a Python value, as may be each element of a tuple; one element needs no tuple."""
     if isinstance(value, str):
-        return parse(kind, value, name)
+        return _parsed(kind, value, name)
     if get_origin(kind) is not tuple:
         return from_json(kind, to_json(value), name)
     kinds, several = get_args(kind), None if isinstance(value, Head) else elements(value)
@@ -114,7 +114,7 @@ def _value(kind: Any, value: Any, name: str) -> Any:
             return whole_numbers(several, name)
         return tuple(_value(kinds[0], one, f"{name}[{i}]") for i, one in enumerate(several))
     if len(kinds) != len(several):
-        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(value)[:80])
+        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=quoted(value))
     return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
@@ -130,11 +130,16 @@ def _constructed(cls: type[P], values: Mapping[str, Any]) -> P:
 
 
 def parse(kind: Any, text: str, name: str) -> Any:
-    """One value of type `kind` from text."""
+    """One value of type `kind` from text. Raises `UsageError`."""
+    with advising("Write it as expected."):
+        return _parsed(kind, text, name)
+
+
+def _parsed(kind: Any, text: str, name: str) -> Any:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         others = [a for a in get_args(kind) if a is not type(None)]
-        return None if text.strip().lower() == "none" else parse(others[0], text, name)
+        return None if text.strip().lower() == "none" else _parsed(others[0], text, name)
     if origin is tuple:
         return _parse_tuple(kind, text, name)
     return _parse_plain(kind, text, name)
@@ -146,14 +151,14 @@ def _parse_tuple(kind: Any, text: str, name: str) -> tuple[Any, ...]:
         if text.strip().lower() in ("", _empty(kind)):
             return ()
         place = lambda i: name if len(parts) == 1 else f"{name}[{i}]"
-        return tuple(parse(kinds[0], part, place(i)) for i, part in enumerate(parts))
+        return tuple(_parsed(kinds[0], part, place(i)) for i, part in enumerate(parts))
     if len(parts) != len(kinds):
-        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=repr(text))
-    return tuple(parse(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
+        raise UsageError(f"The value of {name} cannot be read.", expected=number_of(len(kinds), "value"), got=quoted(text))
+    return tuple(_parsed(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
 
 
 def _parse_plain(kind: Any, text: str, name: str) -> Any:
-    bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=repr(text))
+    bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=quoted(text))
     if get_origin(kind) is Literal:
         match = [c for c in get_args(kind) if str(c) == text.strip()]
         if not match:

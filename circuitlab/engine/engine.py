@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
@@ -19,17 +19,18 @@ from typing import Any
 import torch
 
 from circuitlab import __version__
-from circuitlab.analysis.base import Analysis, Ctx, NullContext, R, TextRef
+from circuitlab.analysis.base import Ctx, NullContext, R, TextRef, TokenText
 from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
+from circuitlab.engine.held import Held, named_as
 from circuitlab.engine.in_flight import InFlight
-from circuitlab.engine.inputs import Clean, InputsOf
+from circuitlab.engine.inputs import Clean, InputsOf, named_version, plugins_of
 from circuitlab.engine.recording_context import RecordingContext
-from circuitlab.engine.request import Answer, Provenance, Request
+from circuitlab.engine.request import Answer, Provenance, Request, needs
 from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
-from circuitlab.errors import BadInput, Cancelled, OverBudget, Refused
+from circuitlab.errors import RAISE_BUDGET, BadInput, Cancelled, OverBudget, Refused, cause
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
 from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.plain import out_of_bounds
@@ -64,14 +65,6 @@ def use_threads(n: int) -> None:
     torch.set_num_threads(n)
 
 
-def needs(analysis: Analysis[Any, Any], params: Any) -> str:
-    """What an analysis depends on, as declared by its parameters (`needs`) or else by the analysis.
-
-    "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
-    """
-    return getattr(params, "needs", analysis.needs)
-
-
 class Engine:
     """One per process, shared by window, command line and notebook; safe to call from several threads.
 
@@ -83,7 +76,7 @@ class Engine:
         self.store, self.cache, self.device = store, Cache(0), checked(device)
         self.budget(memory)
         self._in_flight = InFlight()
-        self._texts = Texts()
+        self._texts, self._held = Texts(), Held()
 
     def budget(self, memory: int) -> None:
         """Set the memory budget, in bytes. Open models are not affected."""
@@ -111,14 +104,46 @@ class Engine:
 
     def key(self, request: Request, model: OpenModel, place: str | None = None) -> Hashable:
         """The cache key of an answer. `place`: the device it was computed on, None for the one it would be computed on."""
-        analysis, subject = request.analysis, request.subject
-        parts = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
-        about = parts[needs(analysis, request.params)]
-        where = place or self.place(request)
-        return ("answer", analysis.name, analysis.version, request.params, subject.conventions, where, model.key, about)
+        analysis, where = request.analysis, place or self.place(request)
+        conventions, about = request.reads
+        return ("answer", analysis.name, analysis.version, request.params, conventions, where, model.key, about)
+
+    def hold(self, answers: Iterable[Answer]) -> None:
+        """Give these complete answers to their requests from now on, without computing them, until they are released.
+
+        They are not part of the cache and never dropped for lack of memory. One is given for a model that is a ghost, or has the
+        same weights and configuration, and for files with the same hash (`held.Held`), whatever device it was computed on.
+        """
+        self._held.hold(answers)
+
+    def release(self, answers: Iterable[Answer] | None = None) -> None:
+        """Let go of held answers; None: of all."""
+        self._held.release(answers)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the results that are held, which are not part of the cache."""
+        return self._held.nbytes
+
+    def held(self, request: Request[R], read: bool = True) -> Answer[R] | None:
+        """The held answer to a request, None without one. `read`: hash files that it names, and open its model; else neither.
+
+        Raises `BadModel` where a model is opened that cannot be.
+        """
+        if not self._held:
+            return None
+        ref = request.subject.model
+        model = self.store.open(ref) if read else self.store.peek(ref)
+        params = self._texts.settled(request.params, read, absent=True)
+        if model is None or params is None:
+            return None
+        answer = self._held.find(replace(request, params=params), model)
+        return None if answer is None else _for(answer, named_as(answer.request, request), model)
 
     def cached(self, request: Request[R]) -> Answer[R] | None:
-        """The complete answer if it is in the cache. Never blocks, never opens a model."""
+        """The complete answer if it is held or in the cache. Never blocks, never opens a model."""
+        if (held := self.held(request, read=False)) is not None:
+            return held
         model = self.store.peek(request.subject.model)
         params = self._texts.settled(request.params, read=False)
         if model is None or params is None:
@@ -128,21 +153,27 @@ class Engine:
         return _for(answer, request, model) if isinstance(answer, Answer) and answer.complete else None
 
     def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
-        """Compute, or take from the cache. `fresh` neither reads the cache nor reuses a prefix: for bit-equal results.
+        """Give a held answer, compute, or take from the cache.
+
+        `fresh` neither reads the cache nor reuses a prefix nor gives a held answer: for bit-equal results. What a running
+        analysis asks of another is never held, so that a computed answer is computed in all its parts.
 
         Raises `Refused`, `OverBudget`, `BadInput`, `BadModel`, or `Cancelled`; the last partial result of a cancelled analysis is
         cached and passed to the next attempt as `ctx.previous`.
         """
+        if not fresh and (held := self.held(request)) is not None:
+            return held
         cache = Cache(self.memory) if fresh else self.cache
         answer = self.answer_in(cache, request, ctx or NullContext())
         if fresh:
             model = self.store.open(answer.request.subject.model)
             self._keep(self.key(answer.request, model, answer.provenance.device), answer)
-        return answer
+        return replace(answer, token_text=_token_text(self.store.peek(answer.request.subject.model)))
 
     def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
         """`answer` with a given cache, so that an answer requested by another analysis goes to the same cache."""
         model = self.store.open(request.subject.model)
+        model.need_weights(request.analysis.name)
         request = replace(request, params=self._texts.settled(request.params))
         place = self.place(request)
         key = self.key(request, model, place)
@@ -161,7 +192,7 @@ class Engine:
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
-        """The memory estimate in bytes.
+        """The memory estimate in bytes, 0 for a ghost, of which nothing is computed.
 
         Raises `Refused`; `BadInput` for a parameter out of bounds or a prompt that the model cannot take; then `OverBudget`.
         """
@@ -173,13 +204,15 @@ class Engine:
                 got=wrong[2],
                 remedy=OUT_OF_BOUNDS,
             )
-        weights = self.store.open(subject.model).opened.weights
-        config = weights.config
+        model = self.store.open(subject.model)
+        weights, config = model.opened.weights, model.opened.weights.config
         if reason := analysis.refuse(config, request.params):
             raise Refused(reason)
         reads = needs(analysis, request.params) == "tokens"
         if reads and not (analysis.any_prompt and subject.tokens):
             check_tokens(config, subject.tokens)
+        if model.absent:
+            return 0
         n = min(len(subject.tokens), config.n_ctx)  # tokens beyond the context are not computed
         needed = analysis.memory(config, n, request.params, subject.conventions.dtype)
         if reads:
@@ -191,7 +224,7 @@ class Engine:
                 f"The analysis {analysis.name} does not fit in the memory budget.",
                 expected=f"at most {memory_words(self.memory)}",
                 got=f"{memory_words(needed)}{' for ' + number_of(n, 'token') if reads else ''}",
-                remedy=f"Give a larger --budget, or {'shorten the prompt' if reads else 'choose fewer or smaller samples'}.",
+                remedy=f"{'Shorten the prompt' if reads else 'Choose fewer or smaller samples'}, or {RAISE_BUDGET}.",
             )
         return needed
 
@@ -213,9 +246,9 @@ class Engine:
         analysis = request.analysis
         self.check(request)
         began = time.perf_counter()
-        inputs = InputsOf(self, model, request.subject, ctx, cache, place)
+        inputs = InputsOf(self, model, request.subject, ctx, cache, place, plugins_of(analysis))
         answer_of = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs.reused)
+            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs)
         )
         try:
             with self._tensors_on(place):
@@ -263,26 +296,35 @@ class Engine:
         best = max(keys, key=lambda k: _common(k[5], tokens), default=None)
         return None if best is None or not _common(best[5], tokens) else self.cache.get(best)
 
-    def read_text(self, model: OpenModel, ref: TextRef) -> tuple[int, ...]:
-        """Tokens of a text file. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash."""
-        return read_text(ref, model.opened.weights.tokenizer)
+    def read_text(self, model: OpenModel, ref: TextRef, ctx: Ctx | None = None) -> Sequence[int]:
+        """Tokens of a text file. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash; `OverBudget`;
+        `Cancelled` at a tick of `ctx`."""
+        return read_text(ref, model.opened.weights.tokenizer, ctx or NullContext(), self.memory)
 
 
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
     """A cached answer as the answer to an equal request, with the weights' hash if it is known by now."""
-    provenance = answer.provenance
-    return replace(answer, request=request, provenance=replace(provenance, weights=provenance.weights or model.sha256))
+    provenance = replace(answer.provenance, weights=answer.provenance.weights or model.sha256)
+    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model))
 
 
-def _provenance(model: OpenModel, place: str, seconds: float, reused: int) -> Provenance:
-    return Provenance(model.sha256, versions(), torch.get_num_threads(), place, seconds, reused)
+def _token_text(model: OpenModel | None) -> TokenText | None:
+    """For the answer that goes out: one in the cache does not keep the tokenizer of a model that is closed."""
+    tokenizer = None if model is None else model.opened.weights.tokenizer
+    return None if tokenizer is None else tokenizer.display
+
+
+def _provenance(model: OpenModel, place: str, seconds: float, inputs: InputsOf) -> Provenance:
+    reader = model.opened.plugin
+    all_versions = (*versions(), *sorted({*inputs.plugins, *([named_version(reader)] if reader is not None else ())}))
+    return Provenance(model.sha256, all_versions, torch.get_num_threads(), place, seconds, inputs.reused, model.config_sha256)
 
 
 def _out_of_memory(name: str, error: Exception) -> OverBudget:
     return OverBudget(
         f"The machine ran out of memory during {name}.",
         expected="an allocation that succeeds",
-        got=str(error)[:200] or type(error).__name__,
+        got=cause(error),
         remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",
     )
 

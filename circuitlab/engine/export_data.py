@@ -15,7 +15,7 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,8 +24,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Result, Table
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.request import Answer
-from circuitlab.engine.store import steps_trained
+from circuitlab.engine.request import Answer, TableOf, needs
 from circuitlab.errors import UsageError
 from circuitlab.files import write_whole
 from circuitlab.formats import DATA, suffixes
@@ -38,13 +37,14 @@ class AnswerExport:
     """An answer with data from its open model.
 
     `step`: training steps done (None if no file states it); `display`: the text of a token (None without a tokenizer); `prompt`:
-    the text of all tokens.
+    the text of all tokens. `drawn`: the table of what a figure shows of the answer, None for its own.
     """
 
     answer: Answer
     step: int | None = None
     prompt: str = ""
     display: Callable[[int], str] | None = None
+    drawn: TableOf | None = None
 
     @property
     def final(self) -> bool:
@@ -56,9 +56,12 @@ class AnswerExport:
         """The text of each token of the prompt."""
         return None if self.display is None else list(map(self.display, self.answer.request.subject.tokens))
 
-    def table(self) -> Table:
-        """The answer's table, with the text of tokens beside their ids and positions."""
-        return with_tokens(self.answer.result.table(), self.answer.request.subject.tokens, self.display)
+    def table(self, beside: Result | None = None) -> Table:
+        """The answer's table, with the text of tokens beside their ids and positions; `beside`: as in `Result.table_beside`."""
+        result, table = self.answer.result, None if self.drawn is None else self.drawn(self.answer)
+        if table is None:
+            table = result.table() if beside is None else result.table_beside(beside)
+        return with_tokens(table, self.answer.request.subject.tokens, self.display)
 
     def data(self, form: str) -> bytes:
         """As a file: csv, npz or json."""
@@ -73,13 +76,14 @@ class Exported(Protocol):
         ...
 
 
-def export_of(engine: Engine, answer: Answer, identified: bool = True) -> AnswerExport:
+def export_of(engine: Engine, answer: Answer, identified: bool = True, drawn: TableOf | None = None) -> AnswerExport:
     """An answer with everything that a file states besides its numbers. `identified`: including the hash of the weights."""
     answer = engine.identified(answer) if identified else answer
     subject = answer.request.subject
-    tokenizer = engine.store.open(subject.model).opened.weights.tokenizer
+    model = engine.store.open(subject.model)
+    tokenizer = model.opened.weights.tokenizer
     prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
-    return AnswerExport(answer, steps_trained(subject.model), prompt, None if tokenizer is None else tokenizer.display)
+    return AnswerExport(answer, model.steps_trained, prompt, None if tokenizer is None else tokenizer.display, drawn)
 
 
 def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str] | None) -> Table:
@@ -98,16 +102,19 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
         if column.of in texts:
             name = "token" if column.name == "id" else f"{column.name} token{'s' if column.of == 'tokens' else ''}"
             columns.append(Column(name, np.array([texts[column.of](v) for v in column.values.tolist()], dtype=object)))
-    return Table(tuple(columns))
+    return replace(table, columns=tuple(columns))
 
 
 def described(what: AnswerExport) -> dict[str, Any]:
     """Everything about an answer except its arrays, as plain values."""
     answer, result = what.answer, what.answer.result
+    request, subject = answer.request, answer.request.subject
+    if needs(request.analysis, request.params) == "weights":
+        subject = replace(subject, edits=())  # not read: these numbers are not under them
     return {
         "analysis": answer.request.analysis.name,
         "params": to_json(answer.request.params),
-        "subject": to_json(answer.request.subject),
+        "subject": to_json(subject),
         "model": answer.request.subject.model.named(1),
         "step": what.step,
         "final": what.final,
@@ -180,11 +187,14 @@ def csv_text(what: AnswerExport) -> str:
     return head + table_text(what.table())
 
 
-def npz_bytes(what: AnswerExport) -> bytes:
-    """The arrays under their field names, and everything else as JSON text in `about`; for missing values see the module."""
+def npz_bytes(what: AnswerExport, **more: Any) -> bytes:
+    """The arrays under their field names, and everything else as JSON text in `about`; for missing values see the module.
+
+    `more`: further entries of `about`.
+    """
     result = what.answer.result
     lacking = missing(result)
-    about = {**described(what), "missing": masks(lacking), "scalars": _plain(scalars(what.answer))}
+    about = {**described(what), "missing": masks(lacking), "scalars": _plain(scalars(what.answer)), **more}
     arrays: dict[str, Any] = {**result.arrays(), **lacking, "about": np.array(json.dumps(about, ensure_ascii=False))}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)

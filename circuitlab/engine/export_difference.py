@@ -2,26 +2,39 @@
 
 Rows are matched by their key: the first columns that are not measured numbers, as few as distinguish all rows, with the text of
 a token beside its id, so that ids of different vocabularies do not match. A row on one side only has no value on the other and no
-difference: tables list the largest entries, the others were not computed.
+difference: tables list the largest entries, the others were not computed. Where they were, as for a figure of both sides, each
+side has the rows of the other too.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from circuitlab import notebook_html as html
 from circuitlab.analysis.base import Column, Table
-from circuitlab.engine.export_data import AnswerExport, described, table_text
+from circuitlab.counting import number_of
+from circuitlab.engine.answer_frame import table_frame
+from circuitlab.engine.answer_view import asked_words, table_corner
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.export_data import AnswerExport, described, export_of, table_text
+from circuitlab.engine.request import Answer, TableOf
+from circuitlab.errors import CircuitLabError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REFERENCE, CHANGE = "reference", "Δ"
+SIGN = f"now − {REFERENCE}"  # what a change is, in every file of differences
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Difference:
     """`now` and `reference` are answers of one analysis; `table` has both."""
 
@@ -30,8 +43,34 @@ class Difference:
     table: Table
 
     def described(self) -> dict[str, Any]:
-        """Descriptions of both sides, as plain values."""
-        return {"now": described(self.now), REFERENCE: described(self.reference)}
+        """Descriptions of both sides, of the sign of a change, and of rows that are left out, as plain values."""
+        rows = {"rows": self.table.left_out} if self.table.left_out else {}
+        return {"now": described(self.now), REFERENCE: described(self.reference), CHANGE: SIGN, **rows}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Its table as a data frame of pandas; units are in `attrs["units"]`, what was asked on each side in `attrs["now"]` and
+        `attrs["reference"]`. Raises `BadMachine` without pandas.
+        """
+        sides = {"now": self.now.answer.asked(), REFERENCE: self.reference.answer.asked()}
+        rows = {"rows": self.table.left_out} if self.table.left_out else {}
+        return table_frame(self.table, {**sides, CHANGE: SIGN, **rows})
+
+    def __repr__(self) -> str:
+        columns = ", ".join(column.title for column in self.table.columns)
+        left_out = f", {self.table.left_out}" if self.table.left_out else ""
+        return f"<Difference {' − '.join(self._sides())}: {number_of(self.table.n_rows, 'row')} of {columns}{left_out}>"
+
+    def _repr_html_(self) -> str:
+        now, reference = self._sides()
+        return html.box(
+            html.line(html.bold(now)),
+            html.line(f"minus {html.text_html(reference)}"),
+            table_corner(self.table, len(self.table.columns)),
+        )
+
+    def _sides(self) -> list[str]:
+        requests = (side.answer.request for side in (self.now, self.reference))
+        return [" · ".join(asked_words(r.analysis.name, r.params, r.subject, r.prompt, self.now.display)) for r in requests]
 
     def data(self, form: str) -> bytes:
         """As csv, json or npz: the columns by their titles."""
@@ -48,14 +87,53 @@ class Difference:
         return (head + table_text(self.table)).encode("utf-8")
 
 
+def by_file_name(sides: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """The values of both sides, "now" and "ref", by their name in files: the role, after `reference-` on the reference's side."""
+    name = lambda side, role: f"reference-{role}" if side == "ref" else role
+    return {name(side, role): value for side, roles in sides.items() for role, value in roles.items()}
+
+
+def exports_of(
+    engine: Engine, sides: Mapping[str, Mapping[str, Answer]], identified: bool, drawn: TableOf | None = None
+) -> dict[str, AnswerExport | Difference]:
+    """Every answer ready for export, by its name in files; after them the differences, `difference-ROLE`. `drawn`: as of an
+    `AnswerExport`."""
+    exports = {s: {r: export_of(engine, a, identified, drawn) for r, a in roles.items()} for s, roles in sides.items()}
+    changes = differences(exports.get("now", {}), exports.get("ref", {}))
+    return {**by_file_name(exports), **{f"difference-{role}": change for role, change in changes.items()}}
+
+
 def differences(now: Mapping[str, AnswerExport], reference: Mapping[str, AnswerExport]) -> dict[str, Difference]:
     """The difference of every role that both sides have and whose rows can be matched."""
     by_role: dict[str, Difference] = {}
     for role in now.keys() & reference.keys():
-        table = compared(now[role].table(), reference[role].table())
+        table = compared(*_tables(now[role], reference[role]))
         if table is not None:
             by_role[role] = Difference(now[role], reference[role], table)
     return {role: by_role[role] for role in now if role in by_role}
+
+
+def _tables(now: AnswerExport, reference: AnswerExport) -> tuple[Table, Table]:
+    """The tables of both, each with the rows of the other as far as they are known, where ids mean the same in both."""
+    tables = now.table(), reference.table()
+    if not (_same_ids(tables[0], reference.display) and _same_ids(tables[1], now.display)):
+        return tables
+    return now.table(reference.answer.result), reference.table(now.answer.result)
+
+
+def _same_ids(table: Table, display: Callable[[int], str] | None) -> bool:
+    """Whether the tokens of a table have the same text in another vocabulary."""
+    pairs = [(c, text) for c, text in zip(table.columns, table.columns[1:], strict=False) if c.of == "token"]
+    if display is None:
+        return not any(text.name.endswith("token") for _, text in pairs)
+    try:
+        return all(i < 0 or display(i) == text for ids, words in pairs for i, text in _pairs(ids, words))
+    except CircuitLabError:  # no such id
+        return False
+
+
+def _pairs(ids: Column, words: Column) -> Iterator[tuple[int, str]]:
+    return zip(ids.values.tolist(), words.values.tolist(), strict=True)
 
 
 def compared(now: Table, reference: Table) -> Table | None:
@@ -72,7 +150,7 @@ def compared(now: Table, reference: Table) -> Table | None:
     columns = [_key_column(now.columns[i], [key[i] for key in keys]) for i in range(n)]
     for column, other in zip(now.columns[n:], reference.columns[n:], strict=True):
         columns += _sides(column, _taken(column, places), _taken(other, other_places))
-    return Table(tuple(columns))
+    return Table(tuple(columns), now.left_out)
 
 
 def _measured(column: Column) -> bool:
@@ -81,9 +159,8 @@ def _measured(column: Column) -> bool:
 
 def _named_first(table: Table) -> Table:
     """Move a leading column of ranks after the columns that identify the rows."""
-    return Table(
-        tuple(sorted(table.columns, key=_measured)) if table.columns and table.columns[0].of == "count" else table.columns
-    )
+    ranked = bool(table.columns) and table.columns[0].of == "count"
+    return replace(table, columns=tuple(sorted(table.columns, key=_measured))) if ranked else table
 
 
 def _keys(now: Table, reference: Table) -> int:
@@ -124,9 +201,9 @@ def _taken(column: Column, places: np.ndarray) -> np.ndarray:
 
 def _sides(column: Column, values: np.ndarray, other_values: np.ndarray) -> list[Column]:
     """A measured column: now, reference and difference; any other: now and reference."""
-    unit = column.unit
-    both = [Column(column.name, values, unit), Column(f"{column.name}, {REFERENCE}", other_values, unit)]
-    return [*both, Column(f"{CHANGE} {column.name}", values - other_values, unit)] if _measured(column) else both
+    make = lambda name, numbers: Column(name, numbers, column.unit, whole=column.of == "count")
+    both = [make(column.name, values), make(f"{column.name}, {REFERENCE}", other_values)]
+    return [*both, make(f"{CHANGE} {column.name}", values - other_values)] if _measured(column) else both
 
 
 def _stored(column: Column) -> np.ndarray:

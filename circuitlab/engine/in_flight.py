@@ -26,28 +26,28 @@ class InFlight:
     @contextmanager
     def alone(self, key: Hashable, waiting: Callable[[], None]) -> Iterator[None]:
         """Hold `key`, or wait until it is free; `waiting` is called meanwhile every `PAUSED_FOR` seconds and may raise."""
-        acquired = self._take(key, waiting)
-        try:
-            yield
-        finally:
-            if acquired:
-                with self._changed:
-                    del self._holders[key]
-                    self._changed.notify_all()
-
-    def _take(self, key: Hashable, waiting: Callable[[], None]) -> bool:
-        """True if this thread now holds the key, False if its holder is paused."""
         me = threading.get_ident()
         if self._holders.get(key) == me:
             raise RuntimeError(f"a computation requests itself: {key!r}")
+        try:  # around the taking too: an interrupt may fall right behind it
+            self._take(key, waiting, me)
+            yield
+        finally:
+            with self._changed:
+                if self._holders.get(key) == me:
+                    del self._holders[key]
+                    self._changed.notify_all()
+
+    def _take(self, key: Hashable, waiting: Callable[[], None], me: int) -> None:
+        """Until this thread holds the key, or its holder is paused."""
         while True:
             with self._changed:
                 holder = self._holders.setdefault(key, me)
                 if holder == me:
-                    return True
+                    return
                 since = self._paused_since.get(holder)
                 if since is not None and time.monotonic() - since >= PAUSED_FOR:
-                    return False
+                    return
                 self._changed.wait(PAUSED_FOR)
             waiting()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from circuitlab.analysis.base import SeriesRef
@@ -15,17 +16,19 @@ from circuitlab.paths import shipped_models
 _REMEDY = "Leave it out, or measure its checkpoints: circuitlab measure MODEL --text FILES."
 
 
-def measured_models(own: str, names: str = "") -> tuple[str, ...]:
+def measured_models(own: str, names: str = "", elsewhere: Collection[str] = ()) -> tuple[str, ...]:
     """Sources of models with a training series, each once: `own` first if it has one, then those of `names` (separated by
-    commas), or without names the shipped ones that have one.
+    commas), or without names the shipped ones that have one. `elsewhere`: sources of models that have one and whose files are
+    not here.
 
     Raises `BadInput` for a name in the list that is not a model or has no training series.
     """
     requested = [name.strip() for name in names.split(",") if name.strip()]
-    sources = {folder: own for folder in [_folder(own)] if folder is not None}
+    folder_of = lambda source: Path(source) if source in elsewhere else _folder(source)
+    sources = {folder: own for folder in [folder_of(own)] if folder is not None}
     for name in requested or shipped_models():
         source = reference(name).source
-        folder = _folder(source)
+        folder = folder_of(source)
         if folder is not None:
             sources.setdefault(folder, source)
         elif requested:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-
 from circuitlab.counting import number_of
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
-from circuitlab.engine.store import Identity, OpenModel
-from circuitlab.errors import CircuitLabError
+from circuitlab.engine.open_model import OpenModel
 from circuitlab.model.devices import memory_of
-from circuitlab.model.files.tensors import open_safetensors
 from circuitlab.model.subject import Subject
 
 MIB = 2**20
@@ -35,6 +30,8 @@ def memory_report(engine: Engine, subject: Subject) -> tuple[Row, ...]:
 
 
 def _memory(engine: Engine, model: OpenModel, subject: Subject) -> list[Row]:
+    if model.absent:
+        return [("memory", "weights", "not on this machine")]
     weights, dtype = model.opened.weights, subject.conventions.dtype
     config, n, place = weights.config, len(subject.tokens), engine.place_of(subject)
     needed = estimate_run(config, n, dtype) + (0 if weights.resident else estimate_streaming(config, dtype))
@@ -58,23 +55,9 @@ def _stored_bytes(model: OpenModel) -> int:
 
 
 def _file(model: OpenModel, subject: Subject) -> list[Row]:
-    stored = stored_dtypes(model.identity)
+    stored = model.dtypes
     stored_as = f"stored as {' and '.join(stored)}, " if stored else ""
     rows = [("file", "dtype", f"{stored_as}computed in {subject.conventions.dtype}")]
     rows += [("file", "family", model.opened.family)] if model.opened.family else []
     sha256 = " ".join(model.sha256[i : i + 8] for i in range(0, len(model.sha256), 8))  # so that the line can wrap
     return [*rows, ("file", "sha256", sha256 or "not read yet")]
-
-
-@lru_cache(maxsize=16)
-def stored_dtypes(files: Identity) -> tuple[str, ...]:
-    """The dtypes in these files, from the headers of safetensors; () for other formats, which have no such header."""
-    dtypes: dict[str, None] = {}
-    for name, _, _ in files:
-        if name.endswith(".safetensors"):
-            try:
-                tensors = open_safetensors(Path(name))
-            except (CircuitLabError, OSError):
-                return ()
-            dtypes |= dict.fromkeys(tensors.kind(tensor) for tensor in sorted(tensors.names()))
-    return tuple(dtypes)

@@ -6,23 +6,23 @@ Opening is staged: a model is loaded and checked completely before it enters the
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from circuitlab.engine.ghost import Ghost
+from circuitlab.engine.open_model import Identity, OpenModel, file_identity
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.constructed import KIND, RopeInduction, build, named
-from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import look, weight_files
-from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
-from circuitlab.model.subject import Conventions, ModelRef
-from circuitlab.model.weights import Weights
-from circuitlab.paths import shipped_models
+from circuitlab.model.subject import ModelRef
+from circuitlab.paths import shipped, shipped_models, typed_path
 
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 
@@ -30,18 +30,10 @@ GIB = 2**30
 LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine sets it to its budget
 MOST_CONSTRUCTED = 8  # constructed models that stay open: they are rebuilt in milliseconds, and a slider passes hundreds
 ROOM = 256 * 2**20  # bytes of models that stay open beyond `most`, or an eighth of the budget if that is more
-BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
 
 _READABLE = "Check that the files exist and that you may read them, then open the model again."
 
 Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint if one is requested)
-Identity = tuple[tuple[str, int, int], ...]
-
-
-def file_identity(files: tuple[Path, ...]) -> Identity:
-    """(path, size, mtime in ns) of each file."""
-    stats = ((f, f.stat()) for f in files)
-    return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
 
 
 def reference(text: str) -> ModelRef:
@@ -53,114 +45,42 @@ def reference(text: str) -> ModelRef:
     if not text.removeprefix("file:").strip() or "\0" in text:
         expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
         raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80], remedy="Name a model.")
-    if text.startswith(KIND) or (named(text) and not Path(text).exists()):
+    path = typed_path(text.removeprefix("file:"))
+    if text.startswith(KIND) or (named(text) and not path.exists()):
         return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
     if text.startswith("hub:"):
         return ModelRef(f"hub:{HubName.parse(text)}")
     if text.startswith(("builtin:", "file:")):
         return ModelRef(text)
-    if text in shipped_models() and not Path(text).exists():
+    if text in shipped_models() and not path.exists():
         return ModelRef(f"builtin:{text}")
-    if looks_like_a_name(text) and not Path(text).expanduser().exists():
+    if looks_like_a_name(text) and not path.exists():
         return ModelRef(f"hub:{HubName.parse(text)}")
-    return ModelRef(f"file:{Path(text).expanduser().resolve()}")
-
-
-def step_of(ref: ModelRef) -> int | None:
-    """The training step of a reference's checkpoint, None for the final weights. Raises `BadModel` if it does not exist."""
-    if ref.checkpoint is None:
-        return None
-    folder = resolve(ref)
-    path = checkpoint_of(folder, ref.checkpoint)
-    return next(step for step, file in series_of(folder) if file == path)
-
-
-def steps_trained(ref: ModelRef) -> int | None:
-    """How many steps the weights were trained for, final weights included; None if no file states it."""
-    try:
-        return final_step(resolve(ref)) if ref.checkpoint is None else step_of(ref)
-    except BadModel:
-        return None
-
-
-@dataclass(eq=False)
-class OpenModel:
-    """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
-
-    `sha256` is "" until it has been read.
-    """
-
-    ref: ModelRef
-    path: Path
-    opened: Opened
-    identity: Identity
-    sha256: str = ""
-    beside: Identity = ()
-    _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def weights(self, conventions: Conventions, device: str = "cpu") -> Weights:
-        """The weights under `conventions` on a device, created once: runs share prefixes by the identity of their weights."""
-        with self._lock:
-            if (conventions, device) not in self._presented:
-                self._presented[conventions, device] = under(self.opened.weights, conventions, device)
-            return self._presented[conventions, device]
-
-    def leave_devices(self, devices: tuple[str, ...]) -> None:
-        """Free the weights on all devices except these."""
-        with self._lock:
-            for key in [key for key in self._presented if key[1] not in devices]:
-                del self._presented[key]
-
-    @property
-    def name(self) -> str:
-        """Its name in titles: its parts in one line."""
-        return " · ".join(self.name_parts)
-
-    @property
-    def name_parts(self) -> tuple[str, ...]:
-        """The parts of its name: those of the reference, with the training step of a checkpoint."""
-        at, steps = self.ref.checkpoint, self.opened.steps
-        if at is None or not -len(steps) <= at < len(steps):
-            return self.ref.name_parts
-        return (*replace(self.ref, checkpoint=None).name_parts, f"step {steps[at]:,}")
-
-    @property
-    def nbytes(self) -> int:
-        """An upper bound on its bytes: the weights as float32, once more for each other convention or device in use."""
-        raw = self.opened.weights
-        copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
-        return 4 * raw.config.n_parameters() * copies + BESIDES
-
-    @property
-    def key(self) -> Hashable:
-        """The identity of its files when opened, of the files beside them, and the assumptions."""
-        return self.identity, self.beside, self.ref.assume
-
-    @property
-    def changed_on_disk(self) -> bool:
-        """Whether its files have changed since it was opened; a model without files never changes."""
-        try:
-            return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
-        except OSError:
-            return True
+    path = Path(os.path.realpath(path))  # of links that lead in a circle, too
+    if path.parent == shipped("models").resolve() and path.name in shipped_models():
+        return ModelRef(f"builtin:{path.name}")  # one model has one name, or a session has it twice
+    return ModelRef(f"file:{path}")
 
 
 class ModelStore:
     """Up to `most` models, and more while together they fit in `room` bytes, so that a series of small ones stays open (of
-    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. Safe to use from several threads.
+    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. What is kept open (`keep`) is not counted and
+    not closed. Safe to use from several threads.
 
     While a model is being opened, only requests for that same model wait. Weight files of more than `largest_copy` bytes are
-    mapped read-only, and nothing derived from them is kept.
+    mapped read-only, and nothing derived from them is kept. Where a ghost has been placed (`ghost`), it is what its reference and
+    those of its checkpoints open.
     """
 
     def __init__(
         self, most: int = 3, opener: Opener = open_model, largest_copy: int = LARGEST_COPY, room: int | None = None
     ) -> None:
-        self._most, self._opener, self.largest_copy, self._room = most, opener, largest_copy, room
+        self.most, self._opener, self.largest_copy, self._room = most, opener, largest_copy, room
         self._lock = threading.Lock()
         self._doors: WeakValueDictionary[ModelRef, threading.Lock] = WeakValueDictionary()  # one per model that is being opened
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
+        self._ghosts: dict[ModelRef, Ghost] = {}
+        self._kept: Counter[ModelRef] = Counter()
         self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -169,16 +89,70 @@ class ModelStore:
         if model is not None:
             return model
         with self._door(ref):
-            return self._use(ref) or self._place(self._staged(ref))
+            return self._use(ref) or self._entered(self._staged(ref))
 
     def peek(self, ref: ModelRef) -> OpenModel | None:
         """The model if it is open, else None. Never reads a file."""
-        return self._models.get(ref)
+        return self._models.get(ref) or self._ghost(ref)
+
+    def place(self, ghost: Ghost) -> None:
+        """Put a ghost where a model is not on this machine.
+
+        It stays until it is removed, or the model is reloaded. A model of its reference that is open comes before it; one that is
+        found later does not: remove the ghost then.
+        """
+        with self._lock:
+            self._ghosts[ghost.ref] = ghost
+
+    def remove(self, ref: ModelRef) -> None:
+        """Take away the ghost of a reference and of its checkpoints, if there is one."""
+        with self._lock:
+            base = replace(ref, checkpoint=None)
+            self._ghosts = {one: ghost for one, ghost in self._ghosts.items() if replace(one, checkpoint=None) != base}
+
+    @property
+    def ghosts(self) -> tuple[Ghost, ...]:
+        """The ghosts that have been placed."""
+        return tuple(ghost for ghost in list(self._ghosts.values()) if ghost.ref.checkpoint is None)
+
+    @property
+    def measured_elsewhere(self) -> frozenset[str]:
+        """Sources of measured trainings whose files are not here: of ghosts, and of open models whose folder is gone."""
+        with self._lock:
+            models = list(self._models.values())
+        known = (*self.ghosts, *(model for model in models if not model.path.exists()))
+        return frozenset(model.ref.source for model in known if model.measured)
+
+    def _ghost(self, ref: ModelRef) -> Ghost | None:
+        """The ghost of a reference; that of a checkpoint is made of its model's."""
+        if not self._ghosts:
+            return None
+        ghost = self._ghosts.get(ref)
+        if ghost is None and (base := self._ghosts.get(replace(ref, checkpoint=None))) is not None:
+            ghost = self._ghosts.setdefault(ref, base.of_checkpoint(ref))
+        return ghost
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the models that are open, the most recently used first."""
+        with self._lock:
+            return tuple(dict.fromkeys(ref.source for ref in reversed(self._models)))
 
     @property
     def room(self) -> int:
         """Bytes that open models may hold before models beyond the `most` recently used are closed."""
         return max(ROOM, self.largest_copy // 8) if self._room is None else self._room
+
+    def keep(self, refs: Iterable[ModelRef]) -> None:
+        """Do not close these models, once they are open, until they are let go as often as they were kept."""
+        with self._lock:
+            self._kept.update(refs)
+
+    def let_go(self, refs: Iterable[ModelRef]) -> None:
+        """Let these models be closed again, and close what is too much now."""
+        with self._lock:
+            self._kept -= Counter(refs)
+            self._make_room()
 
     def use(self, ref: ModelRef) -> OpenModel | None:
         """The open model, marked as most recently used; None if it is not open."""
@@ -187,7 +161,9 @@ class ModelStore:
     def reload(self, ref: ModelRef) -> OpenModel:
         """Open it again from disk; the old one stays until that has succeeded."""
         with self._door(ref):
-            return self._place(self._staged(ref))
+            model = self._entered(self._staged(ref))
+        self.remove(ref)
+        return model
 
     def sha256(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> str:
         """The hash of the model's files, read once. Slow for large files: call it off the GUI thread.
@@ -195,7 +171,7 @@ class ModelStore:
         Raises `BadModel`, and `Cancelled` once `stopped()`.
         """
         model = self.open(ref)
-        if not model.sha256:
+        if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
         return model.sha256
 
@@ -205,7 +181,7 @@ class ModelStore:
         `most`: "" for files of more bytes than that, unless their hash is known. Slow for large files: for a worker thread.
         Raises `BadModel`, and `Cancelled` once `stopped()`.
         """
-        model = self.peek(ref)
+        model = self._models.get(ref)
         if model is not None and model.sha256 and not model.changed_on_disk:
             return model.sha256
         if ref.source.startswith(KIND):
@@ -246,7 +222,8 @@ class ModelStore:
             model = self._models.get(ref)
             if model is not None:
                 self._models.move_to_end(ref)
-            return model
+                return model
+            return self._ghost(ref)
 
     def _door(self, ref: ModelRef) -> threading.Lock:
         with self._lock:
@@ -276,8 +253,8 @@ class ModelStore:
                 remedy="Open it again once they are complete.",
             )
         beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
-        model = OpenModel(ref, path, opened, identity, beside=beside)
-        if sum(size for _, size, _ in identity) <= SMALL:
+        model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
+        if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         return model
 
@@ -295,16 +272,22 @@ class ModelStore:
         copied = max(size, 4 * opened.weights.config.n_parameters())
         return (opened if copied > self.largest_copy else opened_as(keep)), copied
 
-    def _place(self, model: OpenModel) -> OpenModel:
+    def _entered(self, model: OpenModel) -> OpenModel:
+        _ = model.measured  # seen now: its folder may be gone later
         with self._lock:
             self._models[model.ref] = model
             self._models.move_to_end(model.ref)
-            while len(self._models) > self._most and sum(m.nbytes for m in self._models.values()) > self.room:
-                self._models.popitem(last=False)
-            constructed = [ref for ref in self._models if ref.source.startswith(KIND)]
-            for ref in constructed[:-MOST_CONSTRUCTED]:
-                del self._models[ref]
+            self._make_room()
         return model
+
+    def _make_room(self) -> None:
+        """Close the least recently used of the models that are not kept, while they are too many and too large."""
+        free = [ref for ref in self._models if ref not in self._kept]
+        while len(free) > self.most and sum(self._models[ref].nbytes for ref in free) > self.room:
+            del self._models[free.pop(0)]
+        constructed = [ref for ref in free if ref.source.startswith(KIND)]
+        for ref in constructed[:-MOST_CONSTRUCTED]:
+            del self._models[ref]
 
 
 def _stats(path: Path) -> dict[str, tuple[int, int]]:

@@ -5,19 +5,24 @@ They are identified by their sha256, which is part of the request and hence of i
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import hashlib
-from collections.abc import Callable
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
-from circuitlab.analysis.base import SeriesRef, TextRef
-from circuitlab.errors import BadInput
+from circuitlab.analysis.base import Ctx, SeriesRef, TextRef
+from circuitlab.engine.request import FileRef, with_files
+from circuitlab.errors import BadInput, CircuitLabError, cause, stated
 from circuitlab.model.loading import resolve
 from circuitlab.model.records.series import series_of
 from circuitlab.model.records.series_measures import FILE, SeriesMeasures, beside, read_series
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.text.long_text import PIECE, encode_in_pieces
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _CHANGED = "Ask again: the new answer is for the file as it is now."
@@ -31,41 +36,42 @@ class Texts:
     def __init__(self) -> None:
         self._hashes: dict[_FileKey, str] = {}
 
-    def settled(self, params: Any, read: bool = True) -> Any | None:
-        """`params` with the hash of every file in it; None if a hash is unknown and `read` is False."""
-        changes: dict[str, Any] = {}
-        for field in dataclasses.fields(params):
-            value = getattr(params, field.name)
-            hashed = self._settled(value, read)
-            if hashed is None and value is not None:
-                return None
-            if hashed is not value:
-                changes[field.name] = hashed
-        return dataclasses.replace(params, **changes) if changes else params
+    def settled(self, params: Any, read: bool = True, absent: bool = False) -> Any | None:
+        """`params` with the hash of every file in it; None if a hash is unknown and `read` is False.
 
-    def _settled(self, value: Any, read: bool) -> Any | None:
-        if isinstance(value, TextRef) and not value.sha256:
-            sha256 = self._hash(Path(value.path), read)
-            return None if sha256 is None else TextRef(value.path, sha256)
-        if isinstance(value, SeriesRef) and not value.sha256:
-            sha256 = self._hash(series_folder(value) / FILE, read)
-            return None if sha256 is None else SeriesRef(value.source, sha256)
-        if isinstance(value, tuple) and any(isinstance(v, TextRef | SeriesRef) for v in value):
-            parts = tuple(self._settled(v, read) for v in value)
-            return None if None in parts else parts
-        return value
+        `absent`: a file that is not there, or cannot be read, stays without its hash. Else that raises `BadInput` or `BadModel`
+        where `read`, and is None where not: it is reported when the answer is computed.
+        """
+        unknown: list[FileRef] = []
+
+        def hashed(ref: FileRef) -> FileRef:
+            try:
+                sha256 = ref.sha256 or self._hash(_file_of(ref), read)
+            except CircuitLabError:
+                if absent:
+                    return ref
+                if read:
+                    raise
+                sha256 = None
+            unknown.extend([ref] if sha256 is None else [])
+            return ref if sha256 is None else dataclasses.replace(ref, sha256=sha256)
+
+        settled = with_files(params, hashed)
+        return None if unknown else settled
 
     def _hash(self, path: Path, read: bool) -> str | None:
         try:
             stat = path.stat()
             key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
-        except OSError as error:
-            if not read:
-                return None  # reported when it is computed, on a worker
+        except (OSError, ValueError) as error:
             raise _missing(path) from error
         if key not in self._hashes and read:
             self._hashes[key] = _sha256(path)
         return self._hashes.get(key)
+
+
+def _file_of(ref: FileRef) -> Path:
+    return Path(ref.path) if isinstance(ref, TextRef) else series_folder(ref) / FILE
 
 
 def series_folder(ref: SeriesRef) -> Path:
@@ -94,7 +100,7 @@ def _missing(path: Path) -> BadInput:
             "That model's training was not measured.", expected=f"{FILE} beside its weights", got="none", remedy=remedy
         )
     remedy = "Check the path, or choose another file."
-    return BadInput("A text file does not exist.", expected="a UTF-8 text file", got=str(path), remedy=remedy)
+    return BadInput("A text file does not exist.", expected="a UTF-8 text file", got=stated(str(path)), remedy=remedy)
 
 
 def _opened(path: Path, read: Callable[[BufferedReader], _T]) -> _T:
@@ -105,7 +111,7 @@ def _opened(path: Path, read: Callable[[BufferedReader], _T]) -> _T:
             return read(file)
     except OSError as error:
         raise BadInput(
-            f"{path.name} cannot be read.", expected="a readable file", got=str(error), remedy="Change its permissions."
+            f"{path.name} cannot be read.", expected="a readable file", got=cause(error), remedy="Change its permissions."
         ) from error
 
 
@@ -118,12 +124,20 @@ def checked_text(ref: TextRef) -> str:
     """The file's text. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash."""
     path = Path(ref.path)
     data = _opened(path, lambda file: file.read())
-    if ref.sha256 and hashlib.sha256(data).hexdigest() != ref.sha256:
-        raise BadInput("A text file has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=ref.path, remedy=_CHANGED)
+    _check_hash(ref, hashlib.sha256(data).hexdigest())
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path.name} is not UTF-8.", expected="UTF-8", got=str(error), remedy="Save it as UTF-8.") from error
+        raise _not_utf8(path, cause(error)) from error
+
+
+def _check_hash(ref: TextRef, sha256: str) -> None:
+    if ref.sha256 and sha256 != ref.sha256:
+        raise BadInput("A text file has changed.", expected=f"sha256 {ref.sha256[:12]}…", got=ref.path, remedy=_CHANGED)
+
+
+def _not_utf8(path: Path, got: str) -> BadInput:
+    return BadInput(f"{path.name} is not UTF-8.", expected="UTF-8", got=got, remedy="Save it as UTF-8.")
 
 
 def text_of(data: bytes) -> str:
@@ -131,9 +145,34 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
 
 
-def read_text(ref: TextRef, tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """The file's tokens. Raises `BadInput` as `checked_text` does, and if the model has no tokenizer."""
-    text = text_of(checked_text(ref).encode())
+def read_text(ref: TextRef, tokenizer: Tokenizer | None, ctx: Ctx, memory: int) -> Sequence[int]:
+    """The file's tokens, 4 bytes each; no more of its text is held than a few pieces of `long_text`, and ticks between them.
+
+    Raises `BadInput` as `checked_text` does, if the model has no tokenizer, and as `encode_in_pieces` does; `OverBudget` where
+    the tokens, copied once while they grow, would take more than half of `memory`; `Cancelled`.
+    """
     if tokenizer is None:
         raise BadInput("The model has no tokenizer.", expected="token ids", got="text", remedy="Type ids instead.")
-    return tokenizer.encode(text)
+    path = Path(ref.path)
+    return _opened(path, lambda file: encode_in_pieces(tokenizer, _blocks(file, ref, path, ctx), memory // 16))
+
+
+def _blocks(file: BufferedReader, ref: TextRef, path: Path, ctx: Ctx) -> Iterator[str]:
+    """The text as `text_of` gives it, in blocks. Raises `BadInput` at the end of a file that does not match its hash."""
+    size, sha256 = max(1, os.fstat(file.fileno()).st_size), hashlib.sha256()
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
+    position, newline = 0, ""  # a newline at the end of a block waits: that at the end of the text is none of it
+    while True:
+        ctx.tick(min(position, size), size, f"tokens of {path.name}")
+        data = file.read(PIECE)
+        position += len(data)
+        sha256.update(data)
+        try:
+            block = newline + decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            at = position - len(error.object) + error.start
+            raise _not_utf8(path, f"byte 0x{error.object[error.start]:02x} at {at}: {error.reason}") from error
+        newline = "\n" if block.endswith("\n") else ""
+        yield block.removesuffix("\n")
+        if not data:
+            return _check_hash(ref, sha256.hexdigest())

@@ -15,8 +15,8 @@ from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.paths import resource
-from circuitlab.session.state import Selection, State
-from circuitlab.story.setup import BEST, Other, Setup
+from circuitlab.state.state import Selection, State
+from circuitlab.story.setup import BEST, Other, Setup, Views
 from circuitlab.story.story import Step
 from circuitlab.story.text import LINK, PLACE, links
 from circuitlab.story.values import READ, WORDS, Value, live_controls
@@ -24,9 +24,7 @@ from circuitlab.story.values import READ, WORDS, Value, live_controls
 DOCKS = ("prompt", "interventions", "jobs", "log")  # docks that are no panels but can be shown
 
 
-def check(
-    path: Path, views: Mapping[str, type[Any]], arrangements: Collection[str], docks: Collection[str] = DOCKS
-) -> tuple[str, ...]:
+def check(path: Path, views: Views, arrangements: Collection[str], docks: Collection[str] = DOCKS) -> tuple[str, ...]:
     """The faults of the lesson in a file, one line each; () for none. Raises nothing."""
     try:
         lesson = read(path)
@@ -51,7 +49,7 @@ def _is_shipped(path: Path) -> bool:
     return path.resolve().parent == resource("lessons").resolve()
 
 
-def _step(lesson: Lesson, number: int, step: Step, views: Mapping[str, type[Any]], docks: Collection[str]) -> Iterable[str]:
+def _step(lesson: Lesson, number: int, step: Step, views: Views, docks: Collection[str]) -> Iterable[str]:
     setup = step.setup or Setup()
     for name in setup.show:
         if name not in views and name not in docks:

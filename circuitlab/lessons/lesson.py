@@ -20,8 +20,9 @@
     [attention](panel:attention), [L1H1](head:L1H1), [step 4000](checkpoint:4000), [the next lesson](lesson:02-one-layer).
 
 The block comes directly after its heading; a step without one is text only and changes nothing. A fence ```` ```aside ```` holds
-the speaker's own note. `[exactly]` in a block has `title`, `text` or `aside` word for word where Markdown would change them, and
-`words = false` in a step that has values and changes nothing; `writing` makes such text from a story.
+the speaker's own note. A person's own model, and a file in the settings of a panel, is named by its path from the lesson's file:
+`./mine`, `../names.tsv`. `[exactly]` in a block has `title`, `text` or `aside` word for word where Markdown would change them,
+and `words = false` in a step that has values and changes nothing; `writing` makes such text from a story.
 
 `lessons()` lists the shipped lessons in `resources/lessons` and the user's own in `lessons` of the settings folder, sorted by
 name.
@@ -37,7 +38,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from circuitlab.errors import BadInput
+from circuitlab.counting import number_of
+from circuitlab.errors import BadInput, cause, quoted, stated
+from circuitlab.files import read_at_most
 from circuitlab.paths import config_home, resource
 from circuitlab.story.places import real_folder, with_absolute_models
 from circuitlab.story.setup import Setup
@@ -48,6 +51,9 @@ from circuitlab.story.words import Refuse, read_setup
 SUFFIX = ".md"
 LARGEST = 2**20  # bytes of a lesson's file
 EXACTLY = "exactly"
+_REMEDY = "Correct that line; `circuitlab lessons --check FILE` lists all that is wrong."
+_CUT = "Cut it into several lessons."
+_SAVE = "Check the path and its permissions, and save the file as UTF-8."
 _FRONT = {"title": str, "about": str, "minutes": int, "tiny": str}
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 
@@ -71,7 +77,7 @@ def parse(text: str, path: Path) -> Lesson:
     """The lesson in a file's text. Raises `BadInput` with file, line, what is expected and what is there."""
 
     def error_at(line: int, what: str, expected: str, got: str) -> BadInput:
-        return BadInput(f"{path.name}, line {line}: {what}", expected=expected, got=got[:120])
+        return BadInput(f"{path.name}, line {line}: {what}", expected=expected, got=got[:120], remedy=_REMEDY)
 
     lines = text.removeprefix("\ufeff").split("\n")
     front, at = _front(lines, error_at)
@@ -88,16 +94,18 @@ def read(path: Path) -> Lesson:
     """
     try:
         stat = path.stat()
-        if stat.st_size > LARGEST:
-            raise BadInput(f"{path.name} is too large.", expected=f"at most {LARGEST} bytes", got=str(stat.st_size))
         return _parsed(path, stat.st_mtime_ns, stat.st_size)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path.name} cannot be read.", expected="a UTF-8 file", got=str(error)[:200]) from error
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path.name} cannot be read.", expected="a UTF-8 file", got=cause(error), remedy=_SAVE) from error
 
 
 @lru_cache(maxsize=256)
 def _parsed(path: Path, changed: int, size: int) -> Lesson:
-    lesson = parse(path.read_text(encoding="utf-8-sig").replace("\r\n", "\n"), path)
+    data = read_at_most(path, LARGEST)
+    if data is None:
+        got = number_of(size, "byte") if size > LARGEST else "more"  # of a device, which says no size
+        raise BadInput(f"{path.name} is too large.", expected=f"at most {LARGEST} bytes", got=got, remedy=_CUT)
+    lesson = parse(data.decode("utf-8-sig").replace("\r\n", "\n"), path)
     return with_absolute_models(lesson, real_folder(path))
 
 
@@ -110,7 +118,8 @@ def _title(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             front = file.read(2**12).removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-        return str(_front(front, lambda line, what, expected, got: BadInput(what, expected=expected, got=got))[0]["title"])
+        refuse = lambda line, what, expected, got: BadInput(what, expected=expected, got=got, remedy=_REMEDY)
+        return str(_front(front, refuse)[0]["title"])
     except (OSError, UnicodeDecodeError, BadInput):
         return ""  # the list of lessons shows the error
 
@@ -143,7 +152,7 @@ def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
     front = _toml(lines[1:end], 2, error_at)
     for name, kind in _FRONT.items():
         if name in front and type(front[name]) is not kind:
-            raise error_at(1, f"{name} cannot be read.", kind.__name__, repr(front[name]))
+            raise error_at(1, f"{name} cannot be read.", kind.__name__, quoted(front[name]))
     if "title" not in front:
         raise error_at(1, "The front matter lacks something.", "title", "no title")
     if front.get("minutes", 0) < 0:
@@ -161,7 +170,7 @@ def _toml(lines: list[str], first: int, error_at: ErrorAt) -> dict[str, Any]:
         match = _TOML_LINE.search(str(error))
         inside = int(match[1]) if match and match[1] else len(lines) if match else 1
         line = first + inside - 1
-        raise error_at(line, "This is not TOML.", "key = value", str(error)) from error
+        raise error_at(line, "This is not TOML.", "key = value", cause(error)) from error
 
 
 def _steps(lines: list[str], start: int, error_at: ErrorAt) -> list[Step]:
@@ -221,7 +230,7 @@ def _step(lines: list[str], at: int, end: int, error_at: ErrorAt) -> Step:
 
     def refuse(key: str, what: str, expected: str, got: object) -> BadInput:
         line = next((i for i, line in enumerate(block) if re.match(rf"\s*\[?[\w.]*\b{re.escape(key)}\b", line)), -1)
-        return error_at(fences[0] + 2 + line, what, expected, str(got))
+        return error_at(fences[0] + 2 + line, what, expected, stated(got))
 
     values, exact = block_table.pop("values", {}), block_table.pop(EXACTLY, {})
     if not isinstance(values, dict):

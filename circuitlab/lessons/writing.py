@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, stated
 from circuitlab.lessons.lesson import EXACTLY, LARGEST, parse
 from circuitlab.lessons.toml_text import Refuse, long_string, toml_lines
 from circuitlab.model.plain import to_json
@@ -43,14 +43,19 @@ def markdown_of(story: Story) -> str:
     steps = [_step_text(number, step) for number, step in enumerate(story.steps, 1)]
     text = "\n\n".join((_front_text(story, whole), *steps)) + "\n"
     if (size := len(text.encode("utf-8"))) > LARGEST:
-        raise BadInput("The story is too long for one lesson.", expected=f"at most {LARGEST} bytes", got=str(size))
+        raise BadInput(
+            "The story is too long for one lesson.",
+            expected=f"at most {LARGEST} bytes",
+            got=str(size),
+            remedy="Take out steps or shorten their texts; the session keeps them all.",
+        )
     _check_same(story, _as_read(text))
     return text
 
 
 def _refusal(what: str, expected: str, got: object) -> BadInput:
     remedy = "Keep it as a .circuitlab session, which holds everything, or change this and export again."
-    return BadInput(f"{what} cannot be written in a lesson.", expected=expected, got=str(got)[:120], remedy=remedy)
+    return BadInput(f"{what} cannot be written in a lesson.", expected=expected, got=stated(got), remedy=remedy)
 
 
 def _as_read(text: str) -> Story:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause, quoted
 
 Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary", "alibi"]
 NormKind = Literal["none", "layer", "rms"]
@@ -57,11 +57,11 @@ class Rotary:
         values: tuple[Any, ...] = (self.base, self.amplitude, *self.theta) if isinstance(self.theta, tuple) else ("no list",)
         if not all(type(v) in (int, float) and math.isfinite(v) for v in values) or not 1e-6 <= self.base <= 1e30:
             raise BadModel(
-                "Rotary frequencies are not numbers.", expected="finite numbers, the base above 0", got=repr(self)[:200]
+                "Rotary frequencies are not numbers.", expected="finite numbers, the base above 0", got=quoted(self, 200)
             )
         if type(self.dims) is not int or not 0 <= self.dims <= _MOST["d_head"] or self.pairs not in ("interleaved", "half"):
             raise BadModel(
-                "The rotary columns are impossible.", expected="a number of them, half or interleaved", got=repr(self)[:200]
+                "The rotary columns are impossible.", expected="a number of them, half or interleaved", got=quoted(self, 200)
             )
 
     def frequencies(self, d_head: int) -> tuple[float, ...]:
@@ -87,12 +87,14 @@ class Experts:
     def __post_init__(self) -> None:
         sizes, switches = (self.n, self.active, self.shared), (self.renormalise, self.shared_gate)
         if not all(type(v) is int and 0 <= v <= _LARGEST for v in sizes) or not 1 <= self.active <= self.n <= _MOST["experts"]:
-            raise BadModel("This mixture of experts is impossible.", expected="1 ≤ active ≤ n, and a width", got=repr(self)[:120])
+            raise BadModel(
+                "This mixture of experts is impossible.", expected="1 ≤ active ≤ n, and a width", got=quoted(self, 120)
+            )
         if not all(type(v) is bool for v in switches) or (self.shared_gate and not self.shared):
             raise BadModel(
                 "This mixture of experts is impossible.",
                 expected="switches, and a gate only of a shared expert",
-                got=repr(self)[:120],
+                got=quoted(self, 120),
             )
 
 
@@ -177,13 +179,13 @@ class ModelConfig:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise BadModel(
-                    f"The configuration's {name} is not a size.", expected="a whole number of at least 1", got=repr(value)
+                    f"The configuration's {name} is not a size.", expected="a whole number of at least 1", got=quoted(value)
                 )
         for name in ("n_layers", "d_mlp"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise BadModel(
-                    f"The configuration's {name} is not a size.", expected="a whole number of at least 0", got=repr(value)
+                    f"The configuration's {name} is not a size.", expected="a whole number of at least 0", got=quoted(value)
                 )
         for name in ("n_layers", "n_heads", "d_model", "d_head", "d_vocab", "d_vocab_out", "n_ctx", "d_mlp"):
             if (value := getattr(self, name)) > (most := _MOST.get(name, _LARGEST)):
@@ -199,32 +201,32 @@ class ModelConfig:
         for name in _NUMBERS:
             value = getattr(self, name)
             if type(value) not in (int, float) or not math.isfinite(value):
-                raise BadModel(f"The configuration's {name} is not a number.", expected="a finite number", got=repr(value)[:80])
+                raise BadModel(f"The configuration's {name} is not a number.", expected="a finite number", got=quoted(value))
         for name in _SWITCHES:
             if type(getattr(self, name)) is not bool:
                 raise BadModel(
                     f"The configuration's {name} is neither true nor false.",
                     expected="true or false",
-                    got=repr(getattr(self, name))[:80],
+                    got=quoted(getattr(self, name)),
                 )
         for name in ("windows", "position_layers"):
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(type(v) is int and v >= 0 for v in value):
                 raise BadModel(
-                    f"The configuration's {name} is not a list of whole numbers.", expected="whole numbers", got=repr(value)[:80]
+                    f"The configuration's {name} is not a list of whole numbers.", expected="whole numbers", got=quoted(value)
                 )
         if not isinstance(self.biases, tuple) or not isinstance(self.family, str):
             raise BadModel(
                 "The configuration's biases or family cannot be read.",
                 expected="a list, and text",
-                got=repr((self.biases, self.family))[:80],
+                got=quoted((self.biases, self.family)),
             )
 
     def _check_choices(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise BadModel(
-                    f"The configuration's {name} is not a known one.", expected=" ".join(choices), got=repr(getattr(self, name))
+                    f"The configuration's {name} is not a known one.", expected=" ".join(choices), got=quoted(getattr(self, name))
                 )
         if self.windows and len(self.windows) != self.n_layers:
             raise BadModel(
@@ -234,7 +236,7 @@ class ModelConfig:
             raise BadModel("A bias has no place.", expected=" ".join(get_args(BiasName)), got=" ".join(sorted(unknown)))
         if not math.isfinite(self.score_scale):
             raise BadModel(
-                "The configuration's score_scale is not a number.", expected="a finite number", got=repr(self.score_scale)
+                "The configuration's score_scale is not a number.", expected="a finite number", got=quoted(self.score_scale)
             )
         for rotary in (self.rotary, self.rotary_windowed):
             if rotary is not None:
@@ -253,7 +255,7 @@ class ModelConfig:
 
     def _check_experts(self) -> None:
         if not isinstance(self.experts, Experts):
-            raise BadModel("The experts cannot be read.", expected="n and active", got=repr(self.experts)[:80])
+            raise BadModel("The experts cannot be read.", expected="n and active", got=quoted(self.experts))
         if self.attention_only or "mlp" in self.biases or self.activation == "solu_ln":
             raise BadModel(
                 "A mixture of experts of this kind is not known.",
@@ -266,14 +268,14 @@ class ModelConfig:
         slopes: tuple[Any, ...] = self.slopes if isinstance(self.slopes, tuple) else ("no list",)
         if len(slopes) != n_slopes or not all(type(m) in (int, float) and math.isfinite(m) for m in slopes):
             raise BadModel(
-                "The slopes of ALiBi do not fit the heads.", expected=number_of(n_slopes, "number"), got=repr(self.slopes)[:80]
+                "The slopes of ALiBi do not fit the heads.", expected=number_of(n_slopes, "number"), got=quoted(self.slopes)
             )
         if n_slopes and self.score_soft_cap:
             raise BadModel("ALiBi with a soft cap of scores is not known.", expected="one of them", got="both")
 
     def _check_rotary(self, rotary: Rotary) -> None:
         if not isinstance(rotary, Rotary):
-            raise BadModel("The rotary positions cannot be read.", expected="base, pairs and dims", got=repr(rotary)[:80])
+            raise BadModel("The rotary positions cannot be read.", expected="base, pairs and dims", got=quoted(rotary))
         dims = rotary.dims or self.d_head
         if dims > self.d_head or dims % 2:
             raise BadModel("Rotary columns do not pair up.", expected=f"an even number ≤ {self.d_head}", got=str(dims))
@@ -281,6 +283,13 @@ class ModelConfig:
             raise BadModel(
                 "Rotary frequencies do not match the columns.", expected=f"{dims // 2} of them", got=str(len(rotary.theta))
             )
+
+    @property
+    def sizes(self) -> str:
+        """Layers, heads, widths, vocabulary and context, in words."""
+        mlp = f"MLP of {self.d_mlp:,}" if self.d_mlp else "no MLP"
+        parts = (number_of(self.n_layers, "layer"), f"{number_of(self.n_heads, 'head')} each", f"d_model {self.d_model:,}")
+        return ", ".join((*parts, mlp, f"vocabulary of {self.d_vocab:,}", f"context of {self.n_ctx:,}"))
 
     @property
     def attention_only(self) -> bool:
@@ -388,4 +397,5 @@ class ModelConfig:
                 values["experts"] = Experts(**dict(values["experts"]))
             return cls(**values)
         except (TypeError, ValueError, AttributeError) as error:
-            raise BadModel(f"{source} cannot be read.", expected="sizes and options", got=str(error)) from error
+            got = cause(error) if isinstance(error, ValueError) else "a part of another kind, or with other names in it"
+            raise BadModel(f"{source} cannot be read.", expected="sizes and options", got=got) from error

@@ -15,7 +15,7 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.intervention import HEADLESS, Intervention, Site, SiteName
+from circuitlab.model.intervention import DIRECTED, HEADLESS, Intervention, Site, SiteName
 from circuitlab.model.path_reading import READS, Reading
 from circuitlab.model.weights import Weights
 
@@ -49,12 +49,18 @@ def check_edits(config: ModelConfig, edits: tuple[Intervention, ...], n_tokens: 
             if site is not None:
                 _check_site(config, site, n_tokens)
         if edit.path_from is not None and config.norm_placement not in ("pre",):
-            raise BadInput("A path intervention needs norms before the sublayers.", expected="pre", got=config.norm_placement)
+            raise BadInput(
+                "A path intervention needs norms before the sublayers.",
+                expected="pre",
+                got=config.norm_placement,
+                remedy="Intervene on a whole activation instead, or open a model of that kind.",
+            )
         if edit.align and len(edit.align) != n_tokens:
             raise BadInput(
                 "The alignment of a patch does not fit the prompt.",
                 expected=number_of(n_tokens, "position"),
                 got=str(len(edit.align)),
+                remedy="Give one position, or none, for each token of the prompt.",
             )
 
 
@@ -66,9 +72,19 @@ def _check_site(config: ModelConfig, site: Site, n_tokens: int) -> None:
         ("position", (*site.positions, *site.sources), n_tokens),
     ):
         if bad := [v for v in values if not 0 <= v < limit]:
-            raise BadInput(f"An intervention names a {what} that does not exist.", expected=f"0..{limit - 1}", got=str(bad))
+            raise BadInput(
+                f"An intervention names a {what} that does not exist.",
+                expected=f"0..{limit - 1}",
+                got=str(bad),
+                remedy="Change the intervention to one that is within the model and the prompt.",
+            )
     if site.name == "mlp_out" and config.attention_only:
-        raise BadInput("This model has no MLP.", expected="an attention site", got="mlp_out")
+        raise BadInput(
+            "This model has no MLP.",
+            expected="an attention site",
+            got="mlp_out",
+            remedy="Choose a site of attention, or a model with MLPs.",
+        )
 
 
 class Editor:
@@ -169,6 +185,8 @@ class Editor:
             return x * edit.value[0]
         if edit.op == "set":
             return self._constant(edit, x)
+        if edit.op in DIRECTED:
+            return _projected(edit, x)
         if edit.op == "mean" and not edit.source:
             return x.mean(dim=-2, keepdim=True).expand_as(x)
         run = self._source(edit.source or self._tokens)
@@ -183,6 +201,7 @@ class Editor:
                 f"The value set at {edit.site.name} has the wrong width.",
                 expected=f"1 or {number_of(x.shape[-1], 'number')}",
                 got=str(len(edit.value)),
+                remedy="Give as many numbers as the site is wide.",
             )
         return torch.tensor(edit.value, dtype=x.dtype, device=x.device).expand_as(x)
 
@@ -198,3 +217,18 @@ class Editor:
             taken = taken[..., columns.clamp(min=0)]
             taken = torch.where(columns >= 0, taken, x) if site.name == "scores" else taken * (columns >= 0)
         return torch.where((rows >= 0)[:, None], taken, x)
+
+
+def _projected(edit: Intervention, x: Tensor) -> Tensor:
+    """The component of x along the direction, or x without it. Raises `BadInput` for a direction of another width."""
+    if len(edit.value) != x.shape[-1]:
+        raise BadInput(
+            f"The direction at {edit.site.name} has the wrong width.",
+            expected=number_of(x.shape[-1], "number"),
+            got=str(len(edit.value)),
+            remedy="Give as many numbers as the site is wide.",
+        )
+    direction = torch.tensor(edit.value, dtype=torch.float64)
+    unit = (direction / direction.norm()).to(dtype=x.dtype, device=x.device)
+    along = (x @ unit)[..., None] * unit
+    return along if edit.op == "project" else x - along

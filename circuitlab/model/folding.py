@@ -44,12 +44,6 @@ def under(weights: Weights, conventions: Conventions, device: str = "cpu") -> We
     return weights if same else FoldedWeights(weights, conventions)
 
 
-def centres_writes(config: ModelConfig, conventions: Conventions) -> bool:
-    """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
-    reads_centred = config.norm == "layer" and config.experts is None and config.norm_placement == "pre" and config.final_norm
-    return conventions.centre and reads_centred
-
-
 def embed_rows(weights: Weights, tokens: Tokens) -> Tensor:
     """[token, d_model]: W_E of some tokens; of a model in its file only these rows are converted."""
     if isinstance(weights, FoldedWeights) and not weights.resident:
@@ -78,10 +72,8 @@ class FoldedWeights:
         self._device = torch.device(device)
         self._mean_out: Tensor | None = None
         c = raw.config
-        self._fold = conventions.fold_norm and c.norm != "none" and c.norm_placement in ("pre", "both")
-        self._fold_final = conventions.fold_norm and c.norm != "none" and c.final_norm
-        self._centre_writes = centres_writes(c, conventions)
-        self._centre_logits = conventions.centre and c.logit_soft_cap == 0
+        self._fold, self._fold_final = conventions.folds_sublayers(c), conventions.folds_final(c)
+        self._centre_writes, self._centre_logits = conventions.centres_writes(c), conventions.centres_logits(c)
 
     @property
     def config(self) -> ModelConfig:

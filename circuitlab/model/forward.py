@@ -16,8 +16,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
-from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, TooLong
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
@@ -35,12 +34,7 @@ def check_tokens(config: ModelConfig, tokens: tuple[int, ...], what: str = "The 
     if not tokens:
         raise BadInput(f"{what} is empty.", expected="at least one token", got="none", remedy="Type some text.")
     if len(tokens) > config.n_ctx:
-        raise BadInput(
-            f"{what} is longer than the model's context.",
-            expected=f"at most {number_of(config.n_ctx, 'token')}",
-            got=f"{len(tokens)}",
-            remedy="Shorten the text, or open a model with a longer context.",
-        )
+        raise TooLong(f"{what} is longer than the model's context.", config.n_ctx, f"{len(tokens)}")
     if bad := [(i, t) for i, t in enumerate(tokens) if not 0 <= t < config.d_vocab]:
         raise BadInput(
             f"{what} has tokens outside the vocabulary.",
@@ -81,11 +75,14 @@ def forward(
     return run
 
 
+_OF_ONE_POSITION = ("zero", "scale", "set", "project", "project_out")  # what later positions cannot change
+
+
 def _common(w: Weights, tokens: tuple[int, ...], edits: tuple[Intervention, ...], prefix: Run | None) -> int:
     """How many positions of `prefix` can be reused; at least the last position is always computed."""
     if prefix is None or prefix.weights is not w or prefix.edits != edits or prefix.final is None:
         return 0
-    if any(e.op not in ("zero", "scale", "set") or e.path_from is not None for e in edits):
+    if any(e.op not in _OF_ONE_POSITION or e.path_from is not None for e in edits):
         return 0
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, prefix.tokens, strict=False)))
     return min(same, len(tokens) - 1)
@@ -197,12 +194,17 @@ def full_pattern(config: ModelConfig, i: int, qkv: QKV) -> Tensor:
     return block.pattern(raw, mask)
 
 
-def logits(w: Weights, tokens: Tensor) -> Tensor:
-    """[batch, pos] ids -> [batch, pos, d_vocab_out]; differentiable in trainable weights."""
+def streams(w: Weights, tokens: Tensor) -> Tensor:
+    """[batch, pos] ids -> x_L [batch, pos, d_model], what is unembedded; differentiable in trainable weights."""
     x = embedded(w.config, w.embed(), tokens, 0)
     for i in range(w.config.n_layers):
         x = _plain_block(w, w.layer(i), i, x)
-    return unembed(w, w.unembed(), x)
+    return x
+
+
+def logits(w: Weights, tokens: Tensor) -> Tensor:
+    """[batch, pos] ids -> [batch, pos, d_vocab_out]; differentiable in trainable weights."""
+    return unembed(w, w.unembed(), streams(w, tokens))
 
 
 def patterns(w: Weights, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -14,14 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, quoted
 from circuitlab.model.whole_numbers import whole_numbers
 
 SiteName = Literal["resid_pre", "q", "k", "v", "scores", "pattern", "z", "result", "mlp_out"]
-Op = Literal["zero", "mean", "scale", "set", "freeze", "patch"]
+Op = Literal["zero", "mean", "scale", "set", "freeze", "patch", "project", "project_out"]
 
 SITE_NAMES: tuple[str, ...] = get_args(SiteName)
 HEADLESS: frozenset[str] = frozenset({"resid_pre", "mlp_out"})
+DIRECTED: frozenset[str] = frozenset({"project", "project_out"})  # operations whose value is a direction
 
 
 def _convert_to_tuples(value: object, *names: str) -> None:
@@ -47,12 +48,25 @@ class Site:
         _convert_to_tuples(self, "heads", "positions", "sources")
         if self.sources and self.name not in ("scores", "pattern"):
             raise UsageError(
-                f"The site {self.name} has no sources.", expected="sources at scores or pattern only", got=str(self.sources)
+                f"The site {self.name} has no sources.",
+                expected="sources at scores or pattern only",
+                got=str(self.sources),
+                remedy="Change the intervention as expected.",
             )
         if self.name not in SITE_NAMES:
-            raise UsageError("There is no such site.", expected=" ".join(SITE_NAMES), got=repr(self.name))
+            raise UsageError(
+                "There is no such site.",
+                expected=" ".join(SITE_NAMES),
+                got=quoted(self.name),
+                remedy="Change the intervention as expected.",
+            )
         if self.heads and self.name in HEADLESS:
-            raise UsageError(f"The site {self.name} has no heads.", expected="no heads", got=str(self.heads))
+            raise UsageError(
+                f"The site {self.name} has no heads.",
+                expected="no heads",
+                got=str(self.heads),
+                remedy="Change the intervention as expected.",
+            )
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,8 @@ class Intervention:
     - `freeze`: it becomes its value in the run of the same tokens without interventions.
     - `patch`: it becomes its value in the run on the tokens `source` without interventions; `align[i]` is the position there
       that corresponds to position i here, -1 for none (the value is left alone); empty: the same position.
+    - `project`: only its component along the direction `value` stays, (x · v / v · v) v; `project_out`: that component is taken
+      away (directional ablation, Arditi et al. 2024). Not at `scores` and `pattern`, whose last axis is the prompt.
     - `path_from`: instead of replacing the site's value, recompute it from an input in which the operation has been applied to
       the output of the sender at `path_from` only. For `q`, `k`, `v` and a `result` or `mlp_out` sender. Where several act on
       one cell, its input has the changes of all senders together.
@@ -81,16 +97,60 @@ class Intervention:
     def __post_init__(self) -> None:
         _convert_to_tuples(self, "source", "align")
         if self.op not in get_args(Op):
-            raise UsageError("There is no such intervention.", expected=" ".join(get_args(Op)), got=repr(self.op))
+            raise UsageError(
+                "There is no such intervention.",
+                expected=" ".join(get_args(Op)),
+                got=quoted(self.op),
+                remedy="Change the intervention as expected.",
+            )
         if self.op == "scale" and len(self.value) != 1:
-            raise UsageError("The intervention scale takes one number.", expected="value of length 1", got=str(self.value))
+            raise UsageError(
+                "The intervention scale takes one number.",
+                expected="value of length 1",
+                got=str(self.value),
+                remedy="Change the intervention as expected.",
+            )
         if self.op == "set" and not self.value:
-            raise UsageError("The intervention set takes at least one number.", expected="value of length ≥ 1", got="()")
+            raise UsageError(
+                "The intervention set takes at least one number.",
+                expected="value of length ≥ 1",
+                got="()",
+                remedy="Change the intervention as expected.",
+            )
+        self._check_direction()
         if self.op == "patch" and not self.source:
-            raise UsageError("The intervention patch takes the tokens of another run.", expected="source tokens", got="()")
+            raise UsageError(
+                "The intervention patch takes the tokens of another run.",
+                expected="source tokens",
+                got="()",
+                remedy="Change the intervention as expected.",
+            )
         if self.align and self.op != "patch":
-            raise UsageError("Only a patch has an alignment.", expected="no align", got=f"{self.op} with align")
+            raise UsageError(
+                "Only a patch has an alignment.",
+                expected="no align",
+                got=f"{self.op} with align",
+                remedy="Change the intervention as expected.",
+            )
         self._check_path()
+
+    def _check_direction(self) -> None:
+        if self.op not in DIRECTED:
+            return
+        if self.site.name in ("scores", "pattern"):
+            raise UsageError(
+                f"At {self.site.name} there is no direction to project on.",
+                expected="a site whose width belongs to the model",
+                got=f"{self.op} at {self.site.name}",
+                remedy="Set, scale or zero cells of attention instead.",
+            )
+        if not any(self.value):
+            raise UsageError(
+                f"The intervention {self.op} takes a direction.",
+                expected="numbers that are not all 0",
+                got=quoted(self.value[:8]) if self.value else "none",
+                remedy="Give as many numbers as the site is wide.",
+            )
 
     def _check_path(self) -> None:
         sender = self.path_from
@@ -101,12 +161,14 @@ class Intervention:
                 "A path leads from a result or mlp_out to a q, k or v.",
                 expected="site q, k or v; path_from result or mlp_out",
                 got=f"site {self.site.name}; path_from {sender.name}",
+                remedy="Change the intervention as expected.",
             )
         if sender.layer >= self.site.layer:
             raise UsageError(
                 "A path leads from an earlier layer to a later one.",
                 expected=f"path_from.layer < {self.site.layer}",
                 got=str(sender.layer),
+                remedy="Change the intervention as expected.",
             )
 
     def fits(self, n_tokens: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, quoted
 from circuitlab.model.subject import Head
 
 
@@ -50,7 +50,7 @@ def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
             continue
         if (low is not None and number < low) or (high is not None and number > high):
             bounds = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
-            return f.name, bounds, str(number)
+            return f.name, bounds, quoted(number)
     return None
 
 
@@ -72,7 +72,7 @@ def to_json(value: Any) -> Any:
 def from_json(kind: Any, data: Any, where: str = "") -> Any:
     """The reverse of `to_json` for a given type. Raises `UsageError` naming the field that does not fit."""
     where = where or type_name(kind)
-    bad = UsageError(f"The value of {where} cannot be read.", expected=type_name(kind), got=repr(data)[:80])
+    bad = UsageError(f"The value of {where} cannot be read.", expected=type_name(kind), got=quoted(data))
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         if data is None and type(None) in get_args(kind):

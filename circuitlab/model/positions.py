@@ -9,12 +9,24 @@ from torch import Tensor
 
 from circuitlab.model.config import Rotary
 
+ANGLES = (1.0, 1e-4)  # radians a token: the largest of the sinusoids, and the one that they go towards
 
-def sinusoid_table(n: int, d_model: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> Tensor:
-    """[n, d_model]: the left half sin(p·θ_i), the right half cos(p·θ_i), θ_i = 10000^(−2i/d_model)."""
+
+def sinusoid_table(
+    n: int,
+    d_model: int,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    angles: tuple[float, float] = ANGLES,
+) -> Tensor:
+    """[n, d_model]: the left half sin(p·θ_i), the right half cos(p·θ_i), θ_i = a (a/b)^(−2i/d_model) of angles (a, b).
+
+    By default θ_i = 10000^(−2i/d_model) (Vaswani et al. 2017).
+    """
     # on the CPU in float64 and then moved: an Apple GPU has none
     position = torch.arange(n, dtype=torch.float64, device="cpu")[:, None]
-    theta = 10000.0 ** (-2 * torch.arange(d_model // 2, dtype=torch.float64, device="cpu") / d_model)
+    first, towards = angles
+    theta = first * (first / towards) ** (-2 * torch.arange(d_model // 2, dtype=torch.float64, device="cpu") / d_model)
     angle = position * theta
     return torch.cat([angle.sin(), angle.cos()], dim=1).to(dtype).to(device)
 

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Target
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -47,39 +47,72 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
         fields = tuple(re.sub(r"\\[nt\\]", lambda m: _ESCAPES[m[0]], part) for part in line.split("\t"))
         if len(fields) > 4:
             expected = "prompt, answer, other answer, other prompt"
-            raise BadInput(f"Line {number} of a prompt set has too many fields.", expected=expected, got=line[:80])
+            raise BadInput(
+                f"Line {number} of a prompt set has too many fields.",
+                expected=expected,
+                got=line[:80],
+                remedy="Correct the line; fields stand between tabs.",
+            )
         lines.append((number, fields))
     return lines
 
 
 def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
-    tokens = tokenizer.encode(text)
+    head = tokenizer.long_enough(text, config.n_ctx)
+    tokens = tokenizer.encode(head)
     if tokenizer.bos is not None and config.prepend_bos:
         tokens = (tokenizer.bos, *tokens)
     if not 0 < len(tokens) <= config.n_ctx:
         expected = f"1..{number_of(config.n_ctx, 'token')}"
-        raise BadInput(f"Line {number} of {name} does not fit the model.", expected=expected, got=f"{len(tokens)}")
+        raise BadInput(
+            f"Line {number} of {name} does not fit the model.",
+            expected=expected,
+            got=f"{len(tokens)}{' or more' if len(head) < len(text) else ''}",
+            remedy="Correct the line; fields stand between tabs.",
+        )
     return tokens
 
 
 def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: ModelConfig) -> tuple[Prompt, ...]:
     """The prompts of a file's text. Raises `BadInput` with the line that does not fit the model."""
     if tokenizer is None:
-        raise BadInput("The model has no tokenizer.", expected="a model that reads text", got=name)
-    prompts = []
-    for number, (prompt, *rest) in lines_of(text):
-        answers, others = rest[:2], rest[2:]
-        tokens = _tokens(prompt, number, name, tokenizer, config)
-        other = _tokens(others[0], number, name, tokenizer, config) if others and others[0] else ()
-        ids = [tokenizer.encode(answer) for answer in answers if answer]
-        if not all(ids) or (any(answers[1:]) and not answers[0]):
-            raise BadInput(f"An answer in line {number} of {name} has no token.", expected="an answer", got=repr(answers))
-        if len(ids) == 2 and ids[0][0] == ids[1][0]:
-            raise BadInput(
-                f"The answers in line {number} of {name} begin with the same token.", expected="two", got=repr(answers)
-            )
-        target = Target(tuple(one[0] for one in ids))
-        prompts.append(Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other))
+        raise BadInput(
+            "The model has no tokenizer.",
+            expected="a model that reads text",
+            got=name,
+            remedy="Open a model that has a tokenizer.json beside its weights.",
+        )
+    prompts = [read_prompt(number, fields, name, tokenizer, config) for number, fields in lines_of(text)]
     if not prompts:
-        raise BadInput(f"{name} holds no prompt.", expected="one prompt a line", got="none")
+        raise BadInput(
+            f"{name} holds no prompt.",
+            expected="one prompt a line",
+            got="none",
+            remedy="Correct the line; fields stand between tabs.",
+        )
     return tuple(prompts)
+
+
+def read_prompt(number: int, fields: tuple[str, ...], name: str, tokenizer: Tokenizer, config: ModelConfig) -> Prompt:
+    """One line, as `lines_of` gives it. Raises `BadInput` where it does not fit the model."""
+    prompt, *rest = fields
+    answers, others = rest[:2], rest[2:]
+    tokens = _tokens(prompt, number, name, tokenizer, config)
+    other = _tokens(others[0], number, name, tokenizer, config) if others and others[0] else ()
+    ids = [tokenizer.encode(answer) for answer in answers if answer]
+    if not all(ids) or (any(answers[1:]) and not answers[0]):
+        raise BadInput(
+            f"An answer in line {number} of {name} has no token.",
+            expected="an answer",
+            got=quoted(answers),
+            remedy="Correct the line; fields stand between tabs.",
+        )
+    if len(ids) == 2 and ids[0][0] == ids[1][0]:
+        raise BadInput(
+            f"The answers in line {number} of {name} begin with the same token.",
+            expected="two",
+            got=quoted(answers),
+            remedy="Correct the line; fields stand between tabs.",
+        )
+    target = Target(tuple(one[0] for one in ids))
+    return Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other)

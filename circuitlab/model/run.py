@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.errors import BadInput, UsageError
+from circuitlab.errors import BadInput, UsageError, quoted
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
@@ -81,9 +81,16 @@ class Run:
         d_model]; attn_norm_scale, mlp_norm_scale [dest, 1]. `heads` () means all. Raises `UsageError` for an unknown name.
         """
         if name not in NAMES:
-            raise UsageError("There is no such activation.", expected=" ".join(NAMES), got=repr(name))
+            raise UsageError(
+                "There is no such activation.", expected=" ".join(NAMES), got=quoted(name), remedy="Name one of them."
+            )
         if not 0 <= layer < self.weights.config.n_layers:
-            raise BadInput("There is no such layer.", expected=f"0..{self.weights.config.n_layers - 1}", got=str(layer))
+            raise BadInput(
+                "There is no such layer.",
+                expected=f"0..{self.weights.config.n_layers - 1}",
+                got=str(layer),
+                remedy="Choose a layer of the model, counted from 0.",
+            )
         with torch.inference_mode():
             return getattr(self, f"_{name}")(layer, heads, dest)
 
@@ -179,7 +186,12 @@ class Run:
     def _mlp_out(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
         config, weights = self.weights.config, self.weights.layer(layer)
         if weights.mlp is None:
-            raise BadInput("This model has no MLP.", expected="a model with MLPs", got="attention only")
+            raise BadInput(
+                "This model has no MLP.",
+                expected="a model with MLPs",
+                got="attention only",
+                remedy="Choose an activation of attention or of the stream.",
+            )
         whole = self.editor.touches(layer, "mlp_out")
         rows = slice(None) if whole else dest
         x = self._resid_pre(layer, (), rows) if config.parallel else self._resid_mid(layer, (), rows)
@@ -264,8 +276,13 @@ def block_output(config: ModelConfig, weights: Layer, layer: int, x: Tensor, run
 
 def unembed(weights: Weights, ends: Unembed, x: Tensor) -> Tensor:
     """Logits [..., d_vocab_out] of a final stream [..., d_model]."""
+    return block.soft_cap(uncapped(weights, ends, x), weights.config.logit_soft_cap)
+
+
+def uncapped(weights: Weights, ends: Unembed, x: Tensor) -> Tensor:
+    """Logits before the soft cap, [..., d_vocab_out], of a final stream [..., d_model]."""
     config = weights.config
     if config.final_norm:
         x = block.normalise(x, ends.norm, config.norm, config.norm_eps)
     logits = x @ ends.W_U
-    return block.soft_cap(logits if ends.b_U is None else logits + ends.b_U, config.logit_soft_cap)
+    return logits if ends.b_U is None else logits + ends.b_U

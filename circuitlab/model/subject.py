@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from itertools import product
+from typing import Literal, NamedTuple, get_args, get_type_hints
 
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, quoted
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 
 _HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
@@ -30,13 +33,19 @@ class Head(NamedTuple):
         """`"L1H4"` -> `Head(1, 4)`. Raises `UsageError`."""
         match = _HEAD.match(text)
         if not match:
-            raise UsageError("A head could not be read.", expected="a head such as L1H4", got=repr(text))
+            raise UsageError(
+                "A head could not be read.",
+                expected="a head such as L1H4",
+                got=quoted(text),
+                remedy="Write layer and head, both counted from 0, as in L1H4.",
+            )
         return cls(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True)
 class ModelRef:
-    """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`, `"construct:NAME?…"`.
+    """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`, `"construct:NAME?…"`; of a model
+    that is not here, and of which a session has results, `"stored:HASH/NAME"`.
 
     `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) pairs, sorted,
     that the person gave where no file states a value.
@@ -67,7 +76,8 @@ class ModelRef:
         """`named` in its parts: the folder or name, and "so far" for an unfinished run."""
         kind, _, where = self.source.partition(":")
         names, more = where.replace("\\", "/").rstrip("/").split("/"), ()
-        if kind == "file" and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":"):
+        in_a_run = kind == "file" and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":")
+        if in_a_run and "/".join(names[:-1]) != os.path.expanduser("~").replace("\\", "/"):  # whose name is a person's
             more = IN_A_RUN[names.pop()]
         return ("/".join(names[-parts:]), *more) if names[-1] else (self.source,)
 
@@ -85,13 +95,51 @@ class Conventions:
     centre: bool = True
     dtype: Literal["float32", "float64"] = "float32"
 
-    def words(self) -> tuple[str, ...]:
-        """The convention strip, for captions and exports."""
-        return (
-            "norm folded" if self.fold_norm else "norm not folded",
-            "centred" if self.centre else "not centred",
-            self.dtype,
-        )
+    def folds_sublayers(self, config: ModelConfig) -> bool:
+        """Whether the norm before each sublayer is folded into what reads after it."""
+        return self.fold_norm and config.norm != "none" and config.norm_placement in ("pre", "both")
+
+    def folds_final(self, config: ModelConfig) -> bool:
+        """Whether the norm before the unembedding is folded into it."""
+        return self.fold_norm and config.norm != "none" and config.final_norm
+
+    def centres_writes(self, config: ModelConfig) -> bool:
+        """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
+        reads_centred = config.norm == "layer" and config.experts is None and config.norm_placement == "pre" and config.final_norm
+        return self.centre and reads_centred
+
+    def centres_logits(self, config: ModelConfig) -> bool:
+        """Whether W_U is centred over the vocabulary: not before a soft cap, where that would not be exact."""
+        return self.centre and config.logit_soft_cap == 0
+
+    def words(self, config: ModelConfig | None) -> tuple[str, ...]:
+        """The convention strip, for captions and exports: what is done to a model of this configuration.
+
+        A model without norms has no word on them, and nothing is called folded or centred that is not. None: of a model that is
+        not known, each as it is chosen.
+        """
+        if config is None:
+            folded, centred, normed = self.fold_norm, self.centre, True
+        else:
+            folded = self.folds_sublayers(config) or self.folds_final(config)
+            centred = self.centres_writes(config) or self.centres_logits(config)
+            normed = config.norm != "none"
+        norm = ("norm folded" if folded else "norm not folded",) if normed else ()
+        return (*norm, "centred" if centred else "not centred", self.dtype)
+
+    def unlike(self, other: Conventions, config: ModelConfig | None) -> tuple[str, ...]:
+        """Those of its words that are not the other's, for one configuration."""
+        pairs = zip(self.words(config), other.words(config), strict=True)
+        return tuple(mine for mine, theirs in pairs if mine != theirs)
+
+
+# Every word that a convention strip can have.
+CONVENTION_WORDS = frozenset(
+    word
+    for folded, centred in product((True, False), repeat=2)
+    for dtype in get_args(get_type_hints(Conventions)["dtype"])
+    for word in Conventions(folded, centred, dtype).words(None)
+)
 
 
 @dataclass(frozen=True)
@@ -134,5 +182,10 @@ class Target:
         except ValueError:
             tokens = (0, 0, 0)
         if len(tokens) > 2:
-            raise UsageError("A target could not be read.", expected="next, an id such as 12, or a pair 12-34", got=repr(text))
+            raise UsageError(
+                "A target could not be read.",
+                expected="next, an id such as 12, or a pair 12-34",
+                got=quoted(text),
+                remedy="Write next, an id, or two ids with a - between them.",
+            )
         return cls(tokens)

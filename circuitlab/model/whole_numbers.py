@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any
 
-from circuitlab.errors import UsageError
+from circuitlab.errors import UsageError, quoted
 
 
 def elements(value: Any) -> list[Any] | None:
@@ -27,11 +27,16 @@ def whole_numbers(value: Any, name: str) -> tuple[int, ...]:
     """
     values = elements(value)
     if values is None:
-        raise UsageError(
-            f"The value of {name} cannot be read.", expected="whole numbers, one after another", got=repr(value)[:80]
-        )
-    wrong = [i for i, v in enumerate(values) if isinstance(v, bool) or not hasattr(v, "__index__")]
+        raise UsageError(f"The value of {name} cannot be read.", expected="whole numbers, one after another", got=quoted(value))
+    wrong = [i for i, v in enumerate(values) if not _is_whole(v)]
     if wrong:
         at = next((i for i in wrong if not isinstance(values[i], float) or values[i] % 1), wrong[0])
-        raise UsageError(f"The value of {name}[{at}] cannot be read.", expected="a whole number", got=repr(values[at])[:80])
+        raise UsageError(f"The value of {name}[{at}] cannot be read.", expected="a whole number", got=quoted(values[at]))
     return tuple(map(index, values))
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        return index(value) is not None and not isinstance(value, bool)
+    except TypeError:  # of a tensor that holds a fraction, too
+        return False

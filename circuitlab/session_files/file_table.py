@@ -6,7 +6,6 @@ and the hash of its bytes, so that a file that is missing or has changed is repo
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import os
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.session_files.session import FileEntry, Session
-from circuitlab.story.setup import Setup
+from circuitlab.story.places import file_controls
+from circuitlab.story.setup import Setup, Views
 
 FILE = "file"
-Views = Mapping[str, type[Any]]
 
 
 def with_file_names(session: Session, views: Views) -> Session:
@@ -37,7 +36,7 @@ def with_file_names(session: Session, views: Views) -> Session:
         files[name] = replace(entry, sha256=sha256) if sha256 else entry
         return {FILE: name}
 
-    session = _with_controls(session, named)
+    session = with_controls(session, named)
     return replace(session, files=files)
 
 
@@ -50,7 +49,7 @@ def with_file_paths(session: Session) -> Session:
         entry = session.files.get(value[FILE]) if isinstance(value[FILE], str) else None
         return value if entry is None else entry.path
 
-    return _with_controls(session, absolute)
+    return with_controls(session, absolute)
 
 
 def file_sha256(path: str) -> str:
@@ -68,18 +67,13 @@ def _sha256(path: str, size: int, mtime_ns: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_controls(view: type[Any]) -> tuple[str, ...]:
-    """The controls of a panel that name a file."""
-    return tuple(f.name for f in dataclasses.fields(view) if f.metadata.get("kind") == FILE)
-
-
 def _free_name(path: str, files: Mapping[str, FileEntry]) -> str:
     stem = Path(path).stem
     return next(name for i in range(1, len(files) + 2) if (name := stem if i == 1 else f"{stem} {i}") not in files)
 
 
-def _with_controls(session: Session, change: Callable[[str, str, Any], Any]) -> Session:
-    """The session with each control of a panel changed, in `now` and in every step."""
+def with_controls(session: Session, change: Callable[[str, str, Any], Any]) -> Session:
+    """The session with each control of a panel changed by `change(panel, control, value)`, in `now` and in every step."""
 
     def changed(setup: Setup) -> Setup:
         view = {

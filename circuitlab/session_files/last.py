@@ -1,11 +1,12 @@
 """Where one stopped: the session of the window that was closed last, to which the next start without a model comes back.
 
 Only the window that came back to a session replaces it without a trace. What another one finds there that was never saved goes to
-the recovery files first, as a closed session: it is offered when it is asked for.
+the recovery files, as a closed session: when somebody asks what can be recovered, or when that window ends.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,14 +62,33 @@ def keep_last(session: Session, of: Path | None, unsaved: bool, seen: Stamp | No
     write_whole(path, marked_bytes(session, path.parent, of, unsaved=unsaved))
 
 
-def _give_way() -> None:
-    """Move what another window left to the recovery files, if it was never saved. Raises `BadMachine`."""
+def offer_last(seen: Stamp | None = None) -> tuple[Path, ...]:
+    """Have the recovery files hold what another window left, as `keep_last` would. The layout stays for the next start.
+
+    `seen`: the stamp of the session that this window came back to, which is not offered. Returns the damaged file, where it is
+    now. Raises `BadMachine`.
+    """
+    if seen is not None and seen == _stamp():
+        return ()
+    before, damaged = _give_way()
+    if before is not None:
+        write_whole(last_path(), marked_bytes(before.session, last_path().parent, before.of, unsaved=False))
+    return damaged
+
+
+def _give_way() -> tuple[Last | None, tuple[Path, ...]]:
+    """Copy what another window left to the recovery files, with its time, if it was never saved; a damaged file is moved there.
+
+    Returns what was copied and what was damaged. Raises `BadMachine`.
+    """
     try:
         before = last()
     except BadInput:
-        set_aside(last_path(), recovery_folder())
-        return
-    if before is not None and before.unsaved and before.of is None:
-        closed = Recovery()
-        closed.write(before.session, None, closed=True)
-        closed.leave()
+        return None, (set_aside(last_path(), recovery_folder()),)
+    if before is None or before.stamp is None or not before.unsaved or before.of is not None:
+        return None, ()
+    closed = Recovery()
+    closed.write(before.session, None, closed=True)
+    os.utime(closed.path, ns=(before.stamp[0], before.stamp[0]))  # when it was closed, not when it was moved
+    closed.leave()
+    return before, ()

@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped_models
-from circuitlab.session_files.file_table import file_controls, with_file_names, with_file_paths
+from circuitlab.session_files.assembly import with_paths
+from circuitlab.session_files.file_table import with_file_names
 from circuitlab.session_files.model_table import Models, mentioned, with_models
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.session_text import bytes_of, parse_session
-from circuitlab.story.places import LOCAL, absolute, with_setups
-from circuitlab.story.setup import Setup
+from circuitlab.story.places import LOCAL, absolute, file_controls, real_folder, with_setups
+from circuitlab.story.setup import Setup, Views
 from circuitlab.story.story import Step, Story
 
-Views = Mapping[str, type[Any]]
 Name = Callable[[str], str]
 
 
@@ -32,27 +33,30 @@ Name = Callable[[str], str]
 class LessonStory:
     """A story as a lesson says it. `local`: models and files in it that are a person's own, by their paths from the lesson.
 
-    `assumed`: the models whose assumed settings a lesson does not hold.
+    `assumed`: the models whose assumed settings a lesson does not hold. `notes`: how many notes it does not hold.
     """
 
     story: Story
     local: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    notes: int = 0
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a person who passes the lesson on must know, a sentence each."""
         paths = f"Named by their paths from the lesson, to be passed on with it: {', '.join(self.local)}." if self.local else ""
         assumed = f"Not in the lesson: the assumed settings of {', '.join(self.assumed)}." if self.assumed else ""
-        return tuple(filter(None, (paths, assumed)))
+        notes = f"Not in the lesson, which has no place for them: {number_of(self.notes, 'note')}." if self.notes else ""
+        return tuple(filter(None, (paths, assumed, notes)))
 
 
 # -- to a lesson --------------------------------------------------------------------------------------------------------------
 
 
-def for_lesson(session: Session, folder: Path, views: Views) -> LessonStory:
-    """The story of a session for a lesson that will lie in `folder`."""
-    story = with_file_paths(session).story
+def for_lesson(session: Session, path: Path, views: Views) -> LessonStory:
+    """The story of a session for a lesson at `path`, by whose name a story is called that has no title."""
+    story, folder = with_paths(session).story, real_folder(path)
+    story = replace(story, title=story.title or path.stem)
     entries = {name: session.models[name] for name in sorted(mentioned(Setup(), story, ())) if name in session.models}
     names = {name: _lesson_name(entry.ref, folder) for name, entry in entries.items()}
     paths: dict[str, str] = {}
@@ -63,7 +67,8 @@ def for_lesson(session: Session, folder: Path, views: Views) -> LessonStory:
     story = _renamed(story, lambda name: names.get(name, name), views, file_name)
     local = [name for name in names.values() if name.startswith(LOCAL)]
     assumed = [names[name] for name, entry in entries.items() if entry.ref.assume]
-    return LessonStory(_without_null(story), tuple(dict.fromkeys((*local, *paths.values()))), tuple(dict.fromkeys(assumed)))
+    local = tuple(dict.fromkeys((*local, *paths.values())))
+    return LessonStory(_without_null(story), local, tuple(dict.fromkeys(assumed)), len(session.notes))
 
 
 def _lesson_name(ref: ModelRef, folder: Path) -> str:
@@ -135,7 +140,12 @@ def _check_kept(number: int, step: Step) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
     what = f"Step {number}, ‘{step.title[:60]}’, cannot be kept in a session."
-    raise BadInput(what, expected="texts, finite numbers, true, false, lists and tables", got=reason[:120])
+    raise BadInput(
+        what,
+        expected="texts, finite numbers, true, false, lists and tables",
+        got=reason[:120],
+        remedy="Change the step in the lesson's file, or take it out.",
+    )
 
 
 # -- names --------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.errors import BadInput, printable
+from circuitlab.errors import BadInput, printable, quoted
 
 VERSION = 1  # of the files written now
 Table = dict[str, Any]
@@ -41,8 +41,13 @@ def _version(table: Mapping[str, Any]) -> int:
             return version
     elif table.get("circuitlab") == 1 and isinstance(table.get("state"), dict):
         return 0
-    got = f"circuitlab: {printable(table.get('circuitlab'), 40)}, version: {printable(table.get('version'), 40)}"
-    raise BadInput("This is not a session file.", expected='"circuitlab": "session" and a version', got=got)
+    got = f"circuitlab: {quoted(table.get('circuitlab'), 40)}, version: {quoted(table.get('version'), 40)}"
+    raise BadInput(
+        "This is not a session file.",
+        expected='"circuitlab": "session" and a version',
+        got=got,
+        remedy="Open a .circuitlab file that CircuitLab has saved.",
+    )
 
 
 # -- from the JSON of a State, as “Copy session as JSON” put it on the clipboard -----------------------------------------------
@@ -54,7 +59,12 @@ def _from_state(table: Table) -> Table:
     try:
         return _Old(state).table
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise BadInput("The copied session cannot be read.", expected="the fields of a State", got=printable(error)) from error
+        raise BadInput(
+            "The copied session cannot be read.",
+            expected="the fields of a State",
+            got=printable(error),
+            remedy="Copy the view again, in the version of CircuitLab that it is to be opened with.",
+        ) from error
 
 
 class _Old:

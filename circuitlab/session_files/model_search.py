@@ -1,8 +1,8 @@
 """Where the models of a session are on this machine: by the hash of their weights, then by path, never by a name alone.
 
 A session that was moved, or saved on another machine, opens without a question where each model's weights are found: at the path
-that the file says, at one that it had earlier, beside the session's file, among the recent and the shipped models, or in the
-hub's cache. What lies at a path or under a name but has other weights is reported, and never taken.
+that the file says, at one that it had earlier, beside the session's file, among the open, the recent and the shipped models, or
+in the hub's cache. What lies at a path or under a name but has other weights is reported, and never taken.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Located:
     `changed`: by name, what lies at the model's path or bears its name, with other weights or, where the session does not say
     the hash of its own, with unknown ones. A model is in one of the two, and its entry unchanged, or it has been found.
     `missing_files`, `changed_files`: names of the files of settings that do not exist, or hold something else than they did.
+    `elsewhere`: by name, the models that were found in another place than the session says, and whether other weights lie there.
     """
 
     session: Session
@@ -45,6 +46,7 @@ class Located:
     changed: Mapping[str, ModelRef] = field(default_factory=dict[str, ModelRef])
     missing_files: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
+    elsewhere: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
 
 def located(
@@ -59,18 +61,22 @@ def located(
     models: dict[str, ModelEntry] = {}
     missing: list[str] = []
     changed: dict[str, ModelRef] = {}
+    elsewhere: dict[str, bool] = {}
     for name, entry in session.models.items():
         ref, other = search.find(name, entry)
         if ref is None and other is None:
             missing.append(name)
         elif ref is None and other is not None:
             changed[name] = other
+        elif ref is not None and ref.source != entry.ref.source:
+            elsewhere[name] = other is not None and other.source == entry.ref.source
         models[name] = entry if ref is None else moved(entry, ref)
     files = {name: _located_file(entry, folder) for name, entry in session.files.items()}
     hashes = {name: file_sha256(entry.path) for name, entry in files.items()}
     missing_files = tuple(name for name, sha256 in hashes.items() if not sha256)
     changed_files = tuple(name for name, sha256 in hashes.items() if sha256 and sha256 != (files[name].sha256 or sha256))
-    return Located(replace(session, models=models, files=files), tuple(missing), changed, missing_files, changed_files)
+    session = replace(session, models=models, files=files)
+    return Located(session, tuple(missing), changed, missing_files, changed_files, elsewhere)
 
 
 def _located_file(entry: FileEntry, folder: Path) -> FileEntry:
@@ -83,9 +89,9 @@ def _located_file(entry: FileEntry, folder: Path) -> FileEntry:
 def moved(entry: ModelEntry, ref: ModelRef) -> ModelEntry:
     """The entry pointing at another place, its old path among the earlier ones; assumptions stay."""
     kind, _, path = entry.ref.source.partition(":")
-    there = ref.source.removeprefix("file:")
+    present = ref.source.removeprefix("file:")
     paths = (*((path,) if kind == "file" else ()), *entry.earlier)
-    earlier = tuple(one for one in dict.fromkeys(paths) if one != there)
+    earlier = tuple(one for one in dict.fromkeys(paths) if one != present)
     return replace(entry, ref=replace(entry.ref, source=ref.source), earlier=earlier)
 
 
@@ -93,11 +99,11 @@ class _Search:
     """One search for the models of a session; what lies beside its file is listed once."""
 
     def __init__(self, folder: Path, store: ModelStore, recent: tuple[str, ...], stopped: Stopped) -> None:
-        self._folder, self._store, self._recent, self._stopped = folder, store, recent, stopped
+        self._folder, self._store, self._recent, self._stopped = folder, store, (*store.sources, *recent), stopped
         self._beside: tuple[str, ...] | None = None
 
     def find(self, name: str, entry: ModelEntry) -> tuple[ModelRef | None, ModelRef | None]:
-        """(the model of an entry, None where there is none; otherwise what lies in its place or bears its name)."""
+        """(the model of an entry, None where there is none; what else lies in its place or bears its name)."""
         other: ModelRef | None = None
         for source, likely in self._candidates(name, entry):
             if self._stopped():
@@ -105,7 +111,7 @@ class _Search:
             ref = replace(entry.ref, source=source)
             try:
                 if self._is(ref, entry, likely):
-                    return ref, None
+                    return ref, other
                 if other is None and likely and self._exists(ref):
                     other = ref
             except (BadModel, UsageError):
@@ -152,23 +158,23 @@ def _models_below(folder: Path) -> Iterator[Path]:
         below: list[Path] = []
         for place in level:
             try:
-                with os.scandir(place) as found:
-                    entries = sorted(found, key=lambda entry: entry.name)[:left]
+                with os.scandir(place) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)[:left]
             except OSError:
                 continue
             left -= len(entries)
-            if any(entry.name == "config.json" for entry in entries):
+            is_model = any(entry.name == "config.json" for entry in entries)
+            if is_model:
                 yield place
             else:
                 yield from (Path(entry.path) for entry in entries if Path(entry.name).suffix in WEIGHT_FILES and entry.is_file())
-            below += [
-                Path(entry.path) for entry in entries if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
-            ]
+            passed_over = {FOLDER} if is_model else set[str]()  # a model's checkpoints are no models of their own
+            below += [Path(entry.path) for entry in entries if entry.name not in passed_over and _is_searched(entry)]
         level = below
 
 
-def _searched(entry: os.DirEntry[str]) -> bool:
-    return not entry.name.startswith(".") and entry.name != FOLDER and entry.is_dir(follow_symlinks=False)
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
 
 def _in_cache() -> tuple[str, ...]:

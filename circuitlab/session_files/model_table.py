@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
-from circuitlab.session_files.session import ModelEntry, Note
+from circuitlab.session_files.session import ModelEntry, Note, Session
+from circuitlab.state.state import State
 from circuitlab.story.setup import Other, Setup
-from circuitlab.story.story import Story
+from circuitlab.story.story import Step, Story
 
 Models = Mapping[str, ModelEntry]
 
@@ -45,3 +45,13 @@ def mentioned(now: Setup, story: Story, notes: Iterable[Note]) -> set[str]:
         pins = setup.pin if isinstance(setup.pin, tuple) else ()
         setups += [pin.words if isinstance(pin, Other) else pin for pin in pins]
     return names - {""}
+
+
+def needed(session: Session, setup: Setup, step: Step | None = None) -> set[str]:
+    """The names of the models without which complete words cannot be shown: those that the words mention, and the session's
+    present one where they, or those of a pin, name none. `step`: whose values count too.
+    """
+    names = mentioned(setup, Story(steps=() if step is None else (step,)), ())
+    pins = setup.pin if isinstance(setup.pin, tuple) else ()
+    subjects = (setup, *(pin for pin in pins if isinstance(pin, Setup)))
+    return names | {session.now.model} if session.now.model and any(one.model is None for one in subjects) else names

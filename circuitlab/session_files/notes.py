@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from circuitlab.errors import CircuitLabError
+from circuitlab.model.records.known_heads import YOURS
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.model_table import Models
 from circuitlab.session_files.session import Note
@@ -27,7 +28,7 @@ def with_note(notes: Sequence[Note], note: Note) -> tuple[Note, ...]:
     if before is None:
         return (*notes, replace(note, text=text)) if text else tuple(notes)
     new = (replace(before, text=text),) if text else ()
-    return tuple(kept for one in notes for kept in (new if one is before else (one,)))
+    return tuple(after for one in notes for after in (new if one is before else (one,)))
 
 
 def subject_of(note: Note) -> str:
@@ -46,14 +47,18 @@ def of_model(notes: Sequence[Note], models: Models, ref: ModelRef) -> tuple[Note
 
 
 def on_heads(notes: Sequence[Note]) -> tuple[tuple[Head, str], ...]:
-    """(head, what is shown of it) of the notes on heads and on edges, each head once, in the order of the notes."""
-    texts: dict[Head, list[str]] = {}
-    for note in notes:
-        words = " ".join(note.text.split())
-        on = f" on {subject_of(note)}" if note.edge is not None else ""
-        for head in _heads(note):
-            texts.setdefault(head, []).append(f"your note{on}: {words}")
-    return tuple((head, " · ".join(parts)) for head, parts in texts.items())
+    """(head, what is shown of it) of the notes on heads, in their order; a note on an edge is none on the heads at its ends."""
+    return tuple((head, _shown(note)) for note in notes if note.edge is None for head in _heads(note))
+
+
+def on_edges(notes: Sequence[Note]) -> tuple[tuple[tuple[Head, Head], str], ...]:
+    """((source, destination), what is shown of it) of the notes on edges, in their order."""
+    edges = ((_heads(note), note) for note in notes if note.edge is not None)
+    return tuple(((heads[0], heads[1]), _shown(note)) for heads, note in edges if len(heads) == 2)
+
+
+def _shown(note: Note) -> str:
+    return f"{YOURS}{' '.join(note.text.split())}"
 
 
 def _heads(note: Note) -> list[Head]:

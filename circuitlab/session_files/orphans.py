@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.errors import BadInput, CircuitLabError, bounded
 from circuitlab.file_lock import FileLock
 from circuitlab.files import made_folder, moved
 from circuitlab.session_files.migrations import VERSION
@@ -77,20 +77,20 @@ class Orphan:
 
 
 @dataclass(frozen=True)
-class Found:
+class Recoverable:
     """What lies in the recovery folder: `orphans`, newest first, closed ones last; `damaged`: files that could not be read."""
 
     orphans: tuple[Orphan, ...] = ()
     damaged: tuple[Path, ...] = ()
 
 
-def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: False) -> Found:
+def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: False) -> Recoverable:
     """The sessions of windows that are gone; of more than `MOST` the closed and the oldest are removed. For a worker thread.
 
     Files that cannot be read are moved into the folder `damaged` beside the others; those of a newer version stay untouched.
     """
     folder = folder or recovery_folder()
-    found: list[Orphan] = []
+    sessions: list[Orphan] = []
     damaged: list[Path] = []
     for name in sorted({path.name.split(".")[0] for path in _listed(folder, f"*{SUFFIX}")}):
         if stopped():
@@ -98,19 +98,19 @@ def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: Fa
         if not _lives(folder, name):
             orphan, aside = _orphan(folder, name)
             damaged += aside
-            found += [] if orphan is None else [orphan]
-    found.sort(key=lambda orphan: (orphan.closed, -orphan.time))
-    for orphan in found[MOST:]:
+            sessions += [] if orphan is None else [orphan]
+    sessions.sort(key=lambda orphan: (orphan.closed, -orphan.time))
+    for orphan in sessions[MOST:]:
         log.warning("%s, “%s”, is removed: %d others can be recovered", orphan.id, orphan.title, MOST)
         orphan.discard()
     _remove_litter(folder)
-    return Found(tuple(found[:MOST]), tuple(damaged))
+    return Recoverable(tuple(sessions[:MOST]), tuple(damaged))
 
 
-def newer_copy(found: Iterable[Orphan], path: Path) -> Orphan | None:
+def newer_copy(sessions: Iterable[Orphan], path: Path) -> Orphan | None:
     """The newest of these that belongs to a file and was autosaved after that was saved."""
     saved = written_at(path)
-    return next((o for o in found if o.of is not None and _same(o.of, path) and o.time > saved), None)
+    return next((o for o in sessions if o.of is not None and _same(o.of, path) and o.time > saved), None)
 
 
 def _same(a: Path, b: Path) -> bool:
@@ -174,7 +174,7 @@ def _orphan(folder: Path, name: str) -> tuple[Orphan | None, list[Path]]:
             aside.append(set_aside(copy, folder))
             continue
         of = file_of(own)
-        title, steps, closed = _title(session, of), len(session.story.steps), own.get("closed") is True
+        title, steps, closed = session_title(session, of), len(session.story.steps), own.get("closed") is True
         return Orphan(folder, name, tuple(copies[i:]), of, title, steps, written_at(copy), len(aside), closed), aside
     discard_files(folder, name)
     with contextlib.suppress(OSError):
@@ -206,12 +206,13 @@ def set_aside(path: Path, folder: Path) -> Path:
     return target
 
 
-def _title(session: Session, of: Path | None) -> str:
+def session_title(session: Session, of: Path | None) -> str:
+    """The title of its story, else its file's name, else its model and the beginning of its text."""
     if session.story.title or of is not None:
         return session.story.title or (of.stem if of is not None else "")
     prompt = session.now.prompt
     text = prompt.text if isinstance(prompt, Encoded) else prompt if isinstance(prompt, str) else ""
-    return " · ".join(part for part in (session.now.model or "", " ".join(text.split())[:60]) if part) or "untitled"
+    return " · ".join(part for part in (session.now.model or "", bounded(" ".join(text.split()), 60)) if part) or "untitled"
 
 
 def _remove_litter(folder: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, cause
 from circuitlab.files import read_at_most
 from circuitlab.paths import state_home
 from circuitlab.session_files.session import SUFFIX, Session
@@ -86,9 +86,19 @@ def read_bytes(path: Path) -> bytes:
     try:
         data = read_at_most(path, LARGEST)
     except OSError as error:
-        raise BadInput(f"{path.name} cannot be read.", expected="a session", got=error.strerror or str(error)) from error
+        raise BadInput(
+            f"{path.name} cannot be read.",
+            expected="a session",
+            got=cause(error),
+            remedy="Check the path and its permissions; File → Recover a session… lists what was kept without being saved.",
+        ) from error
     if data is None:
-        raise BadInput(f"{path.name} is too large for a session.", expected=f"at most {LARGEST} bytes", got="more")
+        raise BadInput(
+            f"{path.name} is too large for a session.",
+            expected=f"at most {LARGEST} bytes",
+            got="more",
+            remedy="Check the path and its permissions; File → Recover a session… lists what was kept without being saved.",
+        )
     return data
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from circuitlab.formats import SESSION
@@ -12,6 +12,7 @@ from circuitlab.story.setup import Setup
 from circuitlab.story.story import Story
 
 SUFFIX = SESSION
+UNCHOSEN = ("heads", "places")
 Unknown = Mapping[str, Any]  # words that this version does not know, kept to be written back
 
 
@@ -57,7 +58,9 @@ class Note:
 class Session:
     """All that a session file says. `now`: complete words. `docks`: the window's own layout, for the person who left it.
 
-    `models`, `files`: by the names that `now`, the steps and the notes use.
+    `models`, `files`: by the names that `now`, the steps and the notes use. `unchosen`: of a picture's view, which of `UNCHOSEN`
+    in its selection nobody has chosen: the figure does not mark them. `plugins`: the name and version of the plug-in that has a
+    panel which these words name, by that panel's name.
     """
 
     models: Mapping[str, ModelEntry] = field(default_factory=dict[str, ModelEntry])
@@ -67,10 +70,8 @@ class Session:
     files: Mapping[str, FileEntry] = field(default_factory=dict[str, FileEntry])
     docks: str = ""
     unknown: Unknown = field(default_factory=dict[str, Any])
-
-    def kept(self) -> Session:
-        """What counts as a change that needs saving: all but the window's layout and the visible part of figures."""
-        return replace(self, docks="", now=replace(self.now, zoom={}, show=(), alone=False, arrange=""))
+    unchosen: tuple[str, ...] = ()
+    plugins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def setup(self) -> Setup:
         """The complete words of where one stands: those of `now`, and what they imply, as a pin implies a difference."""

@@ -5,6 +5,8 @@
                 "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…"}},
      "files": {"names": {"path": "names.tsv", "sha256": "03fe…"}},
      "now": {the words of a step, see `story/words`}, "docks": "…",
+     "plugins": {"repeated_loss_panel": "circuitlab-example 0.1.0"},   (of which plug-in a panel is that the words name)
+     "unchosen": ["heads", "places"],   (in a picture: what of its selection nobody has chosen, and is not marked)
      "notes": [{"model": "mine", "head": "L1H1", "text": "…"}],
      "story": {"title": "…", "about": "…", "minutes": 5,
                "steps": [{"title": "…", "text": "…", "aside": "…", "set": {words over those of the step before}, "values": {…}}]}}
@@ -22,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.errors import BadInput, UsageError, printable
+from circuitlab.errors import BadInput, UsageError, cause, printable, stated
 from circuitlab.files import read_at_most
 from circuitlab.model.subject import Head, ModelRef
+from circuitlab.session_files.in_pictures.limits import REMEDY as DAMAGED
+from circuitlab.session_files.in_pictures.reading import picture_text
 from circuitlab.session_files.migrations import VERSION, migrated
-from circuitlab.session_files.session import FileEntry, ModelEntry, Note, Session
+from circuitlab.session_files.session import UNCHOSEN, FileEntry, ModelEntry, Note, Session
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import read_value, value_table
@@ -39,32 +43,46 @@ _ENTRY = ("source", "path", "was", "sha256", "assume")
 _NOTE = ("model", "head", "edge", "token", "panel", "text")
 _STEP = ("title", "text", "aside", "set", "values")
 _STORY = ("title", "about", "minutes", "tiny", "steps")
-_TOP = ("circuitlab", "version", "by", "models", "files", "now", "docks", "notes", "story")
+_TOP = ("circuitlab", "version", "by", "models", "files", "now", "unchosen", "docks", "plugins", "notes", "story")
 _REMEDY = (
     "Open a .circuitlab file that CircuitLab has saved. The one before it may lie beside it, with ~ behind its name; "
     "File → Recover a session… lists what was kept without being saved."
 )
+_CHECK = "Check the path and the spelling of the name. File → Recover a session… lists what was kept without being saved."
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
 def read_session(path: Path) -> Session:
-    """The session in a file. Raises `BadInput` where it cannot be read."""
+    """The session in a file, or in a picture with its view inside. Raises `BadInput` where it cannot be read."""
     try:
+        if (view := picture_text(path)) is not None:
+            return _of_picture(view, path)
         data = read_at_most(path, LARGEST)
     except OSError as error:
-        got = error.strerror or str(error)
-        raise BadInput(f"{path.name} cannot be read.", expected="a session file", got=got, remedy=_REMEDY) from error
+        got = cause(error)
+        remedy = _CHECK if isinstance(error, FileNotFoundError) else _REMEDY
+        raise BadInput(f"{path.name} cannot be read.", expected="a session file", got=got, remedy=remedy) from error
     if data is None:
         expected = f"at most {LARGEST} bytes"
         raise BadInput(f"{path.name} is too large for a session.", expected=expected, got="more", remedy=_REMEDY)
     return parse_session(data, Path(os.path.realpath(path)).parent)
 
 
+def _of_picture(view: bytes, path: Path) -> Session:
+    try:
+        return parse_session(view, Path(os.path.realpath(path)).parent)
+    except BadInput as error:
+        if error.remedy != _REMEDY:
+            raise
+        what = f"The view in {path.name} cannot be read: {error.what}"
+        raise BadInput(what, expected=error.expected, got=error.got, remedy=DAMAGED) from error
+
+
 def parse_session(data: bytes, folder: Path) -> Session:
     """The session of a file's bytes; relative paths are those of `folder`. Raises `BadInput` with the place in the file."""
-    folder, table = Path(os.path.realpath(folder)), migrated(_object(_json(data), "the file"))
+    folder, table = Path(os.path.realpath(folder)), migrated(_object(json_of(data), "the file"))
     return Session(
         {name: _model(entry, f"models.{name}", folder) for name, entry in _object(table.get("models", {}), "models").items()},
         _setup(table.get("now", {}), "now"),
@@ -73,17 +91,20 @@ def parse_session(data: bytes, folder: Path) -> Session:
         {name: _file(entry, f"files.{name}", folder) for name, entry in _object(table.get("files", {}), "files").items()},
         _text(table, "docks", ""),
         _rest(table, _TOP),
+        _unchosen(table.get("unchosen", [])),
+        {name: _text(every, name, "plugins") for every in (_object(table.get("plugins", {}), "plugins"),) for name in every},
     )
 
 
-def _json(data: bytes) -> Any:
+def json_of(data: bytes) -> Any:
+    """The plain values of a JSON text, within the bounds of a session's file. Raises `BadInput`."""
     try:
         text = data.decode("utf-8-sig")
         if text.count(",") > MOST or text.count("[") + text.count("{") > MOST:
             _refuse("the file", f"at most {MOST} entries", "more")
         table = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
-        what = "too many lists inside one another" if isinstance(error, RecursionError) else str(error)
+        what = "too many lists inside one another" if isinstance(error, RecursionError) else cause(error)
         raise BadInput(
             "The session is not JSON text.", expected="a .circuitlab file", got=printable(what), remedy=_REMEDY
         ) from error
@@ -102,21 +123,21 @@ def _finite(text: str) -> float:
 
 
 def _refuse(where: str, expected: str, got: object) -> Any:
-    place, given = printable(where), printable(got)
-    raise BadInput(f"The session cannot be read at {place}.", expected=expected, got=given or "nothing", remedy=_REMEDY)
+    what = f"The session cannot be read at {printable(where)}."
+    raise BadInput(what, expected=expected, got=stated(got), remedy=_REMEDY)
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
-    return value if isinstance(value, dict) else _refuse(where, "an object", repr(value))
+    return value if isinstance(value, dict) else _refuse(where, "an object", value)
 
 
 def _list(value: Any, where: str) -> list[Any]:
-    return value if isinstance(value, list) else _refuse(where, "a list", repr(value))
+    return value if isinstance(value, list) else _refuse(where, "a list", value)
 
 
 def _text(table: Mapping[str, Any], name: str, where: str) -> str:
     value = table.get(name, "")
-    return value if isinstance(value, str) else _refuse(f"{where}.{name}".lstrip("."), "a text", repr(value))
+    return value if isinstance(value, str) else _refuse(f"{where}.{name}".lstrip("."), "a text", value)
 
 
 def _rest(table: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -128,13 +149,18 @@ def _at(where: str) -> Callable[[str, str, str, object], BadInput]:
     return lambda key, what, expected, got: BadInput(
         f"The session cannot be read at {printable(f'{where}.{key}')}: {printable(what, 300)}",
         expected=expected,
-        got=printable(got) or "nothing",
+        got=stated(got),
         remedy=_REMEDY,
     )
 
 
 def _setup(value: Any, where: str) -> Setup:
     return read_setup(_object(value, where), _at(where), tolerant=True)
+
+
+def _unchosen(value: Any) -> tuple[str, ...]:
+    kinds = tuple(one for one in _list(value, "unchosen") if one in UNCHOSEN)
+    return kinds if len(kinds) == len(value) else _refuse("unchosen", " ".join(UNCHOSEN), json.dumps(value))
 
 
 def _absolute(path: str, folder: Path) -> str:
@@ -214,7 +240,9 @@ def table_of_session(session: Session, folder: Path | None) -> dict[str, Any]:
     table["models"] = {name: _model_table(entry, folder) for name, entry in session.models.items()}
     table |= {"files": {name: _file_table(entry, folder) for name, entry in session.files.items()}} if session.files else {}
     table["now"] = table_of(session.now)
+    table |= {"unchosen": list(session.unchosen)} if session.unchosen else {}
     table |= {"docks": session.docks} if session.docks else {}
+    table |= {"plugins": dict(session.plugins)} if session.plugins else {}
     table |= {"notes": [_note_table(note) for note in session.notes]} if session.notes else {}
     table |= {"story": _story_table(session.story)} if session.story != Story() else {}
     return table | dict(session.unknown)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from circuitlab.session.state import State
 from circuitlab.session_files.session import ModelEntry, Note
+from circuitlab.state.state import State
 from circuitlab.story.story import Story
 
 

@@ -1,12 +1,11 @@
 """The way back: from a State to the words of a step, which say only what differs from the words before it.
 
-The law: a `Resolver` gives `setup_of(state, before, …).over(before)` the same State again, whatever `before` says. And where a
-step comes to stand behind other words, `restated` says what it showed over those.
+The law: a `Resolver` gives `setup_of(state, before, …).over(before)` the same State again, whatever `before` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,19 +13,13 @@ from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.plain import to_json
-from circuitlab.model.subject import Conventions, Head, ModelRef, Target
-from circuitlab.session.cuts import ablation
-from circuitlab.session.state import Pin, State
-from circuitlab.story.setup import BEST, FINAL, SELECTION, SUBJECT, Checkpoint, Direction, Encoded, Other, Prompt, Setup, Token
-
-View = Mapping[str, Mapping[str, Any]]  # controls by panel
+from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.state.cuts import ablation
+from circuitlab.state.state import Pin, State
+from circuitlab.story.restating import fewest, meaning
+from circuitlab.story.setup import FINAL, Checkpoint, Direction, Encoded, Other, Prompt, Setup, Token, Views
 
 _UNREAD = object()
-_GROUPS = (  # words that are left out together; those that make others void, as a model does, come before them
-    *((name,) for name in (*SUBJECT, "draft")),
-    ("heads", "edge", "edge_kind"),
-    *((name,) for name in (*SELECTION, "pin", "compare")),
-)
 
 
 class Names(Protocol):
@@ -97,8 +90,8 @@ class StoreNames:
         return bool(ids) and ids[0] == first
 
 
-def setup_of(state: State, before: Setup, names: Names, views: Mapping[str, type[Any]], ids: bool = False) -> Setup:
-    """The words of a State over the words `before`. `views`: view types by panel.
+def setup_of(state: State, before: Setup, names: Names, views: Views, ids: bool = False) -> Setup:
+    """The words of a State over the words `before`.
 
     `ids`: the prompt's token ids are said beside its text in any case, for a file that outlives a tokenizer.
     """
@@ -106,8 +99,8 @@ def setup_of(state: State, before: Setup, names: Names, views: Mapping[str, type
     at_pins = tuple(_at(pin, state, names) for pin in state.pins)
     whole = replace(whole, pin=tuple(_other(pin, state, whole, names) for pin in state.pins))
     bos, *pins_bos = (names.bos(one.model, _prompt(one, names, False)) for one in (state, *at_pins))
-    said = _least(whole, lambda words: _explicit(words.over(before), bos, tuple(pins_bos)))
-    return replace(said, view=_views(state, before, views))
+    setup = fewest(whole, lambda words: meaning(words.over(before), bos, tuple(pins_bos)))
+    return replace(setup, view=_views(state, before, views))
 
 
 def _words(state: State, names: Names, ids: bool = False) -> Setup:
@@ -159,8 +152,7 @@ def _prompt(state: State, names: Names, ids: bool) -> Prompt:
 def _at(pin: Pin, state: State, names: Names) -> State:
     """The State of a pin, with its own selection, and no draft."""
     subject = pin.subject
-    at_pin = replace(state.at(pin), selection=pin.selection, draft="", pins=(), bos=names.bos(subject.model, subject.tokens))
-    return at_pin
+    return replace(state.at(pin), selection=pin.selection, draft="", pins=(), bos=names.bos(subject.model, subject.tokens))
 
 
 def _other(pin: Pin, state: State, whole: Setup, names: Names) -> Other:
@@ -168,123 +160,21 @@ def _other(pin: Pin, state: State, whole: Setup, names: Names) -> Other:
     at_pin = _at(pin, state, names)
     words = replace(_words(at_pin, names), draft=None)
     bos = names.bos(at_pin.model, _prompt(at_pin, names, False))
-    return Other(_least(words, lambda said: _explicit(Other(said).of(whole), bos)), pin.label)
-
-
-def _least(words: Setup, result: Callable[[Setup], Any]) -> Setup:
-    """As few of the words as have the same result."""
-    whole = result(words)
-    for group in _GROUPS:
-        if any(getattr(words, name) is not None for name in group):
-            fewer = replace(words, **dict.fromkeys(group))
-            if result(fewer) == whole:
-                words = fewer
-    for name in ("edge", "edge_kind"):
-        fewer = replace(words, **{name: None})
-        if result(fewer) == whole:
-            words = fewer
-    return words
-
-
-def _explicit(setup: Setup, bos: bool | None, pins: tuple[bool, ...] = ()) -> tuple[Setup, ...]:
-    """The words of a setup with every default said, and those of its pins: equal where the States are equal.
-
-    `bos`, `pins`: what no word about BOS means, for the setup and for each pin; None where the model is not asked. Words of the
-    window's layout are left out.
-    """
-    edge = setup.edge or ()
-    heads = setup.heads or (str(Head(0, 0)),)
-    edits, cut = setup.edits, setup.cut
-    if edits is None and not any(head.startswith(BEST) for head in cut or ()):
-        edits, cut = tuple((ablation(Head.parse(head)), True) for head in cut or ()), None
-    others = setup.pin if isinstance(setup.pin, tuple) else ()
-    explicit = replace(
-        setup,
-        checkpoint=FINAL if setup.checkpoint is None else setup.checkpoint,
-        bos=bos if setup.bos is None else setup.bos,
-        draft=setup.draft or "",
-        heads=tuple(dict.fromkeys((edge[1], *(setup.heads or edge[:1])))) if edge else heads,
-        cut=cut,
-        edits=edits,
-        conventions=setup.conventions or Conventions(),
-        edge=edge,
-        edge_kind=(setup.edge_kind or "K") if edge else None,
-        destination=() if setup.destination is None else setup.destination,
-        source=() if setup.source is None else setup.source,
-        locked=setup.destination not in (None, ()) if setup.locked is None else setup.locked,
-        token=setup.token or "" if setup.token != 0 else 0,
-        target=setup.target or (),
-        pin=None,
-        compare=setup.compare or "now",
-        show=(),
-        arrange="",
-        alone=False,
-        zoom={},
-        play=None,
-        view={},
-        unknown={},
-    )
-    at = (one.of(setup) if isinstance(one, Other) else one for one in others)
-    labels = tuple(Setup(draft=one.label) if isinstance(one, Other) else Setup() for one in others)
-    meanings: tuple[bool | None, ...] = (*pins, *(None for _ in others))
-    return explicit, *labels, *(_explicit(one, meaning)[0] for one, meaning in zip(at, meanings, strict=False))
-
-
-# -- words over other words ---------------------------------------------------------------------------------------------------
-
-
-def restated(whole: Setup, before: Setup, views: Mapping[str, type[Any]]) -> Setup:
-    """The words that say over `before` what the complete setup `whole` says: `restated(…).over(before)` shows the same.
-
-    No model is needed for it, and "best …" choices stay. `whole` must name its model and its prompt where `before` does: no word
-    takes these back. `views`: view types by panel.
-    """
-    explicit = _explicit(whole, None)[0]
-    pins = whole.pin if isinstance(whole.pin, tuple) else ()
-    words = replace(explicit, cut=None if whole.edits is not None else whole.cut or (), edits=whole.edits, pin=pins)
-    said = _least(words, lambda fewer: _explicit(fewer.over(before), None))
-    if _layout(whole) not in (("", (), False), _layout(before)):
-        said = replace(said, show=whole.show, arrange=whole.arrange, alone=whole.alone)
-    return replace(said, zoom=whole.zoom, play=whole.play, view=_over(whole.view, before.view, views), unknown=whole.unknown)
-
-
-def same_view(shown: Setup, whole: Setup, views: Mapping[str, type[Any]]) -> bool:
-    """Whether `shown` shows what the complete setup `whole` does, however its words put it."""
-    placed = _layout(whole) in (("", (), False), _layout(shown))
-    own = lambda setup: (setup.zoom, setup.play, setup.unknown)
-    same = placed and own(shown) == own(whole) and not _over(whole.view, shown.view, views)
-    return same and _explicit(shown, None) == _explicit(whole, None)
-
-
-def _layout(setup: Setup) -> tuple[str, tuple[str, ...], bool]:
-    return setup.arrange, setup.show, setup.alone
-
-
-def _over(whole: View, before: View, views: Mapping[str, type[Any]]) -> dict[str, dict[str, Any]]:
-    """The controls of `whole` over those `before`; one that only these have is set back to its default."""
-    said = {}
-    for name in dict.fromkeys((*whole, *before)):
-        controls, others = whole.get(name, {}), before.get(name, {})
-        default = to_json(views[name]()) if name in views else {}
-        changed = {n: v for n, v in controls.items() if v != others.get(n, default.get(n, _UNREAD))}
-        back = {n: default[n] for n, v in others.items() if n not in controls and n in default and v != default[n]}
-        if changed or back or (others and not controls and name not in views):
-            said[name] = changed | back
-    return said
+    return Other(fewest(words, lambda fewer: meaning(Other(fewer).of(whole), bos)), pin.label)
 
 
 # -- settings of panels ---------------------------------------------------------------------------------------------------------
 
 
-def _views(state: State, before: Setup, views: Mapping[str, type[Any]]) -> dict[str, dict[str, Any]]:
+def _views(state: State, before: Setup, views: Views) -> dict[str, dict[str, Any]]:
     """The controls of panels that differ from those before, or from their default where the words before do not set them."""
-    said = {}
+    by_panel = {}
     for name in dict.fromkeys((*state.views, *before.view)):
         view, words = state.views.get(name), before.view.get(name, {})
         controls = _controls(view, words, views.get(name))
         if controls or (words and view is None and name not in views):
-            said[name] = controls
-    return said
+            by_panel[name] = controls
+    return by_panel
 
 
 def _controls(view: Any, before: Mapping[str, Any], kind: type[Any] | None) -> dict[str, Any]:

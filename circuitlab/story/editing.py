@@ -6,15 +6,13 @@ behind other words is `restated` over these, without its model being open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from circuitlab.story.capture import restated, same_view
-from circuitlab.story.setup import Setup
+from circuitlab.story.restating import restated, same_view
+from circuitlab.story.setup import Play, Setup, Views
 from circuitlab.story.story import Step, Story, over_all
 
-Views = Mapping[str, type[Any]]
 Shown = tuple[Step, Setup]  # a step, and the complete setup that it shows
 
 
@@ -28,10 +26,10 @@ def with_step(story: Story, at: int, title: str, whole: Setup, views: Views) -> 
 def with_view(story: Story, at: int, whole: Setup, views: Views) -> Story:
     """The story whose step `at` shows the complete setup `whole` instead of what it showed.
 
-    A film that it plays and words that this version does not know stay.
+    A film that it plays stays unless `whole` has another one, and so do words that this version does not know.
     """
     shown, own = _shown(story), story.steps[at].setup or Setup()
-    whole = replace(whole, play=own.play, unknown=own.unknown)
+    whole = replace(whole, play=whole.play or own.play, unknown=own.unknown)
     step = replace(story.steps[at], setup=restated(whole, over_all(story.steps[:at]), views))
     return _retold(story, [*shown[:at], (step, whole), *shown[at + 1 :]], views)
 
@@ -53,6 +51,13 @@ def with_words(story: Story, at: int, **words: str) -> Story:
     """The story with another `title`, `text` or `aside` at step `at`."""
     steps = list(story.steps)
     steps[at] = replace(steps[at], **words)  # type: ignore[arg-type]
+    return replace(story, steps=tuple(steps))
+
+
+def with_film(story: Story, at: int, play: Play | None) -> Story:
+    """The story whose step `at` plays another film, or none; a step of text alone then shows what the one before it does."""
+    steps = list(story.steps)
+    steps[at] = replace(steps[at], setup=replace(steps[at].setup or Setup(), play=play))
     return replace(story, steps=tuple(steps))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
@@ -30,6 +30,18 @@ def with_absolute_models(story: AnyStory, folder: Path) -> AnyStory:
     """The story with its models' relative paths as those from `folder`."""
     place = lambda name: f"file:{absolute(name, folder)}" if name is not None and name.startswith(LOCAL[:2]) else name
     return with_setups(story, lambda words: replace(words, model=place(words.model)), lambda value: value)
+
+
+def file_controls(view: type[Any]) -> tuple[str, ...]:
+    """The controls of a panel that name a file."""
+    return tuple(f.name for f in fields(view) if f.metadata.get("kind") == "file")
+
+
+def with_absolute_files(view: type[Any], controls: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """A panel's controls with the paths of files that begin as in `LOCAL` as those from `folder`."""
+    names = file_controls(view)
+    local = lambda name, value: name in names and isinstance(value, str) and value.startswith(LOCAL)
+    return {name: absolute(value, folder) if local(name, value) else value for name, value in controls.items()}
 
 
 def with_setups(story: AnyStory, change: Callable[[Setup], Setup], value: Callable[[Value], Value]) -> AnyStory:

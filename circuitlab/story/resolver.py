@@ -7,34 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, NullContext
-from circuitlab.analysis.behaviour.samples import bos_of, fit_to_context, repeated_random
 from circuitlab.counting import number_of
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import OpenModel, reference
-from circuitlab.errors import BadInput, CircuitLabError, UsageError, printable
+from circuitlab.errors import BadInput, CircuitLabError, UsageError, printable, quoted, reason
+from circuitlab.model.archives.offering import need_checkpoints
 from circuitlab.model.editor import check_edits
-from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
-from circuitlab.session.cuts import ablation
-from circuitlab.session.state import Pin, Selection, State
-from circuitlab.story.setup import BEST, FINAL, Direction, Edits, Encoded, Index, Occurrence, Other, Random, Setup, Token, Where
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.state.cuts import ablation
+from circuitlab.state.reference_names import differences
+from circuitlab.state.state import Pin, Selection, State
+from circuitlab.story.film import Scene, film_points, scenes_of_training, scenes_over
+from circuitlab.story.named_in_model import position_of, prompt_of, target_of, token_of
+from circuitlab.story.panel_names import need_some_panel
+from circuitlab.story.places import with_absolute_files
+from circuitlab.story.setup import (
+    BEST,
+    FINAL,
+    Checkpoint,
+    Edits,
+    Encoded,
+    Index,
+    Other,
+    Setup,
+    Sweep,
+    Views,
+)
 from circuitlab.story.story import Step
 from circuitlab.story.values import Value, live, live_controls
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A step with its models open. `asked`: each value, its question; `failed`: those that cannot be asked for, and why.
+    """A step with its models open. `requests`: each value with its request; `failed`: the errors of those that have none.
 
-    `words` are what {model}, {head} … stand for in the text. `mismatch`: how the prompt's ids differ from those that the
-    tokenizer gives for its text, "" where they do not.
+    `words` are what {model}, {head} … stand for in the text. `mismatch`: how the training step differs from the one named,
+    and the prompt's ids from those that the tokenizer gives for its text, "" where they do not. `film`: the scenes that the step
+    plays, () without a film; `no_film`: why it cannot play.
     """
 
     state: State
@@ -42,30 +60,43 @@ class Ready:
     failed: Mapping[str, BaseException]
     words: Mapping[str, str]
     mismatch: str = ""
+    film: tuple[Scene, ...] = ()
+    no_film: str = ""
+
+    @property
+    def beginning(self) -> State:
+        """What the step shows first: of a film its first scene."""
+        return self.film[0].state if self.film else self.state
 
 
 class Resolver:
     """Turns Setups into States with the engine's models.
 
-    `views`: view types by panel. `base`: the State whose model and text are used where no step sets them. `models`: what the
-    names of a session's models stand for. `tolerant`: settings of panels that this version does not have are kept unread,
-    otherwise they are refused.
+    `base`: the State whose model and text are used where no step sets them. `models`: what the names of a session's models stand
+    for. `tolerant`: settings of panels that this version does not have are kept unread, otherwise they are refused. `folder`:
+    from which a lesson names the files in settings of panels.
     """
 
     def __init__(
         self,
         engine: Engine,
-        views: Mapping[str, type[Any]],
+        views: Views,
         base: State,
         ctx: Ctx | None = None,
         models: Mapping[str, ModelRef] | None = None,
         tolerant: bool = False,
+        folder: Path | None = None,
     ) -> None:
         self.engine, self.views, self.base, self.ctx = engine, views, base, ctx or NullContext()
-        self.models, self.tolerant = models or {}, tolerant
+        self.models, self.tolerant, self.folder = models or {}, tolerant, folder
 
     def ready(self, setup: Setup, step: Step) -> Ready:
-        """Everything a step needs. Raises `BadInput`, `BadModel` …; the error of a value is kept with the value."""
+        """Everything a step needs. Raises `BadInput`, `BadModel` …; the error of a value is kept with the value.
+
+        A step of words alone leaves what was shown, whatever that is.
+        """
+        if step.setup is not None:
+            need_some_panel(setup, self.views)
         state = self.state(setup)
         requests: dict[str, tuple[Value, Request]] = {}
         failed: dict[str, BaseException] = {}
@@ -74,19 +105,65 @@ class Resolver:
                 requests[value.name] = self.question(value, setup, state)
             except CircuitLabError as error:
                 failed[value.name] = error
-        return Ready(state, requests, failed, self._words(state), self._mismatch(setup, state))
+        try:
+            film, no_film = self.film(setup, state), ""
+        except CircuitLabError as error:
+            film, no_film = (), reason(error)
+        mismatch = " ".join(filter(None, (self.other_step(setup, state), self._mismatch(setup, state))))
+        return Ready(state, requests, failed, self._words(state), mismatch, film, no_film)
+
+    def film(self, setup: Setup, state: State) -> tuple[Scene, ...]:
+        """A setup's State at each point of its film, () without one.
+
+        Raises `BadInput` without checkpoints or parameters, `BadModel` where the first cannot be read or made, or where the
+        weights are not on this machine and nothing is stored of some point.
+        """
+        if setup.play is None:
+            return ()
+        if isinstance(setup.play, Sweep):
+            scenes = scenes_over(state, setup.play)
+            self.engine.store.open(scenes[0].state.model)
+            return scenes
+        ref = replace(state.model, checkpoint=None)
+        model = self.engine.store.open(ref)
+        steps = len(model.opened.steps)
+        if not steps:
+            model.need_weights()
+            need_checkpoints(ref, "a film")
+            raise BadInput(
+                f"{ref.name} has no checkpoints to play.",
+                expected="a model with a checkpoint series",
+                got="none",
+                remedy="Leave the film out, or open a model with a series.",
+            )
+        first, last = (self._at(ref, point) for point in setup.play)
+        if model.absent and not all(self.engine.store.open(point).sha256 for point in film_points(first, last, steps)):
+            model.need_weights()
+        self.engine.store.open(first)
+        return scenes_of_training(self.engine.store, state, first, last)
+
+    def other_step(self, setup: Setup, state: State) -> str:
+        """That another training step is shown than the setup names, in a sentence; "" where it is this one."""
+        asked = setup.checkpoint
+        if not isinstance(asked, int) or state.model.checkpoint is None:
+            return ""
+        shown = self.engine.store.open(replace(state.model, checkpoint=None)).opened.steps[state.model.checkpoint]
+        name = replace(state.model, checkpoint=None).name
+        return "" if shown == asked else f"{name} has no step {asked:,}: step {shown:,} is shown, the nearest."
 
     def _mismatch(self, setup: Setup, state: State) -> str:
         tokenizer = self.engine.store.open(state.model).opened.weights.tokenizer
         if not isinstance(setup.prompt, Encoded) or tokenizer is None:
             return ""
         try:
-            ids = tokenizer.encode(setup.prompt.text, state.bos)
+            text = tokenizer.long_enough(setup.prompt.text, len(setup.prompt.ids))
+            ids = tokenizer.encode(text, state.bos)
         except BadInput as error:
             return f"The tokens shown are not those of the text: {state.model.name} cannot read it. {error.what}"
         if ids == setup.prompt.ids:
             return ""
-        now, then = number_of(len(ids), "token"), number_of(len(setup.prompt.ids), "token")
+        more = "more than " if len(text) < len(setup.prompt.text) else ""
+        now, then = f"{more}{number_of(len(ids), 'token')}", number_of(len(setup.prompt.ids), "token")
         counts = f"{then} then, {now} now" if len(ids) != len(setup.prompt.ids) else f"{then}, other ones now"
         return f"{state.model.name} reads this text differently now ({counts}). The tokens shown are the ones kept with the step."
 
@@ -97,7 +174,12 @@ class Resolver:
             about = self._plain(value.other.of(setup), strict=False)
         elif value.pinned:
             if state.reference is None:
-                raise BadInput("Nothing is pinned.", expected="a pin at this step", got=f"{value.name}: on = pin")
+                raise BadInput(
+                    "Nothing is pinned.",
+                    expected="a pin at this step",
+                    got=f"{value.name}: on = pin",
+                    remedy="Pin a reference at this step, or leave out on = pin.",
+                )
             about = state.at(state.reference)
         model = self.engine.store.open(about.model)
         best = lambda score: self._best(score, model)
@@ -120,20 +202,15 @@ class Resolver:
         return Pin(label or self._label(state, other), other.subject, other.selection, other.text)
 
     def _label(self, state: State, other: State) -> str:
-        if other.model != state.model:
-            return self.model_words(other.model)
-        if other.tokens != state.tokens:
-            return other.text[:24] or "other tokens"
-        return "cut" if other.subject.edits else "pin"
-
-    def model_words(self, ref: ModelRef) -> str:
-        """A model's name, with the training step of a checkpoint."""
-        return ref.name if ref.checkpoint is None else self.engine.store.open(ref).name
+        """What the pin has otherwise, in words."""
+        pin = Pin("", other.subject, other.selection, other.text)
+        name_parts = lambda ref: self.engine.store.open(ref).name_parts
+        return ", ".join(differences(state, pin, name_parts, self.engine.store.open(other.model).opened.weights.config)) or "pin"
 
     def _plain(self, setup: Setup, strict: bool = True) -> State:
         """The State of a setup without its pins. Not `strict`: positions that the prompt does not have are left out."""
         model = self.engine.store.open(self._reference(setup))
-        text, tokens, bos = self._prompt(setup, model)
+        text, tokens, bos = prompt_of(setup, self.base.text, model)
         return State(
             model.ref,
             text,
@@ -148,71 +225,52 @@ class Resolver:
 
     def _selection(self, setup: Setup, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> Selection:
         heads = self._heads(setup.heads or (), model)
-        destination = self._position(setup.destination, model, tokens, strict)
+        destination = position_of(setup.destination, model, tokens, strict)
         target = setup.target or ()
         selection = Selection(
             heads or (Head(0, 0),),
             destination,
-            self._position(setup.source, model, tokens, strict),
+            position_of(setup.source, model, tokens, strict),
             locked=destination is not None if setup.locked is None else setup.locked,
-            token=self._token(setup.token, model) if setup.token not in (None, "") else None,
-            target=self._target(target, model),
+            token=token_of(setup.token, model) if setup.token not in (None, "") else None,
+            target=target_of(target, model),
         )
         if setup.edge:
-            source, reader = self._heads(setup.edge, model)
+            source, reader = self._edge(setup.edge, model)
             selection = selection.with_edge(source, reader, setup.edge_kind or "K", *heads)
         return selection
 
-    def _target(self, target: tuple[Token, ...] | Direction, model: OpenModel) -> Target:
-        if not isinstance(target, Direction):
-            return Target(tuple(self._token(token, model) for token in target))
-        d_model = model.opened.weights.config.d_model
-        if len(target.values) != d_model:
-            expected = f"{number_of(d_model, 'number')}, d_model of {model.ref.name}"
-            raise BadInput("The target direction does not fit.", expected=expected, got=number_of(len(target.values), "number"))
-        return Target(direction=target.values)
+    def _edge(self, edge: tuple[str, str], model: OpenModel) -> tuple[Head, Head]:
+        """The two heads of a composition, of which one may be named by its score."""
+        (source,), (reader,) = (self._heads((name,), model) for name in edge)
+        if source == reader:
+            raise BadInput(
+                "A head does not compose with itself.",
+                expected="a head and one that reads it",
+                got=f"{source} twice",
+                remedy="Name another head, of an earlier or a later layer.",
+            )
+        return source, reader
 
     def _reference(self, setup: Setup) -> ModelRef:
         ref = self.base.model if setup.model is None else self.models.get(setup.model) or reference(setup.model)
-        if setup.checkpoint is None or setup.checkpoint == FINAL:
+        return self._at(ref, FINAL if setup.checkpoint is None else setup.checkpoint)
+
+    def _at(self, ref: ModelRef, checkpoint: Checkpoint) -> ModelRef:
+        """A model at a training step, the nearest that was kept. Raises `BadInput` if it has no checkpoints, or not this one."""
+        if checkpoint == FINAL:
             return replace(ref, checkpoint=None)
         steps = self.engine.store.open(replace(ref, checkpoint=None)).opened.steps
-        if not isinstance(setup.checkpoint, Index):
-            return replace(ref, checkpoint=nearest(ref, steps, setup.checkpoint))
-        if setup.checkpoint.index >= len(steps):
-            expected, got = f"one of {number_of(len(steps), 'checkpoint')}", str(setup.checkpoint.index)
-            raise BadInput(f"{ref.name} has no such checkpoint.", expected=expected, got=got)
-        return replace(ref, checkpoint=setup.checkpoint.index)
-
-    def _prompt(self, setup: Setup, model: OpenModel) -> tuple[str, tuple[int, ...], bool]:
-        """(text, ids, whether they begin with BOS) of a setup's prompt."""
-        weights, prompt = model.opened.weights, self.base.text if setup.prompt is None else setup.prompt
-        config, tokenizer = weights.config, weights.tokenizer
-        first = None if tokenizer is None else tokenizer.bos
-        text = ""
-        if isinstance(prompt, Random):
-            tokens = self._random(prompt, model)
-        elif isinstance(prompt, tuple):
-            tokens = prompt
-        elif isinstance(prompt, Encoded):
-            text, tokens = prompt.text, prompt.ids
-        elif tokenizer is None:
-            raise BadInput("The model has no tokenizer.", expected="tokens = [...] in the step", got=printable(prompt, 60))
-        else:
-            text, tokens = prompt, tokenizer.encode(prompt, config.prepend_bos if setup.bos is None else setup.bos)
-        if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
-            expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
-            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=number_of(len(tokens), "token"))
-        bos = bool(tokens) and tokens[0] == first if setup.bos is None else setup.bos and first is not None
-        return text, tokens, bos
-
-    def _random(self, prompt: Random, model: OpenModel) -> tuple[int, ...]:
-        weights = model.opened.weights
-        fit = fit_to_context(weights.config, prompt.block, prompt.repeats)
-        if fit is None:
-            expected, got = f"room for {prompt.block} × {prompt.repeats} tokens", f"a context of {weights.config.n_ctx}"
-            raise BadInput(f"The prompt does not fit {model.ref.name}.", expected=expected, got=got)
-        return tuple(repeated_random(weights.config, bos_of(weights), *fit, 1, prompt.seed)[0].tolist())
+        if not isinstance(checkpoint, Index):
+            return replace(ref, checkpoint=nearest(ref, steps, checkpoint))
+        if checkpoint.index >= len(steps):
+            raise BadInput(
+                f"{ref.name} has no such checkpoint.",
+                expected=f"0 to {len(steps) - 1}" if steps else "a model with a checkpoint series",
+                got=f"checkpoint {quoted(checkpoint.index)}",
+                remedy="Name one of its checkpoints, or leave the checkpoint out for the final weights.",
+            )
+        return replace(ref, checkpoint=checkpoint.index)
 
     def _heads(self, texts: tuple[str, ...], model: OpenModel) -> tuple[Head, ...]:
         config = model.opened.weights.config
@@ -220,16 +278,31 @@ class Resolver:
         for head in heads:
             if head.layer >= config.n_layers or head.head >= config.n_heads:
                 expected = f"{number_of(config.n_layers, 'layer')} of {number_of(config.n_heads, 'head')}"
-                raise BadInput(f"{model.ref.name} has no head {head}.", expected=expected, got=str(head))
+                raise BadInput(
+                    f"{model.ref.name} has no head {head}.",
+                    expected=expected,
+                    got=str(head),
+                    remedy="Name a head that the model has, layer and head counted from 0.",
+                )
         return tuple(dict.fromkeys(heads))
 
     def _best(self, score: str, model: OpenModel) -> Head:
         result = self.engine.answer(Request(head_scores, HeadScoresParams(), Subject(model.ref)), self.ctx).result
         if score not in result.names:
-            raise BadInput("There is no such score.", expected=" ".join(result.names), got=printable(score))
+            raise BadInput(
+                "There is no such score.",
+                expected=" ".join(result.names),
+                got=printable(score),
+                remedy="Name one of these scores.",
+            )
         values = result.of(score)
         if not np.isfinite(values).any():
-            raise BadInput(f"{model.ref.name} has no head with a score.", expected=score, got="none")
+            raise BadInput(
+                f"{model.ref.name} has no head with a score.",
+                expected=score,
+                got="none",
+                remedy="Name a head instead, such as L1H4.",
+            )
         layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
         return Head(int(layer), int(head))
 
@@ -243,7 +316,12 @@ class Resolver:
         """The settings of panels, where they are not the default."""
         unknown = sorted(set(setup.view) - set(self.views))
         if unknown and not self.tolerant:
-            raise BadInput("There is no such panel.", expected=" ".join(self.views), got=printable(" ".join(unknown)))
+            raise BadInput(
+                "There is no such panel.",
+                expected=" ".join(self.views),
+                got=printable(" ".join(unknown)),
+                remedy="Correct the name; `circuitlab panels` lists them.",
+            )
         best = lambda score: self._best(score, model)
         read = {}
         for name, controls in setup.view.items():
@@ -251,6 +329,7 @@ class Resolver:
                 read |= {name: dict(controls)} if controls else {}
                 continue
             kind = self.views[name]
+            controls = controls if self.folder is None else with_absolute_files(kind, controls, self.folder)
             try:
                 view = params_of(kind, live_controls(kind, controls, best))
             except UsageError:  # controls of another version
@@ -260,33 +339,6 @@ class Resolver:
             if view != kind():
                 read[name] = view
         return read
-
-    def _token(self, token: Token | None, model: OpenModel) -> int:
-        tokenizer, vocabulary = model.opened.weights.tokenizer, model.opened.weights.config.d_vocab
-        if isinstance(token, int):
-            if token < vocabulary:
-                return token
-            raise BadInput(f"{model.ref.name} has no token {token}.", expected=f"an id below {vocabulary}", got=str(token))
-        found = None if tokenizer is None or token is None else tokenizer.find(token)
-        if found is None:
-            given = printable(token, 60)
-            raise BadInput(f"‘{given}’ is not one token of {model.ref.name}.", expected="the text of one token", got=given)
-        return found
-
-    def _position(self, where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
-        if where is None or isinstance(where, tuple):
-            return None
-        if isinstance(where, Occurrence):
-            occurrences = _occurrences(where.text, model, tokens)
-            at = where.occurrence - 1 if where.occurrence > 0 else where.occurrence
-            inside, n = -len(occurrences) <= at < len(occurrences), len(occurrences)
-            position = occurrences[at] if inside else None
-        else:
-            n = len(tokens)
-            position = where % n if -n <= where < n else None
-        if position is None and strict:
-            raise BadInput("There is no such place in the prompt.", expected=f"one of {n}", got=printable(where))
-        return position
 
     def _words(self, state: State) -> dict[str, str]:
         """The words that the text may use without declaring them."""
@@ -309,17 +361,16 @@ class Resolver:
 
 
 def nearest(ref: ModelRef, steps: tuple[int, ...], step: int) -> int:
-    """The index of a model's checkpoint nearest to a training step. Raises `BadInput` if it has no checkpoints."""
+    """The index of a model's checkpoint nearest to a training step.
+
+    Raises `BadInput` if it has no checkpoints, `BadModel` if they are not on this machine.
+    """
     if not steps:
-        raise BadInput(f"{ref.name} has no checkpoints.", expected="a model with a checkpoint series", got=f"step {step}")
+        need_checkpoints(ref, f"step {step}")
+        raise BadInput(
+            f"{ref.name} has no checkpoints.",
+            expected="a model with a checkpoint series",
+            got=f"step {step}",
+            remedy="Leave the checkpoint out, or open a model with a series.",
+        )
     return min(range(len(steps)), key=lambda i: abs(steps[i] - step))
-
-
-def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[int]:
-    """The position of the last token of a text, for each time that its tokens occur in the prompt."""
-    tokenizer = model.opened.weights.tokenizer
-    if tokenizer is None:
-        raise BadInput("The model has no tokenizer.", expected="positions as numbers", got=printable(text))
-    sought = tokenizer.encode(text)
-    n = len(sought)
-    return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]

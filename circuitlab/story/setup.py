@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions
-from circuitlab.session.state import Compare, Kind
+from circuitlab.state.state import Compare, Kind
+from circuitlab.story.zoom import Part
 
 BEST = "best "
 FINAL: Literal["final"] = "final"
 
 Edits = tuple[tuple[Intervention, bool], ...]
-Box = tuple[float, ...]
+Views = Mapping[str, type[Any]]  # the type of each panel's controls, by the panel's name
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,32 @@ class Index:
     index: int
 
 
+@dataclass(frozen=True)
+class Sweep:
+    """A parameter of the constructed model, by `name`, from one value to another. `count`: in so many values; None: a whole
+    number one by one, any other in as many as a film usually has.
+    """
+
+    name: str
+    first: float
+    last: float
+    count: int | None = None
+
+
 Prompt = str | tuple[int, ...] | Random | Encoded
 Where = int | Occurrence | tuple[()]  # (): no position is selected
 Token = str | int  # the text of one token, or its id; "": no token
 Checkpoint = int | Index | Literal["final"]
+Play = tuple[Checkpoint, Checkpoint] | Sweep  # a film: a training between two of its points, or a parameter
 
 
 @dataclass(frozen=True)
 class Setup:
     """What a step sets; None: nothing. Each word is explained in `story/words`.
 
-    `pin` (): nothing is pinned; several: the first is the reference. `zoom`: by figure, the visible part. `play`: the first and
-    the last training step of a film. `zoom` and `play` belong to their own step and are not carried over to the next one.
+    `pin` (): nothing is pinned; several: the first is the reference. `stage`: of the panels those that an audience sees first,
+    (): all. `zoom`: by panel and mark, the visible part. `play`: the first and the last training step of a film, or the parameter
+    that it plays. Both belong to their own step and are not carried over to the next one.
     `unknown`: words of a session file that this version does not know.
     """
 
@@ -96,8 +111,9 @@ class Setup:
     show: tuple[str, ...] = ()
     arrange: str = ""
     alone: bool = False
-    zoom: Mapping[str, Box] = field(default_factory=dict[str, Box])
-    play: tuple[Checkpoint, Checkpoint] | None = None
+    stage: tuple[str, ...] = ()
+    zoom: Mapping[str, Part] = field(default_factory=dict[str, Part])
+    play: Play | None = None
     view: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -111,7 +127,7 @@ class Setup:
         if self.edge == () and self.heads is None and self.model is None:  # of its two heads only the destination stays
             changes["heads"] = before.edge[1:] if before.edge else before.heads
         if self.show or self.arrange:
-            changes |= {"show": self.show, "arrange": self.arrange, "alone": self.alone}
+            changes |= {name: getattr(self, name) for name in LAYOUT}
         names = dict.fromkeys((*before.view, *self.view))
         view = {name: self._controls(before, name) for name in names}
         return replace(self._cleared(before), **changes, zoom=self.zoom, play=self.play, view=view, unknown=self.unknown)
@@ -136,7 +152,15 @@ class Setup:
         return before
 
 
-_CARRIED = tuple(f.name for f in fields(Setup) if f.name not in ("show", "arrange", "alone", "zoom", "play", "view", "unknown"))
+LAYOUT = ("arrange", "show", "alone", "stage")
+
+
+def placed(setup: Setup, layout: Setup) -> Setup:
+    """A setup with the words of another's layout: the panels, their places, and what is seen of their figures."""
+    return replace(setup, **{name: getattr(layout, name) for name in (*LAYOUT, "zoom")})
+
+
+_CARRIED = tuple(f.name for f in fields(Setup) if f.name not in (*LAYOUT, "zoom", "play", "view", "unknown"))
 SUBJECT = ("model", "checkpoint", "prompt", "bos", "cut", "edits", "conventions")
 SELECTION = ("heads", "edge", "edge_kind", "destination", "source", "locked", "token", "target")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import accumulate
 from typing import Any
 
 from circuitlab.story.setup import Setup
@@ -39,13 +41,19 @@ class Story:
     unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def setup(self, step: int) -> Setup:
-        """The complete setup at a step: its own words over those of the steps before it."""
-        return over_all(self.steps[: step + 1])
+        """The complete setup at a step: its own words over those of the steps before it; −1: before the first."""
+        return self._setups[: step + 2][-1]
+
+    @cached_property
+    def _setups(self) -> tuple[Setup, ...]:
+        """The complete setup before the first step, then at each."""
+        return tuple(accumulate(self.steps, _over, initial=Setup()))
 
 
 def over_all(steps: Sequence[Step]) -> Setup:
     """The words in force after these steps."""
-    setup = Setup()
-    for step in steps:
-        setup = setup if step.setup is None else step.setup.over(setup)
-    return setup
+    return reduce(_over, steps, Setup())
+
+
+def _over(before: Setup, step: Step) -> Setup:
+    return before if step.setup is None else step.setup.over(before)

@@ -29,11 +29,12 @@ from typing import Any, get_args
 import numpy as np
 
 from circuitlab.analysis.base import find_analysis
+from circuitlab.counting import number as in_words
 from circuitlab.engine.codec import as_text, params_of
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.plain import fields, to_json
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from circuitlab.story.setup import Other
 from circuitlab.story.words import SUBJECT_KEYS, Refuse, read_other, table_of
 
@@ -175,7 +176,9 @@ def _substituted(value: Any, state: State) -> Any:
         "model": state.model.source,
     }
     if value[1:] not in choices:
-        raise UsageError("There is no such choice.", expected=" ".join(f"${n}" for n in choices), got=value)
+        raise UsageError(
+            "There is no such choice.", expected=" ".join(f"${n}" for n in choices), got=value, remedy="Write one of these."
+        )
     return as_text(choices[value[1:]])
 
 
@@ -194,16 +197,25 @@ def read_out(value: Value, result: Any, state: State) -> float | Head:
     if reduction == "best":
         return _argmax(np.asarray(target, float), value)
     array = np.asarray(target)
-    if reduction in _REDUCTIONS and array.size and np.isfinite(array.astype(float)).any():
-        array = np.asarray(_REDUCTIONS[reduction](array.astype(float)))
+    if reduction in _REDUCTIONS and array.size and array.dtype.kind in "fiub":
+        computed = array.astype(float)
+        array = np.asarray(_REDUCTIONS[reduction](computed) if np.isfinite(computed).any() else math.nan)
     if array.size != 1 or array.dtype.kind not in "fiub":
         raise BadInput(
-            f"The number {value.read} is not one number.", expected="one number", got=f"shape {array.shape}, {array.dtype}"
+            f"The number {value.read} is not one number.",
+            expected="one number",
+            got=f"shape {array.shape}, {array.dtype}",
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
         )
     number = array.reshape(()).item()
     number = _exp(number) if reduction == "exp" else abs(number) if reduction == "abs" else number
     if not math.isfinite(number):
-        raise BadInput(f"The number {value.read} has no value here.", expected="a number", got=str(number))
+        raise BadInput(
+            f"The number {value.read} has no value here.",
+            expected="a number",
+            got=str(number),
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
+        )
     return number
 
 
@@ -219,7 +231,12 @@ def _attribute(result: Any, name: str, value: Value) -> Any:
     if attribute is None and name in getattr(result, "names", ()) and callable(getattr(result, "of", None)):
         attribute = result.of(name)  # head_scores: one score by its name
     if attribute is None or callable(attribute):
-        raise BadInput(f"The analysis {value.analysis} has no {name}.", expected="an attribute of its result", got=value.read)
+        raise BadInput(
+            f"The analysis {value.analysis} has no {name}.",
+            expected="an attribute of its result",
+            got=value.read,
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
+        )
     return attribute
 
 
@@ -230,7 +247,12 @@ def _indexed(array: Any, inside: str, result: Any, state: State, value: Value) -
     try:
         return np.asarray(array)[tuple(index)]
     except IndexError as error:
-        raise BadInput(f"The number {value.read} reads past the end.", expected=f"shape {np.shape(array)}", got=inside) from error
+        raise BadInput(
+            f"The number {value.read} reads past the end.",
+            expected=f"shape {np.shape(array)}",
+            got=inside,
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
+        ) from error
 
 
 def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
@@ -248,14 +270,46 @@ def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
     try:
         return list(Head.parse(word))
     except UsageError as error:
-        raise BadInput(f"The number {value.read} cannot be read.", expected="numbers, slices, heads, names", got=word) from error
+        raise BadInput(
+            f"The number {value.read} cannot be read.",
+            expected="numbers, slices, heads, names",
+            got=word,
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
+        ) from error
 
 
 def _argmax(array: np.ndarray, value: Value) -> float | Head:
     if not array.ndim or not np.isfinite(array).any():
-        raise BadInput(f"The number {value.read} has no value here.", expected="numbers in a row", got=f"shape {array.shape}")
+        raise BadInput(
+            f"The number {value.read} has no value here.",
+            expected="numbers in a row",
+            got=f"shape {array.shape}",
+            remedy="Correct what the number reads; `circuitlab compute` shows what the analysis answers.",
+        )
     at = np.unravel_index(int(np.nanargmax(array)), array.shape)
     return Head(int(at[0]), int(at[1])) if len(at) == 2 else float(at[-1])
+
+
+def difference(name: str, number: float | Head, other: float | Head) -> float:
+    """The number of this name minus the one that its `minus` names. Raises `BadInput` for heads."""
+    if isinstance(number, Head) or isinstance(other, Head):
+        raise BadInput(
+            "Heads cannot be subtracted.",
+            expected="two numbers",
+            got=f"{number} and {other}",
+            remedy=f"Correct minus of the number {name}.",
+        )
+    return number - other
+
+
+def not_computed(name: str) -> str:
+    """What stands in a text in place of a number, so that nobody reads the sentence without it."""
+    return f"[{name}: not computed]"
+
+
+def why_not_computed(name: str, why: str) -> str:
+    """What is said beside such a text."""
+    return f"The number {name} is not computed: {why}"
 
 
 def formatted(number: float | Head, form: str, token_text: Callable[[int], str]) -> str:
@@ -265,6 +319,10 @@ def formatted(number: float | Head, form: str, token_text: Callable[[int], str])
     if form == "token":
         return f"‘{token_text(int(number))}’"  # a full stop or a comma would be lost among the text's own
     if form == "head":
-        raise BadInput("That is not a head.", expected="best(…) over layers and heads", got=str(number))
-    text = format(int(number) if form.endswith("d") else number, form)
-    return "−" + text[1:] if text.startswith("-") else text
+        raise BadInput(
+            "That is not a head.",
+            expected="best(…) over layers and heads",
+            got=str(number),
+            remedy="Choose another format, or read best(…).",
+        )
+    return in_words(int(number) if form.endswith("d") else number, form)

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from circuitlab.training.corpus import Stream
 from circuitlab.training.recipe import Data, Stage
-from circuitlab.training.repeats import NamePieces, copy_segment, insert_name, repeat_phrases, repeated_block
+from circuitlab.training.repeats import NamePieces, copy_segment, insert_name, repeat_passage, repeat_phrases, repeated_block
 
 
 def batch(
     streams: tuple[Stream, ...], data: Data, stage: Stage, vocab: int, seed: int, step: int, pieces: NamePieces | None = None
 ) -> Tensor:
     """[batch, context] ids, BOS (id 0) first. `pieces` are needed where `data` has names."""
+    data = data.times(stage.repeats).counted(stage.counts)
     rng = np.random.default_rng([seed, step])
     shares = np.array([s.share for s in streams])
     picks = rng.choice(len(streams), size=stage.batch, p=shares / shares.sum())
@@ -39,19 +40,22 @@ def batch(
 def _repeat(rng: np.random.Generator, body: np.ndarray, data: Data, pieces: NamePieces | None) -> None:
     """Add at most one kind of repetition to a sequence.
 
-    Without phrases and names the same random numbers are drawn as before there were any: such recipes keep their batches.
+    Without phrases, names and passages the random numbers are those of before there were any: such recipes keep their batches.
     """
-    if not (data.phrases or data.names):
+    if not (data.phrases or data.names or data.passages):
         if rng.random() < data.self_copy:
             copy_segment(rng, body, data.segment)
         return
+    copies, phrases, names, passages = np.cumsum([data.self_copy, data.phrases, data.names, data.passages])
     draw = rng.random()
-    if draw < data.self_copy:
+    if draw < copies:
         copy_segment(rng, body, data.segment)
-    elif draw < data.self_copy + data.phrases:
+    elif draw < phrases:
         repeat_phrases(rng, body, data.phrase, data.phrase_times)
-    elif draw < data.self_copy + data.phrases + data.names and pieces is not None:
+    elif draw < names and pieces is not None:
         insert_name(rng, body, pieces, data.name, data.name_times)
+    elif names <= draw < passages:
+        repeat_passage(rng, body, data.passage)
 
 
 def _count(rng: np.random.Generator, expected: float) -> int:

@@ -17,7 +17,7 @@ from circuitlab.training.files import linked
 from circuitlab.training.huggingface_export import save_gpt2, save_gpt2_checkpoint
 from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics_file import write_model
-from circuitlab.training.recipe import Recipe
+from circuitlab.training.recipe import Optimiser, Recipe
 
 
 def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> None:
@@ -76,8 +76,8 @@ def card_text(trainer: Trainer, measured: dict[str, Any], command: str) -> str:
 - on {device_words(trainer.device)}; torch {torch.__version__}
 - sequences: {_stages(recipe)}
 - augmentation: {_augmentation(recipe)}
-- AdamW {o.betas}, rate {o.rate:g} with {number_of(o.warmup, "step")} of warm-up and cosine to {o.final:g} of it,
-  weight decay {o.weight_decay:g}, gradient clip {o.clip:g}{_precision(o.precision)}
+- {_method(o)}AdamW {o.betas}, rate {o.rate:g} with {number_of(o.warmup, "step")} of warm-up and cosine to {o.final:g} of it,
+  weight decay {o.weight_decay:g}, gradient clip {o.clip:g}{_precision(o.precision)}{_share(o.loss_share)}
 
 ## Metrics
 
@@ -109,6 +109,7 @@ def _augmentation(recipe: Recipe) -> str:
             f"in {d.phrases:.0%} of the others {to(d.phrase_times)} phrases of {to(d.phrase)} tokens are repeated later",
         ),
         (d.names, f"in {d.names:.0%} of the others an invented name of {to(d.name)} tokens stands at {to(d.name_times)} places"),
+        (d.passages, f"{d.passages:.0%} of the others are a passage of {to(d.passage)} tokens, said again and again to the end"),
     ]
     return ";\n  ".join(words for share, words in parts if share) or "none, the text as it is"
 
@@ -117,8 +118,23 @@ def _precision(name: str) -> str:
     return "" if name == "float32" else f"; matrix products in {name}, everything else in float32"
 
 
+def _method(o: Optimiser) -> str:
+    if o.method == "adamw":
+        return ""
+    return (
+        f"matrices of the layers: Muon (orthogonalised momentum {o.momentum:g}, by head), rate {o.matrix_rate:g}, "
+        f"weight decay {o.matrix_decay:g},\n  warm-up and cosine like the rest; everything else: "
+    )
+
+
+def _share(loss_share: float) -> str:
+    return "" if loss_share == 1 else f"; loss of a step at {loss_share:.0%} of its positions, drawn at random"
+
+
 def _stages(recipe: Recipe) -> str:
-    return "; ".join(f"from step {s.start}: {s.batch} × {s.context} tokens" for s in recipe.stages)
+    times = lambda s: "" if s.repeats == 1 else f", shares of repetition times {s.repeats:g}"
+    counts = lambda s: "" if s.counts == 1 else f", numbers of phrases and names and lengths of segments times {s.counts:g}"
+    return "; ".join(f"from step {s.start}: {s.batch} × {s.context} tokens{times(s)}{counts(s)}" for s in recipe.stages)
 
 
 def _metrics(measured: dict[str, Any]) -> str:

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, BadMachine
-from circuitlab.files import made_folder
+from circuitlab.errors import BadInput, BadMachine, cause
+from circuitlab.files import made_folder, need_folder
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
-from circuitlab.training.files import Lock, write_whole
+from circuitlab.training.files import alone_in, write_whole
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.progress import Progress
 from circuitlab.training.recipe import Recipe
@@ -37,6 +37,7 @@ from circuitlab.training.recipe_file import read_recipe
 def run(args: argparse.Namespace) -> int:
     """Train, or resume; then export the model directory to `OUT/model`. Raises `CircuitLabError`."""
     with Interrupts() as interrupts:
+        need_folder(args.out)
         recipe = read_recipe(args.recipe)
         recipe = recipe if args.seed is None else dataclasses.replace(recipe, seed=args.seed)
         sources = find_sources(args.text)
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         own_tokenizer = None if args.tokenizer is None else fitting(Tokenizer.from_file(args.tokenizer), recipe, args.tokenizer)
         ours = identity(recipe, sources, args.tokenizer)
         made_folder(args.out / "state")
-        with Lock(args.out / "state"):
+        with alone_in(args.out / "state"):
             claim(args.out / "state", ours)
             progress = Progress(args.out, recipe.optimiser.steps)
             try:
@@ -103,7 +104,7 @@ def room_on(device: str, recipe: Recipe) -> Iterator[None]:
         raise BadMachine(
             "There is not enough memory to train this model.",
             expected=f"room for {most.batch} × {most.context} tokens on {device}",
-            got=str(error).splitlines()[0][:160],
+            got=cause(error),
             remedy="Free memory, and the same command resumes from the last saved state; or use a smaller batch in a recipe of "
             "your own, or another --device.",
         ) from error
@@ -201,16 +202,22 @@ def _train(
     say(f"model written to {args.out / 'model'}")
     set_outdated_aside(args.out / "model")
     if not args.no_measure:
-        measure_checkpoints(args.out / "model", streams, tokenizer)
+        measure_checkpoints(args.out / "model", streams, tokenizer, min(s.context for s in recipe.stages))
     progress.update("done")
 
 
-def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer) -> None:
-    """Measure the series; text too short for it is reported and changes nothing. Raises `BadMachine`."""
+def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer, shortest: int) -> None:
+    """Measure the series; text too short for it is reported and changes nothing. Raises `BadMachine`.
+
+    `shortest`: the context of the shortest stage. In longer texts a checkpoint of that stage meets positions that it has never
+    seen, and what it has learnt would show only where the next stage begins.
+    """
+    from circuitlab.training.measured_texts import CONTEXT
     from circuitlab.training.series_measuring import measure_series
 
     try:
-        measure_series(model, streams, tokenizer, say=lambda line: say(f"measured {line}"))
+        context = min(CONTEXT, shortest)
+        measure_series(model, streams, tokenizer, context=context, say=lambda line: say(f"measured {line}"))
     except BadInput as error:
         say(f"not measured: {error.what} expected {error.expected}, got {error.got}")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from circuitlab import file_lock, files
 from circuitlab.errors import BadInput
-from circuitlab.file_lock import FileLock
+from circuitlab.file_lock import FileLock, locked
 from circuitlab.files import unwritable
 
 
@@ -22,29 +24,21 @@ def beside(path: Path) -> Path:
     return path.with_name(path.name + ".new")
 
 
-class Lock:
-    """A lock on a run's folder, held until the process ends, however it ends."""
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Inside, no other process trains in a run's folder; the lock ends with this one, however that ends.
 
-    def __init__(self, folder: Path) -> None:
-        self._lock = FileLock(folder / "lock")
-
-    def __enter__(self) -> Lock:
-        """Raises `BadInput` where another process holds the lock, `BadMachine` where the file cannot be created."""
-        try:
-            holder = self._lock.take()
-        except OSError as error:  # a disk without locks, or a full one
-            raise unwritable(self._lock.path, error) from error
-        if holder is not None:
-            raise BadInput(
-                "Another process is training in this folder.",
-                expected="one process for each output folder",
-                got=f"process {holder.pid or '(unknown)'} in {self._lock.path.parent.parent}",
-                remedy="Wait for it, stop it, or choose another folder with --out.",
-            )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+    Raises `BadInput` where another process does, `BadMachine` where the file of the lock cannot be created.
+    """
+    lock = FileLock(folder / "lock")
+    training = lambda holder: BadInput(
+        "Another process is training in this folder.",
+        expected="one process for each output folder",
+        got=f"{holder} in {folder.parent}",
+        remedy="Wait for it, stop it, or choose another folder with --out.",
+    )
+    with locked(lock, training, partial(unwritable, lock.path)):  # a disk without locks, or a full one
+        yield
 
 
 def holder_of(folder: Path) -> int | None:

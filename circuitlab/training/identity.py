@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from circuitlab.files import writing
 from circuitlab.model.records.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
 from circuitlab.training.files import write_whole
-from circuitlab.training.recipe import Data, Optimiser, Recipe
+from circuitlab.training.recipe import Data, Optimiser, Recipe, Stage
 
 FILE = "run.json"
 _WORDS = ("title", "notes", "name")  # fields of a recipe that do not affect training
 _PARTS = {"data": dataclasses.asdict(Data()), "optimiser": dataclasses.asdict(Optimiser(1))}
-_DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS}))
+_WHOLE = {f.name: f.default for f in dataclasses.fields(Recipe) if f.name == "positions_angles"}
+_STAGE = {"stages": {name: getattr(Stage(0, 4, 1), name) for name in ("repeats", "counts")}}  # of every stage
+_DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS | _WHOLE | _STAGE}))
 
 
 def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> dict[str, Any]:
@@ -89,7 +92,8 @@ def _differences(theirs: Any, ours: Any) -> list[str]:
     label = lambda n: current.get(n.rpartition(".")[0] + ".name", stored.get(n.rpartition(".")[0] + ".name", "?"))
     differences = []
     for name in names:
-        if stored.get(name) == current.get(name) or (name not in stored and name in later and later[name] == current[name]):
+        of_any = re.sub(r"\.\d+\.", ".", name)
+        if stored.get(name) == current.get(name) or (name not in stored and of_any in later and later[of_any] == current[name]):
             continue
         if name.endswith(".content"):
             differences.append(f"text {label(name)}: other content")

@@ -1,6 +1,6 @@
 """The training loop: deterministic by seed, resumable after being killed, its state in `OUT/state`.
 
-    loss = mean cross-entropy of every token after the first;   AdamW;   warm-up, then cosine
+    loss = mean cross-entropy of every token after the first, or of a share of them;   warm-up, then cosine
 
 Everything that decides step k (weights, optimiser, batch) is a function of the state file and of k, so that a run that was killed
 and resumed ends bit-equal to one that was not: on the CPU, with the same number of threads. Initial weights and batches are drawn
@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor
 
@@ -28,15 +28,18 @@ from circuitlab.errors import BadInput, Cancelled
 from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
-from circuitlab.model.forward import logits
+from circuitlab.model.forward import streams as final_streams
 from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.run import unembed
 from circuitlab.model.trainable import TrainableWeights
 from circuitlab.training.batches import batch
 from circuitlab.training.corpus import Stream
+from circuitlab.training.cross_entropy import mean_cross_entropy
 from circuitlab.training.files import write_whole
 from circuitlab.training.metrics import measure
 from circuitlab.training.metrics_file import write_run
+from circuitlab.training.optimisers import optimisers_of
 from circuitlab.training.progress import Progress, State
 from circuitlab.training.recipe import Optimiser, Recipe
 from circuitlab.training.repeats import NamePieces
@@ -44,6 +47,7 @@ from circuitlab.training.series_points import tokens_after
 from circuitlab.training.state import read_state, write_state
 
 SAVE_EVERY, SAVE_SECONDS = 500, 60.0  # the state is saved after so many steps, or so long
+_PLACES = 1  # tells the random numbers of places from those of the batch, which begin with the same seed and step
 Say = Callable[[str], None]
 
 
@@ -54,7 +58,7 @@ def initial_tensors(recipe: Recipe, config: ModelConfig) -> dict[str, Tensor]:
     for name, shape in expected_shapes(config).items():
         short = name.rpartition(".")[2]
         if short == "W_pos":
-            tensors[name] = recipe.positions_amplitude * sinusoid_table(shape[0], shape[1])
+            tensors[name] = recipe.positions_amplitude * sinusoid_table(shape[0], shape[1], angles=recipe.positions_angles)
         elif short == "gain":
             tensors[name] = torch.ones(shape)
         elif short in ("bias", "smear") or short.startswith("b_"):
@@ -64,12 +68,22 @@ def initial_tensors(recipe: Recipe, config: ModelConfig) -> dict[str, Tensor]:
     return tensors
 
 
-def rate_at(o: Optimiser, step: int) -> float:
-    """The learning rate of a step: linear warm-up, then cosine down to `final` of it at the last step."""
+def rate_at(o: Optimiser, step: int, highest: float | None = None) -> float:
+    """The learning rate of a step: linear warm-up to `highest` (None: `o.rate`), then cosine to `final` of it at the last."""
+    rate = o.rate if highest is None else highest
     if step < o.warmup:
-        return o.rate * (step + 1) / o.warmup
+        return rate * (step + 1) / o.warmup
     share = (step - o.warmup) / max(1, o.steps - o.warmup)
-    return o.rate * (o.final + (1 - o.final) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
+    return rate * (o.final + (1 - o.final) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
+
+
+def chosen_places(recipe: Recipe, step: int, n: int) -> Tensor | None:
+    """The places of a step, of n, whose loss is computed, ascending; None for all of them. At least one, without replacement."""
+    if recipe.optimiser.loss_share == 1:
+        return None
+    rng = np.random.default_rng([recipe.seed, step, _PLACES])
+    count = max(1, round(n * recipe.optimiser.loss_share))
+    return torch.from_numpy(np.sort(rng.choice(n, size=count, replace=False)))
 
 
 class Trainer:
@@ -108,8 +122,7 @@ class Trainer:
         initial = initial_tensors(recipe, self.config)
         self.weights = TrainableWeights(self.config, {name: value.to(device) for name, value in initial.items()})
         o = recipe.optimiser
-        parameters = list(self.weights.tensors.values())
-        self.adam = torch.optim.AdamW(parameters, lr=o.rate, betas=o.betas, weight_decay=o.weight_decay, foreach=True)
+        self.optimisers = optimisers_of(o, self.weights.tensors)
         self.step, self.seconds, self.tokens_seen = 0, 0.0, 0
         self.history: list[dict[str, Any]] = []
         self._saved_step, self._saved_at = 0, time.monotonic()
@@ -124,7 +137,8 @@ class Trainer:
         with torch.no_grad():
             for name, value in saved["tensors"].items():
                 self.weights.tensors[name].copy_(value)
-        self.adam.load_state_dict(saved["adam"])  # moves what belongs to a parameter to its device
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(saved[name])  # moves what belongs to a parameter to its device
         self.step, self.seconds, self.tokens_seen = saved["step"], saved["seconds"], saved["tokens"]
         self.history = json.loads(saved["history"])
         self._saved_step = self.step
@@ -135,7 +149,7 @@ class Trainer:
         """Write the state whole or not at all; the previous one is kept. Raises `BadMachine`."""
         state = {
             "tensors": {name: value.detach() for name, value in self.weights.tensors.items()},
-            "adam": self.adam.state_dict(),
+            **{name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
             "step": self.step,
             "seconds": self.seconds,
             "tokens": self.tokens_seen,
@@ -194,21 +208,32 @@ class Trainer:
         recipe, o = self.recipe, self.recipe.optimiser
         stage = recipe.stage(self.step)
         tokens = batch(self.streams, recipe.data, stage, recipe.vocab, recipe.seed, self.step, self.pieces).to(self.device)
-        for group in self.adam.param_groups:
-            group["lr"] = rate_at(o, self.step)
-        with self._precision():
-            out = logits(self.weights, tokens[:, :-1])
-        loss = F.cross_entropy(out.float().flatten(0, 1), tokens[:, 1:].flatten())
-        self.adam.zero_grad(set_to_none=True)
+        for optimiser in self.optimisers.values():
+            for group in optimiser.param_groups:
+                group["lr"] = rate_at(o, self.step, optimiser.defaults["lr"])
+            optimiser.zero_grad(set_to_none=True)
+        loss = self._loss(tokens)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(self.weights.tensors.values()), o.clip)
         value, length = float(loss.detach()), float(norm)
         if not (math.isfinite(value) and math.isfinite(length)):
             raise self._diverged(value, length)
-        self.adam.step()
+        for optimiser in self.optimisers.values():
+            optimiser.step()
         self.step += 1
         self.tokens_seen += tokens.numel()
         return value
+
+    def _loss(self, tokens: Tensor) -> Tensor:
+        """Mean cross-entropy of the tokens after the first, [batch, context] ids; of a share of them where the recipe has one."""
+        targets = tokens[:, 1:]
+        with self._precision():
+            x = final_streams(self.weights, tokens[:, :-1])
+            if (places := chosen_places(self.recipe, self.step, targets.numel())) is not None:
+                places = places.to(self.device)
+                x, targets = x.flatten(0, 1)[places], targets.flatten()[places]
+            out = unembed(self.weights, self.weights.unembed(), x)
+        return mean_cross_entropy(out.flatten(0, -2), targets.flatten())
 
     def _precision(self) -> AbstractContextManager[Any]:
         """The precision to which factors of matrix products are rounded in a step."""

@@ -10,10 +10,11 @@ import torch
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
+from circuitlab.files import need_writable
 from circuitlab.model.loading import open_model
 from circuitlab.model.records.series_measures import FILE
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import model_dir, shipped_models
+from circuitlab.paths import model_dir, shipped_models, typed_path
 from circuitlab.training.corpus import find_sources, tokenised
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS
 from circuitlab.training.series_adding import add_to_series
@@ -55,6 +56,7 @@ def measure_folder(
     """
     torch.set_num_threads(threads)
     points = points_of(folder, recipe)
+    need_writable(folder / FILE)
     weights = open_model(folder).weights
     tokenizer = Tokenizer.from_file(tokenizer_file) if tokenizer_file else weights.tokenizer
     bos = bos_of(tokenizer, weights.config.d_vocab)
@@ -73,7 +75,7 @@ def measure_folder(
 
 def folder_of(name: str) -> Path:
     """The folder of this path, or that of a shipped model. Raises `BadModel`."""
-    path = Path(name).expanduser()
+    path = typed_path(name)
     if path.is_dir():
         return path.resolve()
     if name in shipped_models():

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from circuitlab.errors import BadInput, BadModel
-from circuitlab.training.recipe import Recipe
+from circuitlab.errors import BadInput, BadModel, quoted
+from circuitlab.training.recipe import SHARES, Recipe
 
 DRAWN = ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out", "W_gate")
 FORMATS = ("circuitlab", "gpt2")
 PRECISIONS = ("float32", "bfloat16")
+METHODS = ("adamw", "muon")
 _DERIVED = ("d_vocab", "d_vocab_out", "n_ctx", "prepend_bos", "family")  # fields of the configuration that follow from the rest
 
 _Test = tuple[str, Callable[[Any], bool]]
@@ -43,14 +45,21 @@ _TESTS: dict[str, dict[str, _Test]] = {
         "vocab": ("a whole number from 2 to 1,000,000", lambda v: type(v) is int and 2 <= v <= 1_000_000),
         "tokenizer_bytes": _number("bytes, at least 1", lambda v: v >= 1),
         "positions_amplitude": _number("a finite number", lambda v: True),
+        "positions_angles": _pair("two angles above 0 and up to π, the larger first", lambda a, b: 0 < b <= a <= math.pi),
         "model": ("a table", lambda v: isinstance(v, dict)),
         "init": ("a table", lambda v: isinstance(v, dict)),
         "notes": ("a list of text", lambda v: isinstance(v, tuple) and all(isinstance(x, str) for x in v)),
     },
-    "stages": {"start": _whole(0), "context": _whole(4), "batch": _whole(1)},
+    "stages": {
+        "start": _whole(0),
+        "context": _whole(4),
+        "batch": _whole(1),
+        "repeats": _number("a number of at least 0", lambda v: v >= 0),
+        "counts": _number("a number above 0, at most 1,000", lambda v: 0 < v <= 1000),
+    },
     "data": {
-        **dict.fromkeys(("random_repeat", "self_copy", "phrases", "names"), _SHARE),
-        **dict.fromkeys(("block", "segment", "phrase", "phrase_times", "name", "name_times"), _LENGTHS),
+        **dict.fromkeys(SHARES, _SHARE),
+        **dict.fromkeys(("block", "segment", "phrase", "phrase_times", "name", "name_times", "passage"), _LENGTHS),
     },
     "optimiser": {
         "steps": _whole(1),
@@ -61,6 +70,11 @@ _TESTS: dict[str, dict[str, _Test]] = {
         "weight_decay": _number("a number of at least 0", lambda v: v >= 0),
         "clip": _POSITIVE,
         "precision": (" or ".join(PRECISIONS), lambda v: v in PRECISIONS),
+        "method": (" or ".join(METHODS), lambda v: v in METHODS),
+        "matrix_rate": _POSITIVE,
+        "momentum": _number("a number from 0, below 1", lambda v: 0 <= v < 1),
+        "matrix_decay": _number("a number of at least 0", lambda v: v >= 0),
+        "loss_share": _number("a share above 0, at most 1", lambda v: 0 < v <= 1),
     },
     "checkpoints": {
         "first": _whole(1),
@@ -79,7 +93,7 @@ def checked(recipe: Recipe, name: str) -> Recipe:
             for key, (expected, fits) in tests.items():
                 if not fits(got := getattr(value, key)):
                     where = f"[{part}] {key}" if part else key
-                    raise BadInput(f"{name}: {where} cannot have this value.", expected=expected, got=repr(got)[:80])
+                    raise BadInput(f"{name}: {where} cannot have this value.", expected=expected, got=quoted(got))
     starts = [s.start for s in recipe.stages]
     if 0 not in starts or len(set(starts)) != len(starts):
         got = f"starts at {', '.join(map(str, starts))}" if starts else "none"
@@ -87,9 +101,11 @@ def checked(recipe: Recipe, name: str) -> Recipe:
     if (most := max(s.batch * s.context for s in recipe.stages)) > MOST_TOKENS:
         expected = f"batch × context of at most {MOST_TOKENS:,} tokens"
         raise BadInput(f"{name}: [stages] batch is too large for a step.", expected=expected, got=f"{most:,}")
-    if (repeated := recipe.data.self_copy + recipe.data.phrases + recipe.data.names) > 1 + 1e-9:
-        expected = "self_copy, phrases and names that sum to 1 at most: a sequence has one of them"
-        raise BadInput(f"{name}: [data] shares do not fit.", expected=expected, got=f"{repeated:g}")
+    most = recipe.data.times(max(1.0, *(s.repeats for s in recipe.stages)))
+    if (repeated := most.self_copy + most.phrases + most.names + most.passages) > 1 + 1e-9 or most.random_repeat > 1:
+        expected = "self_copy, phrases, names and passages that sum to 1 at most, times a stage's repeats: a sequence has one"
+        got = f"{repeated:g}, and random_repeat {most.random_repeat:g}"
+        raise BadInput(f"{name}: [data] shares do not fit.", expected=expected, got=got)
     for key, value in recipe.init.items():
         if key not in DRAWN or not _number("", lambda v: v >= 0)[1](value):
             expected = f"standard deviations of {' '.join(DRAWN)}"

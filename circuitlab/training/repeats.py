@@ -1,4 +1,4 @@
-"""Repetition in a training sequence: random blocks, copied segments, phrases, invented names.
+"""Repetition in a training sequence: random blocks, copied segments, phrases, invented names, passages.
 
 Every function works on the ids [pos] of one sequence without its BOS, in place where it changes text, and draws from the given
 generator. The card states the share of each kind (`recipe.Data`).
@@ -58,6 +58,13 @@ def repeat_phrases(rng: np.random.Generator, body: np.ndarray, phrase: tuple[int
     """Copy several short phrases of `body` to later places of it, one after the other."""
     for _ in range(int(rng.integers(times[0], times[1] + 1))):
         copy_segment(rng, body, phrase)
+
+
+def repeat_passage(rng: np.random.Generator, body: np.ndarray, passage: tuple[int, int]) -> None:
+    """Say the beginning of `body` again and again to its end, twice at least. Does nothing where half of it is too short."""
+    longest = min(passage[1], len(body) // 2)
+    if longest >= passage[0]:
+        body[:] = np.resize(body[: int(rng.integers(passage[0], longest + 1))].copy(), len(body))
 
 
 def insert_name(

@@ -26,7 +26,7 @@ from circuitlab.analysis.training.scores import (
     sources_kept,
 )
 from circuitlab.analysis.training.series import TrainingSeriesParams
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.records.series import FOLDER
 from circuitlab.model.records.series_measures import FILE, GONE, SeriesMeasures, read_series
@@ -113,7 +113,7 @@ def _over_texts(m: SeriesMeasures, text: OnText, has_control: bool) -> str:
 
 
 def _nats(value: float, error: float | None = None) -> str:
-    return (f"{value:+.3f}" + (f" ± {error:.3f}" if error is not None else "") + " nats").replace("-", "−")
+    return number(value, "+.3f") + (f" ± {error:.3f}" if error is not None else "") + " nats"
 
 
 def phases(m: SeriesMeasures) -> list[str]:
@@ -156,9 +156,14 @@ def _description(m: SeriesMeasures) -> str:
     protocol, n_stored, n_gone = m.protocol, sum(c not in (None, GONE) for c in m.checkpoints), m.checkpoints.count(GONE)
     (a, b), (c, d) = protocol["early"], protocol["late"]
     weights = f"`{FOLDER}/` holds the weights of {number_of(n_stored, 'earlier step')} in float16, "
+    points = "at each of them"
     if n_gone:
-        weights = "The weights of earlier steps were not kept; "
-    points = f"at {number_of(n_gone, 'step')}" if n_gone else "at each of them"
+        others = (
+            f"those of {number_of(n_gone, 'other')} were not kept; "
+            if n_stored
+            else "The weights of earlier steps were not kept; "
+        )
+        weights, points = f"{weights if n_stored else ''}{others}", f"at {number_of(n_gone + n_stored, 'step')}"
     return (
         f"{weights}`{FILE}` holds what `circuitlab measure` found {points} and of the final weights. Losses in"
         f" nats: on {number_of(protocol['texts'], 'held-out window')} of {number_of(protocol['context'], 'token')}"

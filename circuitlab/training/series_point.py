@@ -138,6 +138,10 @@ class _OfWeights:
         """The weights under these conventions."""
         return under(self._w, conventions)
 
+    def convention_words(self) -> tuple[str, ...]:
+        """What the default conventions do to the model."""
+        return self.subject.conventions.words(self.weights.config)
+
     def answer(self, analysis: Analysis[P, R], params: P) -> R:
         """The result of another analysis, computed once."""
         key = analysis.name, params

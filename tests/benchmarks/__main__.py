@@ -8,12 +8,14 @@ import platform
 import sys
 from dataclasses import asdict
 
-from tests.benchmarks import circuits, forward, larger, loading, training, weights, window
+from tests.benchmarks import circuits, forward, larger, loading, presenting, sessions, training, weights, window
 from tests.benchmarks.common import THREADS, WORK, Row
 
 BENCHMARKS = {
     "forward": forward.rows,
     "window": window.rows,
+    "sessions": sessions.rows,
+    "presenting": presenting.rows,
     "weights": weights.rows,
     "circuits": circuits.rows,
     "loading": loading.rows,

@@ -220,16 +220,22 @@ app.processEvents()
 FIRST = """
 import sys
 from circuitlab import launch
-launch.settle_environment(); launch.import_torch()
-from circuitlab.gui.shell import main as gui
+from circuitlab.interrupts import starting, uncollected
+launch.settle_environment()
+with starting():  # as the command does it
+    launch.import_torch()
+    from circuitlab.gui.shell import main as gui
 from circuitlab.draw.look.app import application
-app = application(offscreen=True)
-window = gui.make_window(None, None, remember=False)
-window.resize(1280, 800); window.show()
-while window.docks['attention'].waiting:
-    app.processEvents()
-window.docks['attention'].view.repaint()
-import os; os._exit(0)
+from circuitlab.gui.work.garbage import collected_on_this_thread
+with uncollected():
+    app = application(offscreen=True)
+    window = gui.make_window(None, None, remember=False)
+    window.resize(1280, 800); window.show()
+with collected_on_this_thread():
+    while window.docks['attention'].waiting:
+        app.processEvents()
+    window.docks['attention'].view.repaint()
+    import os; os._exit(0)
 """
 
 

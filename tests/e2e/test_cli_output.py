@@ -107,7 +107,7 @@ def test_a_text_file_is_its_text_without_marks_and_its_last_newline(
     assert ids["a b"] == ids[str(file)] == ids["-"]
     opened = api.open(model)
     corpus = opened.engine.read_text(opened.engine.store.open(opened.ref), TextRef(str(file)))
-    assert corpus == opened.tokens("a b", bos=False)
+    assert tuple(corpus) == opened.tokens("a b", bos=False)
 
 
 @pytest.mark.parametrize("name", sorted(analyses()))
@@ -295,13 +295,13 @@ def test_a_snippet_says_all_that_differs_and_nothing_private(model: str) -> None
 
 def test_a_figure_from_python_is_the_one_of_the_command_line(model: str, tmp_path: Path) -> None:
     made = api.open(model).figure("attention", text="abab", heads="L1H2", destination=2, show="scores", out=tmp_path / "a.svg")
-    assert made.marks()
+    assert made.figure.marks()
     words = ["figure", "attention", model, "--text", "abab", "--heads", "L1H2", "--destination", "2", "--set", "show=scores"]
     assert main([*words, "-o", str(tmp_path / "b.svg")]) == 0
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     paper = api.Paper(width_mm=120, height_mm=90, font_pt=8, caption="full", ink="grey", text="fonts")
     plain = api.open(model).figure("overview", text="abab", out=tmp_path / "c.svg", paper=paper)
-    assert not plain.marks()[0].tiles.chosen  # type: ignore[union-attr]  # nobody has chosen a head
+    assert not plain.figure.marks()[0].tiles.chosen  # type: ignore[union-attr]  # nobody has chosen a head
     words = ["--width", "120", "--height", "90", "--font", "8", "--caption", "full", "--ink", "grey", "--lettering", "fonts"]
     assert main(["figure", "overview", model, "--text", "abab", *words, "-o", str(tmp_path / "d.svg")]) == 0
     assert (tmp_path / "c.svg").read_bytes() == (tmp_path / "d.svg").read_bytes()
@@ -364,3 +364,13 @@ def test_without_a_command_the_window_opens(
 def test_weights_alone_need_no_prompt(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compute", "model_facts", model]) == 0
     assert "d_model" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("analysis", "read"), [("theory_and_measurement", False), ("composition", False), ("token_loss", True)])
+def test_interventions_that_are_not_read_are_neither_stated_nor_passed_over(
+    tmp_path: Path, analysis: str, read: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = directory(tmp_path / "two", n_ctx=64)
+    assert main(["compute", analysis, str(path), "--tokens", "0,5,6,5", "--cut", "L1H1", "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert bool(json.loads(out)["subject"]["edits"]) == read == ("reads no interventions" not in err)

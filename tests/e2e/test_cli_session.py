@@ -15,10 +15,13 @@ import pytest
 
 import circuitlab.api as lab
 from circuitlab.cli.parser import main
+from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.subject import Head, ModelRef
+from circuitlab.report.saved_session import SavedSession
 from circuitlab.session_files.session import ModelEntry, Note, Session
+from circuitlab.session_files.session_lock import session_lock
 from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
@@ -59,6 +62,37 @@ def test_what_is_in_a_session(talk: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["session", str(talk.parent / "nobody.circuitlab")]) == 3
 
 
+def test_results_do_not_replace_a_file_that_a_window_has_open(talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, lock = talk.read_bytes(), session_lock(talk)
+    assert lock.take() is None
+    try:
+        assert main(["session", str(talk), "--results", "-o", str(talk)]) == 3
+        assert str(os.getpid()) in capsys.readouterr().err and talk.read_bytes() == before
+    finally:
+        lock.release(remove=True)
+    assert main(["session", str(talk), "--results", "-o", str(talk)]) == 3, "its last step is of a model that is not here"
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in told if line.startswith("Step")] == ["Step 4"]
+    assert talk.read_bytes() != before and not lock.path.exists()
+
+
+def test_a_lesson_does_not_replace_a_session_that_a_window_has_open(talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lesson, before, lock = talk.with_name("a.lesson.md"), talk.read_bytes(), session_lock(talk)
+    assert main(["session", str(talk), "--markdown", str(lesson)]) == 0
+    assert lock.take() is None
+    try:
+        assert main(["session", str(lesson), "-o", str(talk)]) == 3
+        assert str(os.getpid()) in capsys.readouterr().err and talk.read_bytes() == before
+    finally:
+        lock.release(remove=True)
+    assert main(["session", str(lesson), "-o", str(talk)]) == 0
+
+
+def test_results_for_a_folder_that_there_is_not_are_not_computed(talk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SavedSession, "with_results", lambda *_: pytest.fail("it is computed first"))
+    assert main(["session", str(talk), "--results", "-o", str(talk.parent / "none" / "x.circuitlab")]) == 3
+
+
 def test_steps_in_python(talk: Path) -> None:
     session = lab.session(talk)
     assert (session.title, [step.title for step in session.steps][:2]) == ("A talk", ["It looks back", "Without it"])
@@ -78,8 +112,8 @@ def test_steps_in_python(talk: Path) -> None:
 def test_a_model_of_other_weights_is_never_drawn(talk: Path, tmp_path: Path) -> None:
     shutil.rmtree(talk.parent.parent / "runs" / "mine")
     directory(talk.parent.parent / "runs" / "mine", d_model=32)
-    session = lab.session(talk)
-    assert set(session.found.changed) == {"mine"}
+    session = lab.session(talk, Engine(ModelStore()))  # in which no other model is open
+    assert set(session.located.changed) == {"mine"}
     with pytest.raises(BadModel, match="mine"):
         session.now.figure("attention")
 

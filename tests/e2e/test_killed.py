@@ -8,7 +8,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,146 @@ def test_a_window_that_is_killed_again_and_again_goes_on_where_it_was(tmp_path: 
         number = int((prompt.text if isinstance(prompt, Encoded) else str(prompt)).split()[1])
         assert last_of(said, "autosaved") <= number <= last_of(said, "recorded")
         assert json.loads(found.orphans[0].copies[0].read_bytes())["pid"] not in (0, os.getpid())
+
+
+# -- how much work is lost ----------------------------------------------------------------------------------------------------
+
+# For each line, the folder of a home, a process of its own with a window in which a number is typed into the prompt 20 times a
+# second. It writes down in the file `log` there, by the clock: what was recorded, when an autosave began, and when it had ended.
+# Everything is imported once; a process is forked before there is an application or a thread.
+PERSONS = """
+import os, signal, sys, time
+from circuitlab.launch import import_torch, settle_environment
+settle_environment()
+import_torch()
+from PySide6.QtCore import QTimer
+from circuitlab.gui.shell import main
+model = sys.argv[1]
+def works(home):
+    for name in ("STATE", "CONFIG", "CACHE"):
+        os.environ[f"XDG_{name}_HOME"] = os.path.join(home, name.lower())
+    log = os.open(os.path.join(home, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def say(what, number=0):
+        os.write(log, f"{what} {number} {time.monotonic()!r}\\n".encode())
+    fitted = main.show_fitting
+    def shown(window):
+        fitted(window)
+        for dock in window._panels():
+            dock.hide()
+        i, write = [0], window.autosave.write
+        def begins():
+            say("begun")
+            write()
+        def step():
+            i[0] += 1
+            window.prompt.editor.setPlainText(f"n {i[0]}")
+            window.prompt.commit()
+            assert window.context.document.recorded.text == f"n {i[0]}"
+            say("recorded", i[0])
+        window.autosave.timer.timeout.disconnect()
+        window.autosave.timer.timeout.connect(begins)
+        window.autosave.written.connect(lambda: say("ended"))
+        timer = window.typing = QTimer(window)
+        timer.timeout.connect(step)
+        timer.start(50)
+    main.show_fitting = shown
+    main.open_window(model, "n 0")
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    process = os.fork()
+    if not process:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(0)
+        works(line.strip())
+        os._exit(1)
+    print(process, flush=True)
+"""
+AT_ONCE = 4  # windows; most of the time each waits for its timer
+KILLS = 100
+ALLOWED = 2.0  # s of work that may be lost, and one write
+
+
+class Persons:
+    """Windows in which somebody works, by the folder of their home; see `PERSONS`."""
+
+    def __init__(self, model: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen", "OMP_NUM_THREADS": "1"}
+        words, pipe = [sys.executable, "-c", PERSONS, str(model)], subprocess.PIPE
+        self._server = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, text=True)
+        self._asking = threading.Lock()
+
+    def begin(self, home: Path) -> int:
+        """The number of the process of a new window."""
+        home.mkdir()
+        assert self._server.stdin is not None and self._server.stdout is not None
+        with self._asking:
+            self._server.stdin.write(f"{home}\n")
+            self._server.stdin.flush()
+            return int(self._server.stdout.readline())
+
+    def end(self) -> None:
+        """No more of them."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.stdout.close()
+        self._server.wait()
+
+
+def log_of(home: Path) -> list[tuple[str, int, float]]:
+    """(what, number, clock) of each line that is whole."""
+    lines = (home / "log").read_text().split("\n")[:-1] if (home / "log").exists() else []
+    return [(what, int(number), float(clock)) for what, number, clock in map(str.split, lines)]
+
+
+def runs(process: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def lost_by_a_kill(persons: Persons, home: Path, after: float) -> tuple[float, list[float]]:
+    """(s of work that recovery does not give back of a window that is killed so long after its first change, s of each write)."""
+    process = persons.begin(home)
+    deadline = time.monotonic() + 120
+    while not log_of(home):
+        assert time.monotonic() < deadline, "the window never came"
+        time.sleep(0.02)
+    time.sleep(after)
+    os.kill(process, signal.SIGKILL)
+    killed = time.monotonic()
+    while runs(process):
+        time.sleep(0.01)
+    found = orphans(home / "state" / "circuitlab" / "recovery")
+    assert not found.damaged and len(found.orphans) <= 1
+    number = 0
+    if found.orphans:
+        prompt = found.orphans[0].read().now.prompt
+        number = int((prompt.text if isinstance(prompt, Encoded) else str(prompt)).split()[1])
+    log = log_of(home)
+    recorded = {i: clock for what, i, clock in log if what == "recorded"}
+    assert number == 0 or number in recorded, "what is offered was once shown, or was written as the process ended"
+    begun = [clock for what, _, clock in log if what == "begun"]
+    ended = [clock for what, _, clock in log if what == "ended"]
+    first_lost = recorded.get(number + 1, killed)
+    return max(0.0, killed - first_lost), [b - a for a, b in zip(begun, ended, strict=False)]
+
+
+@POSIX
+@pytest.mark.slow
+def test_a_kill_at_any_moment_costs_two_seconds_of_work_at_most(tmp_path: Path) -> None:
+    rng = random.Random(16)
+    persons = Persons(directory(tmp_path / "model"))
+    homes = [(tmp_path / f"home {i}", rng.random() * 4) for i in range(KILLS)]
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = list(pool.map(lambda one: lost_by_a_kill(persons, *one), homes))
+    finally:
+        persons.end()
+    lost = sorted(seconds for seconds, _ in results)
+    write = max(seconds for _, writes in results for seconds in writes)
+    print(f"{KILLS} kills: {lost[KILLS // 2]:.2f} s of work lost (median), {lost[-1]:.2f} s at most; a write took {write:.3f} s")
+    assert lost[-1] <= ALLOWED + write
+    assert lost[-1] > 0.5, "nothing was lost: the clock or the kills are wrong"

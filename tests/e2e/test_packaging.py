@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from circuitlab import __version__, paths
+from circuitlab.training.archiving import archived
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LARGEST_WHEEL = 60_000_000  # bytes; what a package index takes is 100 MB a file
 
 
 def _run(*command: str | Path, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
@@ -188,19 +191,32 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of commands of a fresh environment with the wheel; the libraries are lent by this one, the checkout is not."""
-    folder = tmp_path_factory.mktemp("fresh")
-    assert _run(sys.executable, "-m", "venv", "--without-pip", folder).returncode == 0
-    bin_ = folder / "bin"
-    site = next(folder.glob("lib/python*/site-packages"))
+def _lend(python: Path) -> None:
+    """Lend this environment's libraries to another one, and not the checkout."""
+    site = next(python.parents[1].glob("lib/python*/site-packages"))
     # A path entry inside a path entry is not followed: an editable install here does not reach there.
     lent = next(path for path in sys.path if Path(path, "torch").is_dir())
     (site / "lent.pth").write_text(lent + "\n")
-    pip = _run(sys.executable, "-m", "pip", "--python", bin_ / "python", "install", "--no-deps", "--no-index", wheel)
+
+
+def _environment(folder: Path, *wheels: Path) -> Path:
+    """The folder of commands of a fresh environment with these wheels."""
+    assert _run(sys.executable, "-m", "venv", "--without-pip", folder).returncode == 0
+    _lend(folder / "bin" / "python")
+    for wheel in wheels:
+        _pip(folder / "bin", "install", "--no-deps", "--no-index", wheel)
+    return folder / "bin"
+
+
+def _pip(commands: Path, *words: str | Path) -> None:
+    pip = _run(sys.executable, "-m", "pip", "--python", commands / "python", *words)
     assert pip.returncode == 0, pip.stderr
-    return bin_
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of commands of a fresh environment with the wheel."""
+    return _environment(tmp_path_factory.mktemp("fresh"), wheel)
 
 
 @pytest.mark.slow
@@ -209,10 +225,42 @@ def test_the_wheel_carries_every_shipped_file_and_no_test(wheel: Path) -> None:
     git = shutil.which("git") and _run("git", "ls-files", "resources", "models")
     shipped = git.stdout.split("\n") if git and git.returncode == 0 else []
     here = {name for name in shipped if name and (ROOT / name).is_file()}
-    assert {f"circuitlab/{name}" for name in here} <= names
+    inside = {f"circuitlab/{name}" for name in here if "/checkpoints/" not in name}
+    assert inside <= names and "circuitlab/models/archives.json" in inside
+    assert not {name for name in names if name.endswith(".safetensors") and "/checkpoints/" in name}, (
+        "they are in archives: `circuitlab get`"
+    )
     assert "circuitlab/resources/recipes/attn-only-2l.toml" in names
     assert not {name for name in names if name.startswith(("tests", "resources", "models"))}
     assert not {name for name in names if name.endswith((".pyc", ".png.orig"))}
+
+
+@pytest.mark.slow
+def test_the_wheel_is_small_enough_for_a_package_index(wheel: Path) -> None:
+    assert wheel.stat().st_size <= LARGEST_WHEEL
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_gets_the_checkpoints_of_every_model(installed: Path, tmp_path: Path) -> None:
+    """Each series that `models/` has here can be got there, is found there, and is the same."""
+    series = {folder.parent.name for folder in (ROOT / "models").glob("*/checkpoints")}
+    (zips := tmp_path / "zips").mkdir()
+    for name in series:
+        archived(ROOT / "models" / name, zips)
+    rows = json.loads(_run(installed / "circuitlab", "get", "--json", cwd=tmp_path).stdout)
+    assert {row["name"] for row in rows} == series and not any(row["here"] for row in rows)
+    row = min(rows, key=lambda row: row["bytes"])
+    name, command = row["name"], (installed / "circuitlab", "compute", "head_scores", f"builtin:{row['name']}")
+    lacking = _run(*command, "--checkpoint", "all", "--csv", "-", cwd=tmp_path)
+    assert lacking.returncode == 3 and f"circuitlab get {name} (" in lacking.stderr
+    for row in rows:
+        done = _run(installed / "circuitlab", "get", row["name"], "--from", zips, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        about = json.loads(_run(installed / "circuitlab", "info", f"builtin:{row['name']}", "--json", cwd=tmp_path).stdout)
+        own = sorted((ROOT / "models" / row["name"] / "checkpoints").iterdir())
+        assert about["checkpoints"] == [int(file.stem.removeprefix("step-")) for file in own]
+    assert _run(installed / "circuitlab", "get", "--check", cwd=tmp_path).returncode == 0
+    assert not list(installed.parent.rglob("models/*/checkpoints"))
 
 
 @pytest.mark.slow
@@ -235,6 +283,101 @@ def test_the_installed_wheel_opens_each_shipped_model(installed: Path, tmp_path:
         done = _run(installed / "circuitlab", "info", f"builtin:{model}", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)
+
+
+def _works(commands: Path, folder: Path) -> None:
+    """Command line, Python and the window, as a picture where there is no display, of an environment."""
+    env = {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state"), "QT_QPA_PLATFORM": "offscreen"}
+    done = _run(commands / "circuitlab", "compute", "token_loss", "attn-only-2l", "--text", "one two one", cwd=folder, **env)
+    assert done.returncode == 0 and "loss (nats)" in done.stdout, done.stderr
+    script = "import circuitlab.api as lab; print(lab.open('attn-only-2l').compute('token_loss', text='a b').result.loss.shape)"
+    done = _run(commands / "python", "-c", script, cwd=folder, **env)
+    assert done.returncode == 0 and done.stdout.startswith("("), done.stderr
+    script = "from circuitlab.gui.shell.main import render_window; render_window('window.png', 'attn-only-2l', 'one two one')"
+    done = _run(
+        commands / "python", "-c", script.replace("'window.png'", "__import__('pathlib').Path('window.png')"), cwd=folder, **env
+    )
+    assert done.returncode == 0, done.stderr
+    assert _colours(folder / "window.png") > 64
+
+
+def _hollow(folder: Path) -> Path:
+    """A folder of wheels of the libraries, each its name and version alone: what installers resolve, and `_lend` then fills."""
+    folder.mkdir()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name in (re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]):
+        stem = f"{name.replace('-', '_')}-{metadata.version(name).partition('+')[0]}"
+        version = stem.rpartition("-")[2]
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as hollow:
+            hollow.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            hollow.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            hollow.writestr(f"{stem}.dist-info/RECORD", "")
+    return folder
+
+
+@pytest.mark.slow
+def test_pip_from_the_wheel_gives_window_command_line_and_python(installed: Path, tmp_path: Path) -> None:
+    _works(installed, tmp_path)
+
+
+@pytest.mark.slow
+def test_uv_tool_install_gives_window_command_line_and_python(wheel: Path, tmp_path: Path) -> None:
+    if not shutil.which("uv"):
+        pytest.skip("needs uv")
+    env = {
+        "UV_TOOL_DIR": str(tmp_path / "tools"),
+        "UV_TOOL_BIN_DIR": str(tmp_path / "bin"),
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    found = ("--offline", "--no-index", "--find-links", _hollow(tmp_path / "hollow"))
+    words = ("uv", "tool", "install", "--python", sys.executable, *found, wheel)
+    done = _run(*words, cwd=tmp_path, **env)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "TOOL_BIN" / "circuitlab").exists()
+    _lend(tmp_path / "TOOL" / "circuitlab" / "bin" / "python")
+    _works(tmp_path / "TOOL" / "circuitlab" / "bin", tmp_path)
+
+
+@pytest.mark.slow
+def test_pipx_gives_window_command_line_and_python(wheel: Path, tmp_path: Path) -> None:
+    if not shutil.which("pipx"):
+        pytest.skip("needs pipx")
+    env = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
+    found = f"--pip-args=--no-index --find-links {_hollow(tmp_path / 'hollow')}"
+    words = ("pipx", "install", "--python", sys.executable, found, wheel)
+    done = _run(*words, cwd=tmp_path, **env)
+    assert done.returncode == 0, done.stderr
+    commands = tmp_path / "pipx" / "venvs" / "circuitlab" / "bin"
+    _lend(commands / "python")
+    _works(commands, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_example_plug_in_is_built_installed_computed_drawn_and_tested(wheel: Path, tmp_path: Path) -> None:
+    example = shutil.copytree(ROOT / "docs" / "example-plugin", tmp_path / "example")
+    built = _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", example)
+    assert built.returncode == 0, built.stdout + built.stderr
+    commands = _environment(tmp_path / "env", wheel, next((tmp_path / "dist").glob("*.whl")))
+    run = lambda *words: _run(commands / "circuitlab", *words, cwd=tmp_path)
+    for listing, line in (("analyses", "repeated_loss  (tokens, live, version 1, of circuitlab-example 0.1.0)"),
+                          ("panels", "repeated_loss_panel  Repeated loss  (of circuitlab-example 0.1.0)")):  # fmt: skip
+        assert line in run(listing).stdout
+    prompt = ("attn-only-2l", "--text", "one two three one two three")
+    computed = run("compute", "repeated_loss", *prompt, "--json", "-")
+    assert computed.returncode == 0, computed.stderr
+    answer = json.loads(computed.stdout)
+    assert ["plug-in circuitlab-example", "0.1.0"] in answer["provenance"]["versions"]
+    assert answer["result"]["loss"][0] < answer["result"]["loss"][1]  # what it repeats surprises the model less
+    drawn = run("figure", "repeated_loss_panel", *prompt, "-o", "repeated.svg")
+    assert drawn.returncode == 0 and "repeated_loss_panel" in (tmp_path / "repeated.svg").read_text("utf-8"), drawn.stderr
+    found = json.loads(run("doctor", "--json").stdout)["plugins"]
+    assert [(one["name"], one["version"], one["problem"]) for one in found] == [("circuitlab-example", "0.1.0", "")]
+    words = ("-m", "pytest", "-q", "-c", os.devnull, "--rootdir", example, "-p", "no:cacheprovider", example / "tests")
+    tested = _run(commands / "python", *words, cwd=tmp_path)
+    assert tested.returncode == 0 and "4 passed" in tested.stdout, tested.stdout
+    _pip(commands, "uninstall", "-y", "circuitlab-example")
+    gone = run("compute", "repeated_loss", *prompt)
+    assert gone.returncode == 2 and "There is no such analysis" in gone.stderr
 
 
 # -- a real X server -------------------------------------------------------------------------------------------------------

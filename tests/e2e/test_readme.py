@@ -12,6 +12,7 @@ from circuitlab import paths
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli.parser import _parser, _with_command
 from circuitlab.engine.codec import parse_params
+from circuitlab.story.text_in_parameters import with_numbers
 
 README = Path(paths.__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -25,7 +26,8 @@ def test_a_command_parses_and_its_parameters_are_there(words: list[str]) -> None
     args = _parser().parse_args(_with_command(words))
     if args.command == "compute":
         assert args.analysis in analyses()
-        parse_params(find_analysis(args.analysis).params, dict(item.split("=", 1) for item in args.set))
+        params = find_analysis(args.analysis).params
+        parse_params(params, with_numbers(params, dict(item.split("=", 1) for item in args.set), None))
     for word in words:
         shipped = word.partition("=")[2] or word
         if shipped.startswith(("models/", "resources/")):

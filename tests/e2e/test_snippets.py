@@ -20,7 +20,7 @@ from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Target
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.axes import check_axes, undeclared
 from tests.models import FULL, directory
 from tests.series_files import keep_scaled
@@ -228,3 +228,21 @@ def test_ids_may_be_numpys_and_torchs_and_nothing_but_whole_numbers(folder: Path
     for ids in (np.array([1.0, 2.0]), np.array([[1, 2]]), [True, "a"], [1.5]):
         with pytest.raises(BadInput):
             model.compute("predictions", tokens=ids)  # type: ignore[arg-type]
+
+
+def test_heads_are_cut_by_their_names(folder: Path, tmp_path: Path) -> None:
+    model = api.open(str(folder / "m"))
+    edits = tuple(Intervention("zero", Site("z", layer, (head,))) for layer, head in ((1, 2), (0, 3)))
+    wanted = model.compute("token_loss", tokens=TOKENS, edits=edits)
+    for cut in ("L1H2,L0H3", (Head(1, 2), Head(0, 3))):
+        assert model.compute("token_loss", tokens=TOKENS, cut=cut).request == wanted.request
+    mixed = model.compute("token_loss", tokens=TOKENS, cut="L0H3", edits=edits[:1])
+    assert mixed.request == wanted.request and mixed.fingerprint == wanted.fingerprint
+    picture = model.figure("attention", tokens=TOKENS, cut="L1H2", source=2, destination=4, out=tmp_path / "a.png")
+    state = api.session(tmp_path / "a.png").now.state
+    assert state.subject.edits == edits[:1] and (state.selection.source, state.selection.destination) == (2, 4)
+    assert picture.figure.grid
+    with pytest.raises(BadInput):
+        model.compute("token_loss", tokens=TOKENS, cut="L9H0")
+    with pytest.raises(UsageError):
+        model.compute("token_loss", tokens=TOKENS, cut="nobody")

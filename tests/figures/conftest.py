@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,8 +20,16 @@ def qapp():
     return application(offscreen=True)
 
 
+@pytest.fixture(autouse=True)
+def collected_between_tests() -> Iterator[None]:
+    """As in the window (`gui/work/garbage.py`): a view that a test has let go of is not destroyed while it is painted."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture
-def view(qtbot):
+def view(qtbot: Any) -> Any:
     """A shown FigureView of 640 × 560, and nothing left of it afterwards."""
     from circuitlab.draw.view.figure_view import FigureView
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QFontMetricsF, QTransform
 
 from circuitlab.draw.look.theme import LIGHT
+from circuitlab.figures.marks import Figure
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,6 +47,26 @@ def texts(root: ET.Element) -> list[Text]:
 
     walk(root, QTransform())
     return found
+
+
+def cut_short(figure: Figure, written: Iterable[str]) -> list[str]:
+    """The texts of a file that end in the middle of a word or of a sentence of the figure, which only its data may do; a short
+    caption ends with a part that is an ellipsis."""
+    own = {word for text in _strings(figure) for word in text.split() if "…" in word}
+    whole = (text for text in written if text.strip() != "…" and not text.endswith("· …"))
+    return [text for text in whole for word in text.split() if "…" in word and word not in own]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All texts in a figure."""
+    if isinstance(value, str):
+        yield value
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _strings(getattr(value, field.name))
+    elif isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.dtype.kind in "OU"):
+        for each in value:
+            yield from _strings(each)
 
 
 def svg_rectangles(root: ET.Element) -> list[tuple[str, tuple[float, float, float, float]]]:

@@ -22,7 +22,7 @@ from circuitlab.figures.panels.ablation import AblationView
 from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 8)

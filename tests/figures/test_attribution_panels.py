@@ -17,6 +17,8 @@ from circuitlab.analysis.attribution.token_attribution import TokenAttributionPa
 from circuitlab.analysis.base import NullContext
 from circuitlab.draw.export.pictures import render
 from circuitlab.draw.heatmap._texts import shortened
+from circuitlab.draw.view.figure_view import FigureView
+from circuitlab.draw.view.settling import settle
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -28,7 +30,8 @@ from circuitlab.figures.panels.neurons import NeuronsView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
+from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 9, 5)
@@ -115,7 +118,7 @@ def test_text_and_rows_hold_what_each_source_sent(engine: Engine, states: dict[s
     assert isinstance(text, Tokens) and isinstance(rows, Rows)
     wanted = found.values[[4 * h.layer + h.head for h in heads]].sum(0)
     np.testing.assert_allclose(text.values, wanted, atol=1e-6)
-    assert text.row == 5 and figure.shown == (6, 7)
+    assert text.row == 5 and rows_counted(figure) == (6, 7)
     order = rows.ids[:, 0]
     assert (np.diff(np.abs(wanted[order])) <= 1e-9).all()
     np.testing.assert_allclose(column(rows, "all heads"), found.summed[order], atol=1e-6)
@@ -217,7 +220,7 @@ def test_neurons_are_listed_with_what_they_write(engine: Engine, states: dict[st
     np.testing.assert_array_equal(column(rows, "effect"), found.effect)
     facts = facts_of(engine, state.model)
     assert column(rows, "writes towards")[0].startswith(facts.token_text(int(found.top_ids[0, 0])))
-    assert figure.shown == (6, 80)
+    assert rows_counted(figure) == (6, 80)
     picked = find_panel("neurons").pick(state, Hit("neurons", tuple(map(int, rows.ids[0]))))
     assert picked.selection.token == found.top_ids[0, 0]
     layers = drawn(engine, state, "neurons", NeuronsView("layers")).find("layers")
@@ -265,11 +268,18 @@ def test_a_cell_holds_as_much_of_a_token_as_fits(text: str, most: int, shown: st
 
 
 @pytest.mark.parametrize(("width", "written"), [(900, True), (120, False)])
-def test_texts_are_written_where_they_fit(width: int, written: bool) -> None:
+def test_texts_are_written_where_they_fit(qtbot: Any, width: int, written: bool) -> None:
     texts = np.array([["ab", "cd"], ["ef", "gh"]] * 2, dtype=object)
     plain = Heatmap("m", np.zeros((4, 2), np.float32), (0.0, 1.0), square=False, y=Axis("s", ("L0 in",) * 4))
-    pictures = [render(Figure(((mark,),), "t"), QSize(width, 300)) for mark in (plain, replace(plain, texts=texts))]
-    assert (pictures[0] != pictures[1]) == written
+    figures = [Figure(((mark,),), "t") for mark in (plain, replace(plain, texts=texts))]
+    view = FigureView()
+    qtbot.addWidget(view)
+    view.resize(width, 300)
+    view.show_figure(figures[1])
+    settle(view)
+    assert ("texts of cells" in view.whole_caption) != written
+    if written:
+        assert render(figures[0], QSize(width, 300)) != render(figures[1], QSize(width, 300))
 
 
 @pytest.mark.parametrize(("panel", "view"), [("attribution", AttributionView()), ("logit_lens", LogitLensView())])

@@ -15,18 +15,20 @@ from circuitlab.analysis.base import Remainder, Result, find_analysis
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.interventions.alignment import alignment_of
 from circuitlab.caption_parts import Essential
-from circuitlab.engine.engine import Engine, needs
-from circuitlab.engine.request import Answer, Provenance, Request
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer, Provenance, Request, needs
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadFigure, BadInput, Refused
+from circuitlab.figures.contracts.about import prompt
 from circuitlab.figures.contracts.common import caption, captions
 from circuitlab.figures.contracts.compare import _conventions
+from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import CONFIGS, directory
 from tests.words import norm_on_stream
 
@@ -79,7 +81,7 @@ def test_captions_say_the_conventions_and_how_exact_weights_are_read(bench: tupl
                 continue
             _named_by_their_ids(figure)
             both = name == "residual" and view.page == "rotation"  # a table of the model as it is, and folded and centred
-            for word in conventions.words()[2 if both else 0 :]:
+            for word in conventions.words(facts.config)[-1 if both else 0 :]:
                 assert word in figure.caption, (view, figure.caption)
             if any(_of_weights(r) for r in asked.values()):
                 assert kind in figure.caption, (view, figure.caption)
@@ -125,7 +127,7 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
         conventions=("norm folded",), remainder=Remainder(size=0.0015, of=12.5, unit="logit", what="range"), done=0.25
     )
     answer = Answer(request, result, complete=False, provenance=Provenance(reused=3))
-    remainder = "remainder 1.5e-03 logit (range 12.5)"
+    remainder = "remainder 1.5e−03 logit (range 12.5)"
     assert caption(answer, "more", "") == ("norm folded", "more", remainder, "so far: 25%")
     assert captions((answer, replace(answer, complete=True)), "more", "") == ("norm folded", remainder, "so far: 25%", "more")
     assert [part for part in caption(answer, "more") if isinstance(part, Essential)] == [remainder, "so far: 25%"]
@@ -148,6 +150,9 @@ def test_a_part_that_stays_in_sight_does_so_beside_a_reference_and_on_a_held_sca
     here, there = of(5, 1.0), of(7, 1.0)
     merged = _conventions(here.caption_parts, there.caption_parts, "pin", True)
     assert merged[0] == "now 5, pin 7 of 9 exact" and [isinstance(part, Essential) for part in merged] == [True, False]
+    lacking = Essential("not computed: K-composition, for a reason")
+    merged = _conventions(("exact", "32 rows"), ("exact", lacking, "32 rows"), "pin", True)
+    assert merged == ("exact", f"pin: {lacking}", "32 rows"), "what both say is nobody's own"
     scales = HeldScales()
     scales.held(of(5, 4.0))
     held = scales.held(here).caption_parts
@@ -164,3 +169,12 @@ def test_a_caption_says_nothing_of_how_fast_it_was_computed(bench: tuple[Engine,
     answer = engine.answer(Request.named("predictions", find_analysis("predictions").params(), state.subject))
     assert answer.provenance.reused, "or this test says nothing"
     assert figure_of(engine, panel, state).caption == figure_of(Engine(ModelStore()), panel, state).caption
+
+
+def test_a_prompt_is_named_with_its_length_and_whether_bos_is_its_first_token() -> None:
+    facts, state = Facts(("m",), None, str, bos=0), State(ModelRef("builtin:m")).with_text("ab", (0, 5, 9))
+    assert prompt(state, facts) == "“ab” (3 tokens, BOS first)"
+    assert prompt(replace(state, tokens=(5, 0)), facts) == "“ab” (2 tokens, no BOS)"
+    assert prompt(state, replace(facts, bos=None)) == "“ab” (3 tokens, no BOS)"
+    assert prompt(state, replace(facts, bos=None, has_tokenizer=False)) == "“ab” (3 tokens)"
+    assert prompt(state.with_tokens(()), facts) == ""

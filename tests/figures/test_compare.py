@@ -11,17 +11,18 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.heatmap.heatmap import cell_words
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.figures.contracts.compare import ROUNDING
+from circuitlab.figures.contracts.compare import ROUNDING, _conventions, _titles
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, facts_of, panels
 from circuitlab.figures.contracts.pinned import Pinned
 from circuitlab.figures.contracts.shared_scales import colours
-from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.heads import HeadsView
 from circuitlab.figures.panels.predictions import PredictionsView
 from circuitlab.figures.panels.prompt_sets.panel import PromptSetsView
@@ -31,12 +32,14 @@ from circuitlab.model.records.corpus_bigrams import FILE
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
-from circuitlab.session.cuts import ablation, heads_of, with_edits
-from circuitlab.session.state import Compare, Pin, State
+from circuitlab.state.cuts import ablation, edit_words, heads_of, short_words, with_edits
+from circuitlab.state.state import Compare, Pin, State
 from circuitlab.training.bigrams import count_bigrams, write
 from circuitlab.training.corpus import Stream
+from tests.figures.figure_words import rows_counted
 from tests.gui.training import measures
 from tests.models import CONFIGS, byte_tokenizer, directory
+from tests.series_files import keep_scaled
 from tests.words import but_for_rounding, explained, is_difference, minus, not_compared, same_in, sums_to_one, without_the_cut
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
@@ -71,6 +74,8 @@ def models_in(path: Path) -> tuple[Engine, dict[str, State]]:
     of = lambda name: State(ModelRef(f"file:{directory(path / name, CONFIGS[name])}")).with_tokens(TOKENS)
     heads = (Head(1, 2), Head(0, 1))
     states = {n: of(n).select(heads=heads).with_view("prompt_sets", prompts) for n in ("attention-only", "gpt2", "odd")}
+    states["trained"] = State(ModelRef(f"file:{directory(path / 'trained', n_ctx=64)}")).with_tokens(TOKENS).select(heads=heads)
+    keep_scaled(path / "trained", {100: 0.5, 200: 0.8})
     letters = lambda more: State(ModelRef(f"construct:rope-induction{more}")).with_tokens((0, 1, 2, 3, 1, 2))
     states |= {"laboratory": letters(""), "rank one": letters("?variant=rank-one")}
     measures(path / "attention-only", (0, 100, 200, 300), 400, fall=1)
@@ -82,6 +87,8 @@ def models_in(path: Path) -> tuple[Engine, dict[str, State]]:
 
 def model_for(states: dict[str, State], name: str, page: str) -> State:
     """The State on a model that the page can show."""
+    if (name, page) == ("theory", "training"):
+        return states["trained"]
     return states[
         "gpt2" if name == "neurons" else page if page == "rank one" else name if name == "laboratory" else "attention-only"
     ]
@@ -130,13 +137,68 @@ def test_every_page_shows_the_uncut_run_beside_the_cut_one(bench: tuple[Engine, 
     now, change, before = (drawn(engine, name, cut, c) for c in ("now", "difference", "reference"))
     moved = signature(change) != signature(now)
     reason = not_compared(change.caption) or same_in("uncut") in change.caption
+    if name != "patching":  # whose run to patch from is the reference; elsewhere the word is that of the reference alone
+        assert "uncut" not in now.title + now.caption.split(" · on one scale with reference: uncut")[0]
     assert "uncut" in change.caption
     assert moved or reason, change.caption
     assert "uncut" in before.title or reason
+    changes = [
+        c for mark in change.marks() if isinstance(mark, Rows) for c in mark.columns if c.name.startswith("Δ ") or c.name == "Δ"
+    ]
+    units = [mark.unit for mark in change.marks() if isinstance(mark, Heatmap | Tokens | Bars) and mark.unit.startswith("Δ")]
+    stays = " · ".join((change.title, *(part for part in change.caption_parts if isinstance(part, Essential))))
+    if any(c.tip.startswith("now minus") for c in changes) or units:
+        assert "now − uncut" in change.title or "Δ now minus it" in stays, "which way round, also where there is little room"
+    assert all("now − uncut" in c.copied_name for c in changes if c.tip.startswith("now minus"))
     assert not (is_difference(change.title, "uncut") and sums_to_one(change.caption))
     if not moved and not explained(change.caption):
         assert same_in("uncut") in change.title or page in ("curves", "index", "plane", "zeroed", "heads"), change.title
     assert name == "patching" or "itself sets" not in change.caption
+
+
+@pytest.mark.parametrize(("name", "page"), [("heads", ""), ("theory", "heads"), ("composition", "")])
+def test_the_reference_alone_is_uncut_also_where_its_numbers_are_those_of_now(
+    bench: tuple[Engine, dict[str, State]], name: str, page: str
+) -> None:
+    engine, states = bench
+    cut = on_page(with_edits(states["trained"].select(heads=(Head(1, 2),)), ablation(Head(0, 1))), name, page)
+    before, change = (drawn(engine, name, cut, compare) for compare in ("reference", "difference"))
+    alone = drawn(engine, name, replace(cut, edits=()), "now")
+    assert before.title == f"uncut · {alone.title}" and signature(before) == signature(alone)
+    assert "the same now: nothing here depends on the cut" in before.caption and "zeroed" not in before.caption
+    assert not any("zeroed" in words for words in before.about) and before.title != change.title
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "both"),
+    [
+        (
+            "ρ\N{NO-BREAK SPACE}0.83 (95\N{NO-BREAK SPACE}%: 0.18 to 0.98), 8 heads",
+            "ρ\N{NO-BREAK SPACE}0.69 (95\N{NO-BREAK SPACE}%: −0.13 to 0.95), 8 heads",
+            "ρ\N{NO-BREAK SPACE}now 0.83 (95\N{NO-BREAK SPACE}%: 0.18 to 0.98), "
+            "other 0.69 (95\N{NO-BREAK SPACE}%: −0.13 to 0.95), 8 heads",
+        ),
+        ("L1H2 (rank 3 of 8), A", "L1H2 (rank 5 of 8), A", "L1H2 (rank now 3, other 5 of 8), A"),
+        ("L1H2 (3 of 9), A", "L1H2 (5 of 8), A", "L1H2 now (3 of 9), other (5 of 8), A"),
+        ("mean 0.83 (sd 0.2) here", "mean 0.7 (sd 0.2) here", "mean now 0.83, other 0.7 (sd 0.2) here"),
+        ("mean 1 (of 2)", "median 1 (of 3)", "now: mean 1 (of 2)"),
+        ("control 0.00 to 0.03 here", "control 0.01 to 0.05 here", "control now 0.00 to 0.03, other 0.01 to 0.05 here"),
+        ("change at 7.6–9.7 M tokens", "change at 6.1–9.2 M tokens", "change at now 7.6–9.7, other 6.1–9.2 M tokens"),
+    ],
+)
+def test_a_parenthesis_stays_with_its_number(ours: str, theirs: str, both: str) -> None:
+    assert _titles(ours, theirs, "other")[0] == both
+
+
+def test_a_caption_says_what_each_of_the_two_is_wherever_they_differ() -> None:
+    ours = ("centred", "10 samples, seed 0", "heads named by hand", "exact")
+    theirs = ("centred", "drawn from text", "20 samples, seed 0", Essential("estimated"), "exact")
+    parts = _conventions(ours, theirs, "other", False)
+    both = "now 10, other 20 samples, seed 0"
+    assert parts == ("centred", both, "heads named by hand (now)", "other: drawn from text", "other: estimated", "exact")
+    assert [part for part in parts if isinstance(part, Essential)] == ["other: estimated"]
+    assert _conventions(("a word",), ("another",), "other", False) == ("a word (now)", "other: another")
+    assert _conventions(("a word",), (), "other", False) == ("a word (now)",)
 
 
 def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str, State]]) -> None:
@@ -242,7 +304,7 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-6)
     assert (np.diff(np.abs(by["Δ"])) <= 0).all()
     assert by["#"].tolist() == [int((now > now[i]).sum()) + 1 for i in listed]
-    assert change.shown == (len(listed), len(now))
+    assert rows_counted(change) == (len(listed), len(now))
 
 
 def uncrossed(figure: Figure) -> Figure:
@@ -285,6 +347,15 @@ def test_the_head_that_is_cut_is_crossed_and_named_not_the_one_that_is_chosen(
     assert not any(getattr(m, "struck", ()) for m in drawn(engine, name, state, "now").marks())
 
 
+def test_what_is_zeroed_whole_is_named_in_one_way_and_what_is_not_says_where() -> None:
+    whole = ablation(Head(0, 2))
+    assert edit_words((whole,)) == [short_words((whole,))] == ["L0H2 zeroed"]
+    for site in (Site("z", 0, (2,), positions=(3,)), Site("k", 0, (2,)), Site("z", 0)):
+        (part,) = edit_words((Intervention("zero", site),))
+        assert part != short_words((Intervention("zero", site),)) and site.name in part
+    assert "3" in edit_words((Intervention("zero", Site("z", 0, (2,), positions=(3,))),))[0]
+
+
 def test_a_key_that_a_group_shares_is_cut_in_all_heads_of_the_group() -> None:
     grouped = replace(CONFIGS["attention-only"], n_heads=4, n_kv_heads=2)
     heads = lambda site: [str(h) for h in heads_of(Intervention("zero", site), grouped)]
@@ -312,7 +383,8 @@ def test_a_difference_in_which_nothing_differs_says_so_in_its_title(bench: tuple
     engine, states = bench
     cut = with_edits(states["attention-only"], ablation(Head(1, 2)))  # its own pattern was made before its output is cut
     change = drawn(engine, "attention", cut, "difference")
-    assert "L1H2" in change.title and same_in("uncut") in change.title and sums_to_one(change.caption)
+    assert f"L1H2 zeroed · {same_in('uncut')}" in change.title and sums_to_one(change.caption)
+    assert change.title.count("zeroed") == 1 and change.cut == "L1H2 zeroed"
     change = drawn(engine, "attention", with_edits(cut, ablation(Head(0, 1))), "difference")
     assert is_difference(change.title, "uncut") and "L1H2" in change.title and not sums_to_one(change.caption)
     # of another prompt a panel of weights has nothing to say, and one of the series is about the point that its title names
@@ -349,7 +421,8 @@ def test_what_differs_in_a_caption_is_said_of_both(bench: tuple[Engine, dict[str
     now, before, change = (drawn(engine, "predictions", cut, c) for c in get_args(Compare))
     ours, theirs = (re.search(r"entropy (\S+) nats", f.caption) for f in (now, before))
     assert ours and theirs and f"entropy now {ours[1]}, uncut {theirs[1]} nats" in change.caption
-    assert change.title.endswith(" · beside uncut")
+    assert change.title.endswith(" · L0H1 zeroed · beside uncut") and now.title.endswith(" · L0H1 zeroed")
+    assert "zeroed" not in before.title, "the reference is without it"
 
 
 @pytest.mark.parametrize("name", ["attention", "paths"])
@@ -534,6 +607,7 @@ def test_rows_are_matched_by_what_they_are_and_show_before_and_after() -> None:
     made, _ = difference(rows(["a", "b", "c"], [4, 5, 6], [0.5, 0.25, 0.125]), rows(["b", "a"], [5, 4], [0.5, 0.25]), SAME)
     assert isinstance(made, Rows)
     assert [c.name for c in made.columns] == ["token", "Δ", "p", "in before", "sd"]
+    assert [c.name for c in made.columns if c.bar] == ["Δ"], "bars are of the change, which the table is about"
     np.testing.assert_array_equal(made.columns[3].values, [0.25, 0.5, np.nan])
     np.testing.assert_array_equal(made.columns[1].values, [0.25, -0.25, np.nan])
 
@@ -568,7 +642,7 @@ def test_every_ranking_beside_a_cut_is_one_of_changes(bench: tuple[Engine, dict[
     if name in ("laboratory", "side_by_side", "training"):
         return  # their own order of models, steps and letters
     heads = (Head(0, 1), Head(1, 2))[:: 1 if name == "patching" else -1]
-    state = states["gpt2" if name == "neurons" else "attention-only"].select(heads=heads)
+    state = model_for(states, name, page).select(heads=heads)
     cut = on_page(with_edits(state, ablation(Head(0, 1))), name, page)
     for mark in drawn(engine, name, cut, "difference").marks():
         if isinstance(mark, Rows) and (mark.ranked or mark.name in RANKED):
@@ -609,8 +683,9 @@ def test_an_edge_is_as_wide_as_its_change() -> None:
         return Edges("g", np.zeros((3, 2)), ("a", "b", "c"), np.zeros(3, int), np.array(ends), of, np.array(kinds), values=of)
 
     here = graph([[0, 1], [1, 2], [0, 2], [0, 1]], [0.5, 0.25, 1.0, 0.75], [0, 0, 0, 1])
-    made, _ = difference(here, graph([[1, 2], [0, 1], [0, 1]], [0.5, 0.375, 0.5], [0, 0, 1]), SAME)
+    made, words = difference(here, graph([[1, 2], [0, 1], [0, 1]], [0.5, 0.375, 0.5], [0, 0, 1]), SAME)
     assert isinstance(made, Edges)
+    assert "Q b–c −0.25" in words and "K a–b +0.25" in words and "Q a–b +0.12" in words, "a width has no sign"
     np.testing.assert_array_equal(made.values, [0.125, -0.25, np.nan, 0.25])
     np.testing.assert_array_equal(made.weights, [0.5, 1.0, 0.0, 1.0])
 

@@ -15,7 +15,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Heatmap
 from circuitlab.model.subject import Head, ModelRef, Subject
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import CONFIGS, directory
 
 TOKENS, PINNED = (0, 5, 9, 5, 7, 5, 9, 8) * 3, (0, 5, 3, 5, 7, 5, 9, 8) * 3

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
+import signal
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from PIL import Image
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QImage
 from PySide6.QtSvg import QSvgRenderer
 
-from circuitlab.draw.export.pictures import export, render
+from circuitlab.draw.export import _png, pictures
+from circuitlab.draw.export.pictures import export, picture, render
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError
@@ -93,6 +97,45 @@ def test_png(figure, tmp_path):
     dark = pixels.reshape(image.height(), -1)[:, : image.width()] < 200
     assert dark[-image.height() // 8 :].any()
     assert dark[:, -image.width() // 4 :].any()
+
+
+@pytest.mark.parametrize("ink", ["colour", "grey"])
+def test_a_png_that_is_drawn_in_strips_is_the_picture_that_is_drawn_at_once(figure, monkeypatch, ink):
+    """Read with Pillow; a strip does not end where anything of the picture does."""
+    paper = Paper(width_mm=100, dpi=254, ink=ink)
+    whole = Image.open(io.BytesIO(picture(figure, ".png", paper)))
+    monkeypatch.setattr(_png, "STRIP", 1000 * 37)
+    strips = Image.open(io.BytesIO(picture(figure, ".png", paper)))
+    assert strips.mode == ("L" if ink == "grey" else "RGB") and strips.text["Title"] == figure.title
+    assert strips.info["dpi"] == pytest.approx((254, 254))
+    assert np.array_equal(np.asarray(strips), np.asarray(whole)) and len(np.unique(np.asarray(strips))) > 2
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 50), (50, 3)])
+def test_every_dot_of_a_png_is_the_one_that_was_drawn(monkeypatch, size):
+    monkeypatch.setattr(_png, "STRIP", 7)
+    width, height = size
+    dots = RNG.integers(0, 256, (height, width, 4)).astype(np.uint8)
+    dots[..., 3] = 255
+    drawn = lambda top, rows: QImage(dots[top:].tobytes(), width, rows, QImage.Format.Format_RGB32).copy()
+    image = Image.open(io.BytesIO(_png.png_of(drawn, size, 1000, {"Title": "α"}, grey=False)))
+    assert np.array_equal(np.asarray(image), dots[..., 2::-1]) and image.text["Title"] == "α"
+
+
+def test_an_interrupt_is_heard_between_two_strips(figure, monkeypatch):
+    drawn = []
+    draw = pictures._image
+
+    def interrupted(view, size, top=0):
+        drawn.append(top)
+        signal.raise_signal(signal.SIGINT)
+        return draw(view, size, top)
+
+    monkeypatch.setattr(_png, "STRIP", 1000)
+    monkeypatch.setattr(pictures, "_image", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        picture(figure, ".png", Paper(width_mm=100, dpi=254))
+    assert drawn == [0] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_pdf(figure, tmp_path):

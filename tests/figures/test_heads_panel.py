@@ -18,7 +18,7 @@ from circuitlab.figures.marks import Heatmap, Hit, Rows
 from circuitlab.figures.panels.heads import UNITS, HeadsView, Score
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import directory
 
 

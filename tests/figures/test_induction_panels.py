@@ -36,7 +36,7 @@ from circuitlab.figures.panels.term_importance import TermImportanceView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 5)
@@ -175,7 +175,7 @@ def test_the_stripe_is_coloured_where_the_source_followed_a_like_token(engine: E
         else:
             assert np.isnan(mass.values[d])
     assert f"{np.mean(sums):.2f}" in figure.title
-    assert heat.legend[0][1] == head_hue(Head(1, 2))
+    assert [colour for _, colour in heat.legend] == [tuple(full), tuple(other)], "every colour of the map has a name"
     if on == "prompt":
         np.testing.assert_allclose(A, engine_pattern(engine, state), atol=1e-5)
 

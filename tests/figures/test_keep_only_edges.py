@@ -18,8 +18,8 @@ from circuitlab.figures.marks import Figure, Hit, Points, Rows
 from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.cuts import offers
-from circuitlab.session.state import State
+from circuitlab.state.cuts import offers
+from circuitlab.state.state import State
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 3, 5, 6, 5, 3, 2, 5)

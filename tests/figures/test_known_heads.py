@@ -21,7 +21,7 @@ from circuitlab.model.records import known_heads as module
 from circuitlab.model.records.known_heads import known_heads
 from circuitlab.model.subject import ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import directory
 from tests.unit.test_known_heads import TINY_FILE
 

@@ -18,18 +18,22 @@ from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.painted.dials import DialsMark
 from circuitlab.draw.painted.prose import ProseMark
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.export_data import export_of
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, CircuitLabError
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Hit, Lines, Prose, Rows, Tokens
-from circuitlab.figures.panels.laboratory.parameters import TEXT, LaboratoryView, Page, changed, parameters, reads, writes
+from circuitlab.figures.panels.laboratory.equations import EQUATIONS
+from circuitlab.figures.panels.laboratory.parameters import LaboratoryView, Page, reads, writes
 from circuitlab.figures.panels.laboratory.words import words
 from circuitlab.model.constructed import RopeInduction
 from circuitlab.model.constructed.parameters import Variant
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
 from circuitlab.model.subject import Conventions, ModelRef
+from circuitlab.report.own_tables import own_tables
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.constructed import TEXT, changed, parameters
+from circuitlab.state.state import Pin, State
 from tests.models import CONFIGS, directory
 from tests.session_files import saved_and_opened
 from tests.words import asks_for_text
@@ -249,7 +253,7 @@ def test_a_page_beside_a_pin(engine: Engine, page: Page) -> None:
         state = replace(state_of(ONE_HOT, page=page), pins=(pin,), compare=compare)  # type: ignore[arg-type]
         figure = figure_of(engine, PANEL, state)
         assert figure.grid and "pin" not in figure.title.lower()
-    assert page in ("rank one", "clock") or figure.title.startswith("now − softer")
+    assert page in ("rank one", "clock", "equations") or figure.title.startswith("now − softer")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -265,10 +269,10 @@ def test_answers_once_drawn_are_not_drawn_again(engine: Engine, page: Page) -> N
 
 def test_no_paragraph_holds_a_number_that_was_computed() -> None:
     """Live numbers stand in the first paragraph alone; the others are the same whatever the sliders say."""
-    for page in PAGES:
-        for variant in VARIANTS:
-            for text in words(page, RopeInduction.preset(variant))[1:]:
-                assert not [w for w in text.split() if "." in w.strip(".,;:()") and w.strip(".,;:()")[0].isdigit()]
+    pages = [words(page, RopeInduction.preset(variant)) for page in PAGES if page != "equations" for variant in VARIANTS]
+    for every in (*pages, *EQUATIONS.values()):
+        for text in every[1:]:
+            assert not [w for w in text.split() if "." in w.strip(".,;:()") and w.strip(".,;:()")[0].isdigit()]
 
 
 # -- controls <-> model -----------------------------------------------------------------------------------------------
@@ -299,6 +303,12 @@ def test_every_parameter_has_its_control_and_its_page() -> None:
         assert getattr(LaboratoryView(), field.name) == field.default
         assert meta["tip"]
     assert fields["base"]["also"](LaboratoryView()) and not fields["period"]["also"](LaboratoryView())
+
+
+def test_beside_the_equations_stand_the_parameters_of_which_they_speak() -> None:
+    fields = {f.name: f.metadata for f in dataclasses.fields(LaboratoryView)}
+    beside = {name for name, meta in fields.items() if not meta["when"] or "equations" in meta["values"]}
+    assert {f.name for f in dataclasses.fields(RopeInduction)} - beside == {"n_ctx"}  # which is in no equation
 
 
 def test_what_cannot_be_is_refused_and_what_follows_is_fitted() -> None:
@@ -392,3 +402,60 @@ def test_named_ranges_of_an_axis_are_written_and_ruled(qtbot: Any, view: Any) ->
     framed = replace(spans, framed=np.eye(4, 12, dtype=bool))
     view.show_figure(Figure(((framed,),), "t"))
     assert view.grab().toImage() != after
+
+
+# -- the numbers of a page ----------------------------------------------------------------------------------------------------
+
+
+def numbers(engine: Engine, **view: Any) -> tuple[Figure, dict[str, np.ndarray]]:
+    """The page, and what is exported beside it: the columns of its table, with the texts of tokens."""
+    asked = state_of(ONE_HOT, "A B C A", **view)
+    figure, wanted = figure_of(engine, PANEL, asked), PANEL.requests(asked, facts_of(engine, asked.model))
+    assert not isinstance(wanted, Why)
+    export = export_of(engine, engine.answer(*wanted.values()), drawn=PANEL.drawn_table(asked))
+    return figure, {column.name: column.values for column in export.table().columns}
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_numbers_of_a_layer_are_those_of_its_maps(engine: Engine, layer: int) -> None:
+    figure, table = numbers(engine, page=f"layer {layer}")
+    at = table["destination"], table["source"]
+    for name, column in (("formula", "attention by formula"), ("measured", "attention measured")):
+        heat = figure.find(name)
+        assert isinstance(heat, Heatmap) and len(at[0]) == np.isfinite(heat.values).sum()
+        np.testing.assert_allclose(heat.values[at], table[column], atol=1e-7)
+        assert heat.framed is not None and (heat.framed[at] == table["should attend"]).all()
+    assert table["source token"].tolist()[:3] == ["<|bos|>", "<|bos|>", "A"]
+
+
+def test_the_numbers_of_the_stream_are_those_of_the_steps_that_are_shown(engine: Engine) -> None:
+    figure, table = numbers(engine, page="stream")
+    for step in ("embedding", "layer 0", "layer 1"):
+        heat, of = figure.find(step), table["after"] == step
+        assert isinstance(heat, Heatmap) and of.sum() == heat.values.size
+        np.testing.assert_array_equal(
+            heat.values[table["position"][of], table["coordinate"][of]], table["value, out divided by γ"][of]
+        )
+    assert set(numbers(engine, page="stream", after="layer 0")[1]["after"]) == {"layer 0"}
+
+
+def test_the_numbers_of_a_prediction_are_the_lead_of_each_position_and_its_letters(engine: Engine) -> None:
+    figure, table = numbers(engine, page="prediction")
+    text, letters = figure.find("text"), own_tables(figure)["letters"]
+    assert isinstance(text, Tokens)
+    np.testing.assert_allclose(text.values, table["lead of the right letter"])
+    assert table["most probable token"][-1] == "B" == letters.columns[0].values[0]
+    assert table["its logit measured"][-1] == pytest.approx(letters.columns[3].values[0])
+
+
+def test_the_numbers_of_rank_one_are_by_letter_and_those_of_the_clock_by_distance(engine: Engine) -> None:
+    figure, table = numbers(engine, page="rank one")
+    heat = figure.find("alphabet")
+    assert isinstance(heat, Heatmap)
+    np.testing.assert_allclose(heat.values.ravel(), table["attention by formula"], atol=1e-7)
+    assert (table["letter of the query token"][27], table["letter of the key token"][27]) == ("B", "B")
+    figure, table = numbers(engine, page="clock")
+    curve = figure.find("curve")
+    assert isinstance(curve, Lines)
+    np.testing.assert_array_equal(curve.ys[0], table["sum_of_cosines"])
+    assert "equation" in numbers(engine, page="equations")[1]

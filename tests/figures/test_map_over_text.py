@@ -37,7 +37,7 @@ def settled(view, theme, size, n):
 
 
 def has_indices(heat) -> bool:
-    return any(axis.index_step for axis in (heat.left_axis, heat.bottom_axis))
+    return any(axis.labels.index_step(axis.room) for axis in (heat.left_axis, heat.bottom_axis))
 
 
 @pytest.mark.parametrize("n", [12, 39, 42, 90])
@@ -85,5 +85,5 @@ def test_names_of_tokens_grow_with_the_text(view):
     sizes = []
     for theme in (LIGHT, LARGE):
         heat, _ = settled(view, theme, (1456, 1000), 20)
-        sizes.append(heat.left_axis._labelling().font.pixelSize())
+        sizes.append(heat.left_axis.labels.labelling(heat.left_axis.room).font.pixelSize())
     assert sizes[0] == round(LIGHT.normal) and sizes[1] == round(LARGE.normal)

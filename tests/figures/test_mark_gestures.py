@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -120,6 +121,85 @@ def test_every_gesture_tells_the_same_id(view: Any, qtbot: Any, name: str) -> No
     assert told[-1] == Hit("m", wanted, "click")
     QApplication.sendEvent(target, QContextMenuEvent(keyboard, QPoint(0, 0), QPoint(0, 0)))  # about what is hovered or current
     assert told[-1] == Hit("m", wanted, "click")
+
+
+def second_press(target: Any, at: QPoint) -> None:
+    """The button goes down and up again soon after a click, which is how a double-click ends."""
+    left = Qt.MouseButton.LeftButton
+    for kind, held in ((QMouseEvent.Type.MouseButtonDblClick, left), (QMouseEvent.Type.MouseButtonRelease, left ^ left)):
+        event = QMouseEvent(kind, QPointF(at), QPointF(target.mapToGlobal(at)), left, held, Qt.KeyboardModifier.NoModifier)
+        QApplication.sendEvent(target, event)
+
+
+@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize("pointed", [True, False])
+def test_a_double_click_is_one_although_its_first_click_draws_the_mark_anew(
+    view: Any, qtbot: Any, name: str, pointed: bool
+) -> None:
+    mark, place, wanted = MARKS[name]
+    view.show_figure(Figure(((mark,),), "Figure"))
+    view.grab()
+    QApplication.processEvents()
+    widget, told = view.widget("m"), list[Hit]()
+    at, target, left = place(widget), receiver(widget), Qt.MouseButton.LeftButton
+    view.picked.connect(told.append)
+    if pointed:
+        move = (QMouseEvent.Type.MouseMove, QPointF(at), QPointF(target.mapToGlobal(at)), Qt.MouseButton.NoButton)
+        QApplication.sendEvent(target, QMouseEvent(*move, Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier))
+    qtbot.mousePress(target, left, pos=at)
+    view.show_figure(Figure(((deepcopy(mark),),), "What was previewed"))
+    QApplication.processEvents()
+    qtbot.mouseRelease(target, left, pos=at)
+    view.show_figure(Figure(((deepcopy(mark),),), "Chosen"))
+    view.grab()
+    QApplication.processEvents()
+    second_press(target, at)
+    assert told == [Hit("m", wanted, "click"), Hit("m", wanted, "double-click")]
+
+
+def test_of_rows_that_a_click_puts_in_another_order_both_presses_mean_the_first(view: Any, qtbot: Any) -> None:
+    mark = Rows("m", (RowColumn("x", np.arange(3.0)),), ids(N + 4))
+    view.show_figure(Figure(((mark,),), "Figure"))
+    view.grab()
+    QApplication.processEvents()
+    widget, told = view.widget("m"), list[Hit]()
+    view.picked.connect(told.append)
+    target, left = receiver(widget), Qt.MouseButton.LeftButton
+    at, below = (widget.table.visualRect(widget.model.index(row, 0)).center() for row in (0, 2))
+    qtbot.mouseClick(target, left, pos=at)
+    view.show_figure(Figure(((replace(mark, columns=(RowColumn("x", np.arange(3.0)[::-1]),), ids=ids(N[::-1] + 4)),),), "Figure"))
+    QApplication.processEvents()
+    second_press(target, at)
+    assert told == [Hit("m", (4,), "click"), Hit("m", (4,), "double-click")]
+    told.clear()
+    qtbot.mouseClick(target, left, pos=at)
+    second_press(target, below)  # far from the first: another click
+    qtbot.mousePress(target, left, pos=at)
+    qtbot.mouseRelease(target, left, pos=below)  # a drag is none
+    assert told == [Hit("m", (6,), "click"), Hit("m", (4,), "click")]
+    told.clear()
+    qtbot.mouseClick(target, left, pos=at)
+    view.show_figure(Figure(((replace(mark, columns=(RowColumn("x", np.ones(1)),), ids=ids(N[:1])),),), "Other rows"))
+    QApplication.processEvents()
+    second_press(target, at)  # the row has gone, and another stands there that nobody pointed at
+    assert told == [Hit("m", (6,), "click")]
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_what_was_read_of_a_figure_goes_when_another_tab_comes_before_it(view: Any, name: str) -> None:
+    mark, place, _ = MARKS[name]
+    view.show_figure(Figure(((mark,),), "Figure"))
+    view.grab()
+    QApplication.processEvents()
+    widget, status = view.widget("m"), list[str]()
+    view.hovered.connect(lambda hit, words: status.append(words))
+    view.reread.connect(status.append)
+    at, target = place(widget), receiver(widget)
+    move = (QMouseEvent.Type.MouseMove, QPointF(at), QPointF(target.mapToGlobal(at)), Qt.MouseButton.NoButton)
+    QApplication.sendEvent(target, QMouseEvent(*move, Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier))
+    assert status[-1]
+    view.hide()
+    assert status[-1] == ""
 
 
 @pytest.mark.parametrize("name", [n for n in MARKS if n != "rows"])

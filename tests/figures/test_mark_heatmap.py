@@ -14,6 +14,7 @@ from circuitlab.draw.export.pictures import render
 from circuitlab.draw.heatmap.heatmap import pooled
 from circuitlab.draw.look.colours import inked, rgb, table
 from circuitlab.draw.look.theme import DARK, LIGHT
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import BadFigure
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Tiles
 from tests import pointer
@@ -185,6 +186,15 @@ def test_colours_given_are_colours_drawn(view):
         assert np.abs(seen - colours[row, col].astype(int)).max() <= 3
 
 
+def test_a_legend_shows_the_colour_that_the_cells_have(view):
+    ink = np.full((7, 9, 3), (240, 150, 50), np.uint8)
+    for theme in (LIGHT, DARK):
+        view.set_theme(theme)
+        widget = settled(view, heat(rgb=ink, legend=(("elsewhere", (240, 150, 50)),), colour_bar=False))
+        cell = widget.viewport().grab().toImage().pixelColor(centre(widget, 3, 5)).getRgb()[:3]
+        assert np.abs(np.subtract(widget.legend._entries[0][1], cell)).max() <= 3
+
+
 def test_ink_on_white_is_unchanged_and_white_vanishes_on_black():
     colours = RNG.integers(0, 256, (50, 3)).astype(np.uint8)
     assert np.abs(inked(colours, LIGHT).astype(int) - colours).max() <= 2
@@ -239,10 +249,37 @@ def test_labels_have_room_beside_cells_of_any_size(view):
         QApplication.processEvents()
         view.grab()
         axis = widget.left_axis
-        kinds.add(axis._shows_numbers())
-        longest = max(map(QFontMetricsF(axis._labelling().font).horizontalAdvance, axis._labels()))
+        labels, numbers = axis.labels, axis.labels.shows_numbers(axis.room)
+        kinds.add(numbers)
+        longest = max(map(QFontMetricsF(labels.labelling(axis.room).font).horizontalAdvance, labels.labels(numbers)))
         assert longest + 4 < axis.width() < longest + 40, height
     assert kinds == {True, False}
+
+
+def test_a_map_after_others_is_laid_out_as_it_is_in_a_new_view(view, qtbot):
+    values = np.eye(6, dtype=np.float32)
+    plain = Heatmap("map", values, (0.0, 1.0), x=Axis("source", tuple("abcdef")), y=Axis("destination", tuple("abcdef")))
+    names = tuple("a much longer name" for _ in range(6))
+    legend = tuple((f"a head that is named {i}", i) for i in range(9))
+    marks = [
+        plain,
+        replace(plain, y=Axis("destination", names)),
+        replace(plain, values=values[:3], y=Axis("destination", tuple("abc"))),
+        replace(plain, unit="nats · per token"),
+        replace(plain, colour_bar=False),
+        replace(plain, square=False),
+        replace(plain, legend=legend),
+    ]
+    for mark in marks:
+        settled(view, plain)
+        after = settled(view, mark).frame()
+        fresh = FigureView()
+        qtbot.addWidget(fresh)
+        fresh.resize(view.size())
+        with qtbot.waitExposed(fresh):
+            fresh.show()
+        assert settled(fresh, mark).frame() == after, mark
+        fresh.hide()
 
 
 def test_labels_are_measured_again_where_they_or_the_text_size_change(view):
@@ -284,9 +321,28 @@ def test_a_map_without_room_gives_its_titles_to_the_caption_and_gets_theirs(view
         view.resize(420, height)
         widget = settled(view, mark)
         sides[height] = widget.frame().height()
-        titled = widget.left_axis._shows_title() and widget.bottom_axis._shows_title()
+        titled = all(axis.labels.shows_title(axis.room) for axis in (widget.left_axis, widget.bottom_axis))
         assert titled == ("down: destination · across: source" not in view.whole_caption), height
         assert titled or not widget.bar.isVisible()
     assert sides[400] > sides[150] and not titled
     view.resize(420, 400)
-    assert settled(view, mark).left_axis._shows_title(), "and back"
+    assert not settled(view, mark).left_axis.room.untitled, "and back"
+
+
+def test_a_map_whose_cells_have_no_room_for_their_texts_says_so(view):
+    values = np.ones((3, 6), np.float32)
+    named = Heatmap("m", values, (0.0, 1.0), square=False, texts=np.full(values.shape, "token", dtype=object))
+    view.resize(900, 300)
+    view.show_figure(Figure(((named,),), "t"))
+    view.grab()
+    QApplication.processEvents()
+    assert "no room" not in view.whole_caption
+    view.resize(160, 300)
+    QApplication.processEvents()
+    view.grab()
+    QApplication.processEvents()
+    assert "no room for the texts of cells" in view.whole_caption
+    view.show_figure(Figure(((replace(named, texts=None),),), "t"))
+    view.grab()
+    QApplication.processEvents()
+    assert "no room" not in view.whole_caption

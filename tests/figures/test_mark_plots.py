@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QFontMetricsF
+from PySide6.QtGui import QFontMetricsF, QImage
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.look.theme import DARK, LIGHT
@@ -358,6 +358,25 @@ def test_a_legend_names_the_curves_it_is_given(view):
     assert len(widget.legend._entries) == 3
 
 
+NONE = np.full(20, np.nan)
+UP, DOWN = np.arange(20.0), 30 - np.arange(20.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        ({"named": (2,)}, "3 curves, 1 of them in the legend"),
+        ({"named": ()}, "3 curves, named under the pointer"),
+        ({"named": (0, 1), "hues": (-1, -1, -1), "dashed": (False, True, True)}, ""),  # both ends of an interval look alike
+        ({"named": (0, 1), "ys": np.stack([UP, DOWN, NONE])}, "without any value: flat"),
+        ({"named": (2,), "ys": np.stack([UP, DOWN, NONE])}, "without any value: flat · 2 curves, named under the pointer"),
+        ({"named": (0,), "ys": np.stack([NONE, NONE, NONE])}, "without any value: <up>, down, flat"),
+    ],
+)
+def test_what_the_legend_lacks_is_said_of_the_curves_that_are_drawn(view, more, note):
+    assert " · ".join(settled(view, lines(**more)).notes()) == note
+
+
 def test_a_bare_axis_says_nothing_and_a_low_plot_little(view):
     bare = Lines("above", np.arange(3.0), np.arange(3.0)[None], ("a",), x_axis=Axis("step", bare=True))
     view.show_figure(Figure(((bare,), (replace(bare, name="below", x_axis=Axis("step")),)), "Plots"))
@@ -498,6 +517,34 @@ def test_a_choice_does_not_draw_the_edges_again(view):
     assert widget._curves == before
 
 
+@THEMES
+@pytest.mark.parametrize("way", ["chosen", "hovered"])
+def test_a_chosen_or_hovered_edge_keeps_its_dash_width_and_colour(view, theme, way):
+    """What is painted before and after is compared in grey: a band is added behind it, and no line over it."""
+    view.set_theme(theme)
+    mark = edges(kinds=np.array([0, 0, 2]), weights=np.array([1.0, 1.0, 0.3]))
+    widget = settled(view, mark)
+    a, b = widget._lines()[2]
+    grey = lambda: widget.viewport().grab().toImage().convertToFormat(QImage.Format.Format_Grayscale8)
+    before = grey()
+    if way == "chosen":
+        view.show_figure(Figure(((replace(mark, chosen_edges=(2,)),),), "Plot"))
+    else:
+        widget._hovered = (1, 2)
+        widget.show_cursor((1, 2))
+    after = grey()
+    across = np.array([-(b - a)[1], (b - a)[0]]) / np.hypot(*(b - a))
+    places = a + np.linspace(0.3, 0.7, 200)[:, None] * (b - a)  # between the nodes
+    read = lambda image, away=0.0: np.array([image.pixelColor(*np.floor(p + across * away).astype(int)).value() for p in places])
+    ground = np.median(read(before, 12.0))
+    (old, new), band = (read(before), read(after)), np.median(read(after, 4.0))
+    assert 10 < abs(band - ground) < 60 and np.abs(read(before, 4.0) - ground).max() < 3, "a pale band is behind it"
+    assert np.ptp(old) > 20 and np.corrcoef(old, new)[0, 1] > 0.95, "dashes stay where they were"
+    assert 0.6 * np.ptp(old) < np.ptp(new) <= np.ptp(old), "no stronger, and hardly fainter"
+    edge = lambda image, level: np.mean([abs(read(image, away) - level) for away in np.arange(-3, 3.5, 0.5)], axis=(0, 1)).item()
+    assert 0.6 * edge(before, ground) < edge(after, band) < 1.1 * edge(before, ground), "nor wider"
+
+
 def test_thousands_of_edges_are_a_few_curves(view):
     m = 5000
     many = edges(
@@ -532,6 +579,12 @@ def test_curves_without_any_value_are_said_and_not_drawn_as_nothing(view) -> Non
     image = widget.viewport().grab(words).toImage()
     colours = {image.pixel(i, j) for i in range(image.width()) for j in range(image.height())}
     assert len(colours) > 6, "nothing says that there are no values"
+
+
+def test_a_single_point_without_a_value_is_no_dot(view, qtlog) -> None:
+    widget = settled(view, lines(x=np.zeros(1), ys=np.array([[np.nan], [1.0]]), names=("loss on text", "measured"), hues=()))
+    widget.viewport().grab()
+    assert not [record.message for record in qtlog.records if "NaN" in record.message]
 
 
 @pytest.mark.parametrize("span", [(-1930.0, 1930.0), (0.3, 1.7), (-0.04, 0.06), (2.1e4, 8.8e4)])
@@ -585,3 +638,24 @@ def test_the_labels_of_a_vertical_axis_stand_beside_what_they_name(view, kind):
     for i in range(3):
         middle = widget.box.mapFromView(QPointF(0.0, i + row)).y()
         assert abs(widget.left_axis.place(i) - middle) < 1.0, f"L{i}"
+
+
+def test_ranges_that_are_held_only_grow(view):
+    axis = Axis("x")
+    line = lambda top: Lines("m", np.arange(3.0), np.array([[0.0, top, 1.0]]), ("a",), x_axis=axis, y_axis=Axis("y"))
+    point = lambda top: Points("p", np.array([0.0, top]), np.array([0.0, 1.0]), ids(np.arange(2)), x_axis=axis)
+    bars = lambda top: Bars("b", np.array([top, -1.0]), ("one", "two"))
+    figure = lambda top: Figure(((line(top),), (point(top),), (bars(top),)), "Plot")
+    ranges = lambda: (view.widget("m").box.viewRange()[1], view.widget("p").box.viewRange()[0], list(view.widget("b")._span))
+    view.resize(500, 700)
+    view.show_figure(figure(9.0))
+    view.hold_ranges(True)
+    first = ranges()
+    view.show_figure(figure(2.0))
+    assert ranges() == first, "what was on the screen is in view"
+    view.show_figure(figure(20.0))
+    grown = ranges()
+    assert all(now[1] > before[1] for now, before in zip(grown, first, strict=True))
+    view.hold_ranges(False)
+    view.show_figure(figure(2.0))
+    assert all(now[1] < before[1] for now, before in zip(ranges(), first, strict=True)), "each fits again"

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QStyleOptionHeader
 from circuitlab.draw.look.colours import rgb
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.tables.model import RowsModel, cell_text
+from circuitlab.errors import BadFigure
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.pinned import Pinned
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
@@ -26,7 +27,7 @@ P = np.array([0.5, 0.1, np.nan, 0.9, -0.25])
 def rows(**more) -> Rows:
     columns = (
         RowColumn("token", TEXTS, tokens=True),
-        RowColumn("p", P, digits=2, bar=True, tip="of <all> tokens"),
+        RowColumn("p", P, digits=2, bar=True, levels=(-1.0, 1.0), tip="of <all> tokens"),
         RowColumn("tint", P, map="signed", levels=(-1.0, 1.0)),
         RowColumn("id", np.arange(10, 15), digits=0),
     )
@@ -49,6 +50,15 @@ def many(n: int) -> Rows:
         ids(np.arange(n)),
         searchable=True,
     )
+
+
+@pytest.mark.parametrize("drawn", [{"bar": True}, {"map": "magnitude"}], ids=str)
+def test_bars_of_other_values_than_shares_say_where_they_end(drawn):
+    losses = np.array([8.155, 4.397])
+    with pytest.raises(BadFigure, match="levels"):
+        RowColumn("loss", losses, **drawn)
+    assert RowColumn("loss", losses, levels=(0.0, 9.0), **drawn).levels == (0.0, 9.0)
+    assert RowColumn("p", np.array([0.0, np.nan, 1.0]), **drawn).levels == (0.0, 1.0)
 
 
 def test_the_model_keeps_the_contract(qtbot):
@@ -210,6 +220,37 @@ def test_what_was_shortened_in_a_narrow_table_is_whole_in_a_wide_one_and_nothing
     assert header.sectionSize(1) == usual
 
 
+ARGUMENTS = np.array(["co-occurrence", "co-perturbation", "mechanism", "all of them"], dtype=object)
+HERE = np.array(["4 of 5 models", "not computed", "0.997", ""], dtype=object)
+STRENGTHS = np.array(["medium", "", "strong", "strong"], dtype=object)
+PICTURES = np.array(["Training", "Theory and measurement", "Spectra", ""], dtype=object)
+
+
+def of_words() -> Rows:
+    columns = (
+        RowColumn("argument", ARGUMENTS),
+        RowColumn("here", HERE),
+        *(RowColumn(name, STRENGTHS) for name in ("small attn", "small MLP", "large")),
+        RowColumn("picture", PICTURES, spare=True),
+    )
+    return Rows("table", columns, ids(np.arange(4)), strong=(3,))
+
+
+def elided(table) -> list[str]:
+    """Texts that have no room in their cell."""
+    model, header, metrics = table.model(), table.horizontalHeader(), QFontMetricsF(LIGHT.font(LIGHT.normal - 1))
+    cells = [(model.data(model.index(r, c)), c) for r in range(model.rowCount()) for c in range(model.columnCount())]
+    return [text for text, c in cells if text and metrics.horizontalAdvance(text) > header.sectionSize(c) - 16]
+
+
+def test_words_are_shortened_last_of_all_and_those_that_can_be_spared_before_the_others(view):
+    for width, cut in ((640, []), (610, []), (556, ["Theory and measurement"])):
+        view.resize(width, 300)
+        table = settled(view, of_words()).table
+        assert elided(table) == cut, width
+        assert table.horizontalScrollBar().maximum() == 0
+
+
 def test_a_cell_that_rounds_to_nothing_has_no_sign():
     column = RowColumn("logit", np.array([-1e-7, -0.0004, -0.0006, -np.inf, -12345.0]), digits=3)
     assert [cell_text(column, i) for i in range(5)] == ["0.000", "0.000", "−0.001", "−inf", "−12,345.000"]
@@ -219,7 +260,7 @@ def test_a_cell_that_rounds_to_nothing_has_no_sign():
 def test_the_largest_rows_stay_in_view_whatever_is_chosen(view, falling):
     size = np.linspace(9.0, 0.1, 300)
     values = size if falling else np.random.default_rng(0).permutation(size)
-    mark = Rows("table", (RowColumn("x", values, bar=True),), ids(np.arange(300)), chosen=(250,))
+    mark = Rows("table", (RowColumn("x", values, bar=True, levels=(0.0, 9.0)),), ids(np.arange(300)), chosen=(250,))
     table = settled(view, mark).table
     assert (table.verticalScrollBar().value() == 0) == falling
     if falling:
@@ -303,9 +344,32 @@ def test_a_sentence_takes_the_room_that_is_left(view):
     assert widget.columnWidth(0) + widget.columnWidth(1) <= widget.viewport().width()
 
 
+@pytest.mark.parametrize("from_end", [True, False], ids=["prompts", "other words"])
+def test_what_is_read_from_its_end_keeps_its_end(view, from_end):
+    same = "so one two three four five six seven eight nine ten eleven twelve so one two "
+    texts = np.array([f"{same}three", f"{same}five"], dtype=object)
+    answers = RowColumn("answer", np.array(["·four", "·six"], dtype=object), tokens=True)
+    bars = RowColumn("p", np.array([0.1, 0.2]), bar=True)
+    mark = Rows("table", (RowColumn("prompt", texts, from_end=from_end), answers, bars), ids(np.arange(2)))
+    view.resize(330, 300)
+    table = settled(view, mark).table
+    cells = [table.visualRect(table.model().index(row, 0)) for row in range(2)]
+    first, second = (table.viewport().grab(cell).toImage() for cell in cells)
+    assert cells[0].width() < QFontMetricsF(LIGHT.font(LIGHT.normal - 1)).horizontalAdvance(texts[0])
+    assert (first != second) == from_end
+    assert table.model().data(table.model().index(0, 0), Qt.ItemDataRole.ToolTipRole).endswith("three</p>")
+    view.resize(900, 300)
+    settled(view, mark)
+    widths = [table.columnWidth(i) for i in range(3)]
+    assert (max(widths) == widths[0]) == from_end, "and it takes the room that is left"
+
+
 def ranking(values, chosen=()) -> Rows:
     order = np.argsort(-np.abs(values), kind="stable")
-    columns = (RowColumn("head", np.array([f"h{i}" for i in order], dtype=object)), RowColumn("x", values[order], bar=True))
+    columns = (
+        RowColumn("head", np.array([f"h{i}" for i in order], dtype=object)),
+        RowColumn("x", values[order], bar=True, levels=(-1.2, 1.2)),
+    )
     places = tuple(int(np.flatnonzero(order == i)[0]) for i in chosen)
     return Rows("table", columns, ids(order), chosen=places, ranked=True)
 
@@ -364,3 +428,29 @@ def test_the_sign_of_a_sorted_column_stands_before_its_name(view, width):
             texts.append(option.text)
             assert option.sortIndicator == QStyleOptionHeader.SortIndicator.None_, "nothing is drawn over the text"
         assert texts == ["head", f"{sign} x"]
+
+
+def test_a_rank_without_room_is_named_among_the_columns_left_out(view):
+    names = ("#", "first", "second", "third", "fourth", "fifth", "sixth")
+    columns = tuple(RowColumn(name, np.linspace(1, 9, 6), digits=4) for name in names)
+    for wide in (900, 240):
+        view.resize(wide, 300)
+        view.show_figure(Figure(((Rows("table", columns, ids(np.arange(6)), ranked=True),),), "t"))
+        QApplication.processEvents()
+        assert view.widget("table").table.isColumnHidden(0) == ("left out: #" in view.whole_caption) == (wide == 240)
+
+
+def test_a_spare_column_is_there_only_where_the_others_have_their_room(qtbot, view):
+    numbers = [RowColumn(name, np.linspace(0, 1, 6), digits=3) for name in ("mean", "spread", "control")]
+    words = np.array(["", "copies names, but only after a comma", "", "", "", ""], dtype=object)
+    note, hidden = RowColumn("your note", words, spare=True), {}
+    for wide in (700, 240):
+        for name, columns in (("without", tuple(numbers)), ("with", (*numbers, note))):
+            view.resize(wide, 300)
+            view.show_figure(Figure(((Rows("table", columns, ids(np.arange(6))),),), "t"))
+            QApplication.processEvents()
+            header = view.widget("table").table.horizontalHeader()
+            widths = [header.sectionSize(i) for i in range(3)]
+            hidden[wide, name] = (header.isSectionHidden(3), widths) if name == "with" else widths
+    assert not hidden[700, "with"][0] and hidden[240, "with"] == (True, hidden[240, "without"])
+    assert columns_left_out(view.whole_caption), "which is said"

@@ -17,8 +17,8 @@ from circuitlab.figures.contracts.facts import inputs_read
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Axis, Figure, Rows
 from circuitlab.model.subject import Head, Target
-from circuitlab.session.cuts import ablation, with_edits
-from circuitlab.session.state import UNCUT, Pin, State
+from circuitlab.state.cuts import ablation, with_edits
+from circuitlab.state.state import UNCUT, Pin, State
 from tests.figures.test_compare import PAGES, model_for, models_in, on_page
 
 Models = tuple[Engine, dict[str, State]]

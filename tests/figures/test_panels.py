@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab import testing
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.attention.pattern import attention
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
@@ -21,11 +22,12 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.contracts.panel import Answers, Panel, Why, facts_of, panels
-from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, empty
+from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
 from circuitlab.figures.panels.heads import ranks
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Compare, Pin, State
+from circuitlab.state.state import Compare, Pin, State
+from circuitlab.testing import check_explained, check_figure, check_gestures, check_same_arrays
 from tests.models import CONFIGS, directory
 from tests.words import asks_for_text, lacks_series
 
@@ -40,28 +42,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, State]:
 
 
 def drawn(engine: Engine, panel: Panel, state: State) -> Figure:
-    """The figure of what the panel asks for, or of why it asks for nothing on this model."""
-    if not isinstance(asked := panel.requests(state, facts := facts_of(engine, state.model)), Why):
-        try:
-            return figure_of(engine, panel, state)
-        except BadInput as error:  # a prompt set that is longer than this model's context: the dock shows the reason
-            assert panel.name == "prompt_sets"
-            return empty(error.what, panel.title)
-    figure = panel.figure(state, facts, {}, {})
-    assert figure.why_empty == asked.text
-    return figure
-
-
-def _whole(figure: Figure) -> None:
-    assert figure.grid or figure.why_empty
-    assert figure.title
-    for mark in figure.marks():
-        assert mark.name
-        if isinstance(mark, Heatmap):
-            assert mark.levels[0] < mark.levels[1]
-            assert not mark.values.flags.writeable
-        if isinstance(mark, Rows):
-            assert {len(c.values) for c in mark.columns} == {len(mark.ids)}
+    """The figure of what the panel asks for, or of why it asks for nothing, or cannot be answered, on this model."""
+    try:
+        return testing.drawn(engine, panel, state)
+    except BadInput as error:  # a prompt set that is longer than this model's context: the dock shows the reason
+        assert panel.name == "prompt_sets"
+        return empty(error.what, panel.title)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +55,7 @@ def _whole(figure: Figure) -> None:
 def test_a_panel_draws_short_and_long_prompts(bench: tuple[Engine, State], name: str, tokens: Any) -> None:
     engine, state = bench
     figure = drawn(engine, panels()[name], state.with_tokens(tokens))
-    _whole(figure)
+    check_figure(figure)
     assert figure.caption or figure.why_empty
     image = render(figure, QSize(800, 700))
     assert (image.width(), image.height()) == (800, 700)
@@ -79,7 +65,7 @@ def test_a_panel_draws_short_and_long_prompts(bench: tuple[Engine, State], name:
 def test_a_panel_draws_what_is_computed_in_double_precision(bench: tuple[Engine, State], name: str) -> None:
     engine, state = bench
     figure = drawn(engine, panels()[name], replace(state, conventions=Conventions(dtype="float64")))
-    _whole(figure)
+    check_figure(figure)
     render(figure, QSize(600, 400))
 
 
@@ -89,7 +75,7 @@ def test_a_panel_draws_what_is_computed_in_double_precision(bench: tuple[Engine,
 def test_a_panel_draws_with_a_pin(bench: tuple[Engine, State], name: str, compare: Compare, tokens: Any) -> None:
     engine, state = bench
     pin = Pin("before", state.subject)
-    _whole(drawn(engine, panels()[name], replace(state.with_tokens(tokens), pins=(pin,), compare=compare)))
+    check_figure(drawn(engine, panels()[name], replace(state.with_tokens(tokens), pins=(pin,), compare=compare)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -154,30 +140,17 @@ def test_a_panel_without_answers_or_without_text_says_so(bench: tuple[Engine, St
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_answers_give_the_same_arrays(bench: tuple[Engine, State], name: str) -> None:
     """What is drawn incrementally is told apart by identity: a hover must not make new arrays of old answers."""
-    engine, state = bench
-    panel, other, facts = panels()[name], state.select(destination=2), facts_of(engine, state.model)
-    if panel.requests(state, facts) != panel.requests(other, facts):
-        return  # another position is another question here
-    first, second = drawn(engine, panel, state), drawn(engine, panel, other)
-    for a, b in zip(first.marks(), second.marks(), strict=True):
-        if isinstance(a, Heatmap) and isinstance(b, Heatmap):
-            assert a.values is b.values
-            assert a.x is b.x
+    check_same_arrays(bench[0], panels()[name], bench[1], drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_panel_explains_itself(name: str) -> None:
-    panel: Panel = panels()[name]
-    assert panel.equation
-    assert panel.source
-    assert panel.help
-    assert panel.area in ("left", "centre", "right", "bottom")
+    check_explained(panels()[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gesture_that_means_nothing_changes_nothing(bench: tuple[Engine, State], name: str) -> None:
-    state = bench[1]
-    assert panels()[name].pick(state, Hit("no such mark", (0, 0))) is state
+    check_gestures(panels()[name], bench[1])
 
 
 def test_positions_are_previewed_locked_and_released(bench: tuple[Engine, State]) -> None:

@@ -16,7 +16,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import TINY, directory
 from tests.reference.slow_forward import SlowModel
 

@@ -10,30 +10,33 @@ from functools import cache
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QFontMetricsF, QImage
 
 from circuitlab import api
-from circuitlab.draw.export.pictures import check, export, picture
+from circuitlab.draw.export.pictures import check, export, picture, preview
+from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import rgb
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import LIGHT
 from circuitlab.draw.plots.edges import BADGE
 from circuitlab.draw.view.figure_view import FigureView
-from circuitlab.engine.codec import params_of
-from circuitlab.errors import UsageError
+from circuitlab.engine.codec import describe, params_of
+from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.figures.contracts.unasked import without_choice
-from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin
-from tests.figures.paper_files import SVG, pdf_characters, pdf_rectangles, svg_rectangles, texts
+from circuitlab.state.state import Pin
+from tests.figures.paper_files import SVG, cut_short, pdf_characters, pdf_rectangles, svg_rectangles, texts
 from tests.words import negative_cells_marked, negative_tokens_marked
 
 RNG = np.random.default_rng(0)
-TEXT = "Mr and Mrs Dursley, of number four, Privet Drive, were proud to say that they were perfectly normal. Mr Dursley was"
+TEXT = "Mr and Mrs Hursley, of the old mill at Brook End, were glad to say that they were perfectly punctual. Mr Hursley was"
 PAGES = [
     *((name, {}) for name in panels() if name != "neurons"),
     ("attention", {"show": "scores"}),
+    ("attention", {"show": "contribution"}),
     ("composition", {"form": "matrix"}),
     ("composition", {"through": "apart"}),
     ("head_finder", {"page": "table"}),
@@ -42,6 +45,7 @@ PAGES = [
     ("induction", {"page": "stripe"}),
     ("paths", {"page": "heads"}),
     ("patching", {"page": "paths"}),
+    ("side_by_side", {"page": "text"}),
     ("training", {"page": "plane"}),
     ("training", {"page": "loss by index"}),
     ("why_here", {"page": "map"}),
@@ -53,12 +57,16 @@ def application(qapp):
     """Pictures need one."""
 
 
+def unbarred(mark: Heatmap) -> bool:
+    return mark.rgb is not None or not mark.colour_bar
+
+
 @cache
 def drawn(name: str, view: tuple[tuple[str, str], ...]) -> Figure:
     model, panel = api.open("attn-only-2l"), panels()[name]
     state = model.state(TEXT, heads="L0H1" if name == "patching" else "L1H1")
     if name == "patching":
-        other = model.state(TEXT.replace("Dursley", "Potters"))
+        other = model.state(TEXT.replace("Hursley", "Potters"))
         state = replace(state, pins=(Pin("other", other.subject, text=other.text),))
     return figure_of(model.engine, panel, state.with_view(name, params_of(panel.view, dict(view))))
 
@@ -80,16 +88,41 @@ def test_nothing_of_a_panel_is_damaged_on_paper(page, width):
     common = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:]) - np.maximum(boxes[:, None, :2], boxes[None, :, :2])
     over = np.argwhere(np.triu((common > 1).all(axis=2), 1)).tolist()
     assert not [(written[i].said, written[j].said) for i, j in over]
-    own = [str(v) for mark in figure.marks() if isinstance(mark, Rows) for c in mark.columns for v in c.values]
-    assert not [t.said for t in written if re.fullmatch(r"[^·…]{1,40}…", t.said) and t.said not in own]
+    assert not cut_short(figure, [t.said for t in written])
     assert not list(root.iter(f"{SVG}image"))
-    assert "colours from" not in (root.findtext(f"{SVG}desc") or "")  # each map has its colour bar
+    maps = [mark for mark in figure.marks() if isinstance(mark, Heatmap)]
+    scales = {f"colours from {short(m.levels[0])} to {short(m.levels[1])} {m.unit}".rstrip() for m in maps if unbarred(m)}
+    said = (root.findtext(f"{SVG}desc") or "").split(" · ")
+    assert {part for part in said if part.startswith("colours from")} == scales, "a map has its colour bar, or words for it"
     if width > 100:
         return
     data = picture(figure, ".pdf", Paper(width_mm=width))
     assert b"/Subtype /Image" not in data
     faces = re.findall(rb"/FontDescriptor\b.*?/FontFile\d?", data, re.S)
     assert data.count(b"/Subtype /Type0") == len(set(re.findall(rb"/FontFile\d? (\d+)", data))) > 0, faces
+
+
+def _others() -> list[tuple[str, dict[str, str]]]:
+    """Every panel with each of its choices other than at first."""
+    return [
+        (name, {field.name: str(value)})
+        for name, panel in panels().items()
+        for field in describe(panel.view)
+        for value in field.choices
+        if str(value) != field.default_text
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", _others(), ids=lambda p: "-".join((p[0], *p[1], *p[1].values())))
+def test_no_word_of_a_panel_is_cut_short(page):
+    try:
+        figure = drawn(page[0], tuple(page[1].items()))
+    except BadInput:
+        return  # there is nothing to draw
+    for width in (84.0, 174.0):
+        root = ET.fromstring(picture(figure, ".svg", Paper(width_mm=width, text="fonts", caption="full")))
+        assert not cut_short(figure, [t.said for t in texts(root)])
 
 
 def test_every_format_is_the_same_picture():
@@ -102,6 +135,40 @@ def test_every_format_is_the_same_picture():
     page = [float(v) for v in box[1].split()[2:]]
     for shape in (image.height() / image.width(), page[1] / page[0]):
         assert shape == pytest.approx(high / wide, rel=0.01)
+
+
+@pytest.mark.parametrize("ink", ["colour", "grey"])
+@pytest.mark.parametrize("width", [84.0, 174.0])
+def test_a_preview_is_the_picture_that_is_written(width, ink):
+    figure = drawn("attention", ())
+    paper = Paper(width_mm=width, dpi=72, ink=ink)
+    written = QImage.fromData(picture(figure, ".png", paper)).convertToFormat(QImage.Format.Format_RGB32)
+    seen = preview(figure, paper, written.size())
+    assert seen.image.convertToFormat(QImage.Format.Format_RGB32) == written
+    assert seen.width_mm == width
+    assert seen.height_mm / seen.width_mm == pytest.approx(written.height() / written.width(), rel=0.01)
+    small = preview(figure, paper, QSize(60, 400), ratio=2.0)
+    assert small.image.deviceIndependentSize().width() == pytest.approx(60, abs=1) and small.image.width() == 120
+
+
+def test_a_preview_says_what_there_is_no_room_for():
+    room = QSize(200, 400)
+    words = lambda figure, **paper: " ".join(preview(figure, Paper(**paper), room).left_out)
+    tokens = drawn("attention", ())
+    assert "positions in place of tokens" in words(tokens) and "tokens" not in words(tokens, width_mm=300)
+    assert "caption" in words(drawn("training", ())) and "caption" not in words(drawn("training", ()), caption="full")
+    assert "caption" not in words(drawn("training", ()), caption="none"), "as it was asked for"
+    values, names = np.ones((2, 60), np.float32), tuple(f"a name {i}" for i in range(60))
+    low = Heatmap("m", values, (0.0, 1.0), x=Axis("thing", names), square=False)
+    strip = Heatmap("m", np.ones((1, 60), np.float32), (0.0, 1.0))
+    assert "no colour bar" in words(Figure(((strip,),), "t"))
+    assert "thing: one label in" in words(Figure(((low,),), "t"))
+    points = Points("p", np.zeros(30), np.zeros(30), ids(np.arange(30)), names[:30])
+    assert "points without a name" in words(Figure(((points,),), "t"))
+    rows = Rows("r", (RowColumn("n", np.arange(90)),), ids(np.arange(90)))
+    assert "40 of 90 rows" in words(Figure(((rows,),), "t"))
+    with pytest.raises(UsageError):
+        preview(tokens, Paper(width_mm=20), room)
 
 
 @pytest.mark.parametrize("part", [None, {"m": ((0.5, 1.5), (0.0, 9.0))}], ids=["whole", "part"])
@@ -219,12 +286,16 @@ def test_no_figure_is_drawn_so(asked):
         Paper(**asked)
 
 
+def test_the_least_type_is_no_larger_than_the_type():
+    assert (Paper(font_pt=4).least_pt, Paper(font_pt=9).least_pt) == (4.0, 6.0)
+
+
 def test_a_height_is_kept_or_refused():
     rows = Rows("m", (RowColumn("x", np.arange(90.0)),), ids(np.arange(90)))
     root = ET.fromstring(picture(Figure(((rows,),), "t"), ".svg", Paper(height_mm=60, text="fonts")))
     assert root.get("height") == "60mm"
     said = " ".join(t.said for t in texts(root))
-    shown = int(re.search(r"first (\d+) of 90 rows", said)[1])
+    shown = int(re.search(r"(\d+) of 90", said)[1])
     assert 5 < shown < 40
     assert f"{shown - 1}.000" in said
     assert f"{shown}.000" not in said
@@ -249,10 +320,35 @@ def test_columns_without_room_are_named_and_words_wrap():
     assert all(word in said for word in "a sentence that is too long for a narrow column of a journal".split())
 
 
+@pytest.mark.parametrize(("n", "shown"), [(40, 40), (47, 47), (60, 40)])
+def test_a_few_rows_more_than_the_most_are_shown_rather_than_counted(n, shown):
+    rows = Rows("r", (RowColumn("n", np.arange(n), digits=0),), ids(np.arange(n)))
+    written = [t.said for t in texts(ET.fromstring(picture(Figure(((rows,),)), ".svg", Paper(text="fonts"))))]
+    assert str(shown - 1) in written and (f"{shown} of {n}" in written) == (shown < n)
+
+
+def test_words_of_a_narrow_table_wrap_where_they_can_most_and_rows_are_as_high_as_their_own():
+    text = lambda *cells: np.array(cells, dtype=object)
+    strengths = text("medium", "weak", "strong", "strong")
+    columns = (
+        RowColumn("argument", text("2 co-perturbation", "3 direct ablation", "4 generality", "strongest")),
+        RowColumn("here", text("4 of 5 models", "not computed by any of us", "8.15 nats", "")),
+        *(RowColumn(name, strengths) for name in ("small attn", "small MLP", "large")),
+    )
+    mark = Rows("m", columns, ids(np.arange(4)), strong=(3,))
+    roots = [ET.fromstring(picture(Figure(((m,),)), ".svg", Paper(text="fonts"))) for m in (mark, replace(mark, strong=()))]
+    written = [t.said for t in texts(roots[0])]
+    assert "2 co-perturbation" in written and "not computed by any of us" not in written, "the longest gives way"
+    assert {"small", "attn", "MLP"} <= set(written), "titles wrap first"
+    heights = [float(root.get("viewBox", "").split()[3]) for root in roots]
+    assert heights[0] == heights[1], "a bold row makes no other one higher"
+
+
 def test_numbers_of_an_axis_stand_apart_however_narrow_it_is():
+    y = np.random.default_rng(0).random((1, 9))  # whatever ran before
     for low, high in ((0, 2500), (-300, 300), (0, 0.00004), (1e6, 5e6)):
         x = np.linspace(low, high, 9)
-        lines = Lines("l", x, RNG.random((1, 9)), ("a",), x_axis=Axis("x"), y_axis=Axis("y"))
+        lines = Lines("l", x, y, ("a",), x_axis=Axis("x"), y_axis=Axis("y"))
         for width in (30.0, 84.0, 174.0):
             written = texts(ET.fromstring(picture(Figure(((lines,),)), ".svg", Paper(width_mm=width, text="fonts"))))
             row = [t.box for t in written if t.said.strip() not in ("x", "y")]
@@ -291,19 +387,19 @@ def test_labels_of_tokens_are_never_smaller_than_the_least_size():
 
 def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
     model = api.open("attn-only-2l")
-    made = model.at_step(model.steps[3]).figure("attention", text=TEXT, heads="L1H1")
+    made = model.at_step(model.steps[3]).figure("attention", text=TEXT, heads="L1H1").figure
     assert made.about == (
         "attn-only-2l",
         f"step {model.steps[3]:,}",
-        "“Mr and Mrs Dursley, of number four …” (39 tokens, BOS first)",
+        "“Mr and Mrs Hursley, of the old mill …” (39 tokens, BOS first)",
     )
-    bare = model.figure("attention", text=TEXT, heads="L1H1", bos=False)
+    bare = model.figure("attention", text=TEXT, heads="L1H1", bos=False).figure
     assert bare.about[-1].endswith("(38 tokens, no BOS)")
-    assert model.figure("spectra", text=TEXT).about == ("attn-only-2l", "final weights")  # of weights alone
+    assert model.figure("spectra", text=TEXT).figure.about == ("attn-only-2l", "final weights")  # of weights alone
     for caption in ("short", "full", "none"):
         root = ET.fromstring(picture(made, ".svg", Paper(caption=caption, text="fonts")))
         said = " ".join(t.said for t in texts(root))
-        assert ("Mr and Mrs Dursley" in said.partition("attn-only-2l")[2]) == (caption != "none")
+        assert ("Mr and Mrs Hursley" in said.partition("attn-only-2l")[2]) == (caption != "none")
         description = root.find(f"{SVG}desc")
         xmp = re.search(rb"<x:xmpmeta.*</x:xmpmeta>", picture(made, ".pdf", Paper(caption=caption)), re.S)
         held = (description.text, "".join(ET.fromstring(xmp[0]).itertext()))
@@ -322,8 +418,8 @@ def test_a_paper_on_which_a_figure_cannot_be_read_is_refused_with_one_on_which_i
             check(figure, asked)
         sizes = [float(v) for v in re.findall(r"(?:at least|at most) ([\d.]+)", refused.value.expected)]
         enough = [replace(asked, width_mm=sizes[0])]
-        enough += [replace(asked, font_pt=sizes[1], least_pt=min(sizes[1], 6.0))] if len(sizes) > 1 else []
-        for paper in enough if name != "circuits" else enough[:1]:
+        enough += [replace(asked, font_pt=sizes[1])] if len(sizes) > 1 else []
+        for paper in enough:
             root = ET.fromstring(picture(figure, ".svg", replace(paper, text="fonts", caption="none")))
             wide = float(root.get("viewBox", "").split()[2])
             assert not [t.said for t in texts(root) if t.box.left() < -0.5 or t.box.right() > wide + 0.5]
@@ -349,7 +445,7 @@ def test_hatching_is_the_same_lines_in_every_format():
 def test_a_choice_that_nobody_made_is_not_drawn():
     model = api.open("attn-only-2l")
     for name in ("overview", "composition", "head_finder", "paths", "heads"):
-        plain, asked = model.figure(name, text=TEXT), model.figure(name, text=TEXT, heads="L0H0")
+        plain, asked = (model.figure(name, text=TEXT, **one).figure for one in ({}, {"heads": "L0H0"}))
         chosen = lambda f: [
             value
             for mark in f.marks()
@@ -365,3 +461,53 @@ def test_a_choice_that_nobody_made_is_not_drawn():
         assert chosen(asked) or name == "heads", name
     figure = drawn("attention", ())
     assert without_choice(figure, True, False).marks()[1].row == figure.marks()[1].row
+
+
+@pytest.mark.parametrize("gap", [None, 20])
+@pytest.mark.parametrize("height", [None, 60, 110])
+@pytest.mark.parametrize("total", [0, 4096])
+def test_a_table_says_once_how_many_of_its_rows_are_drawn(gap, height, total):
+    column = RowColumn("x", np.arange(40.0) + 100)
+    rows = Rows("m", (column,), ids(np.arange(40)), ranked=True, total=total, gap=gap)
+    written = [
+        t.said for t in texts(ET.fromstring(picture(Figure(((rows,),), "t"), ".svg", Paper(height_mm=height, text="fonts"))))
+    ]
+    n_drawn = sum(bool(re.fullmatch(r"1\d\d\.000", t)) for t in written)
+    counts = [m for t in written if (m := re.search(r"(\d+) (?:largest )?of ([\d,]+)", t))]
+    assert (n_drawn == 40) == (height is None)
+    if total == 0 and n_drawn == 40:
+        assert not counts
+    else:
+        ((count,)) = counts
+        assert (int(count[1]), count[2]) == (n_drawn, "4,096" if total else "40")
+        assert ("largest" in count[0]) == (gap is not None and n_drawn <= gap)
+
+
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        ("bigram", {}),
+        ("predictions", {}),
+        ("circuits", {}),
+        ("circuits", {"page": "triples"}),
+        ("circuits", {"page": "largest"}),
+        ("composition", {"form": "list"}),
+    ],
+)
+def test_a_list_of_the_first_of_many_knows_how_many_there_are(name, view):
+    figure = drawn(name, tuple(view.items()))
+    tables = [mark for mark in figure.marks() if isinstance(mark, Rows)]
+    assert tables and all(mark.total > len(mark.ids) for mark in tables)
+    assert figure.shown is None, "the table counts what is seen of it"
+
+
+@pytest.mark.parametrize(("low", "high", "numbered"), [(5e6, 6.9e7, True), (0.0, 3.2e6, True), (5.03e11, 5.67e11, False)])
+def test_an_axis_of_millions_on_narrow_paper_shows_its_scale_or_the_caption_says_it(low, high, numbered):
+    x = np.linspace(low, high, 20)
+    curve = Lines("curve", x, np.arange(20.0)[None], ("c",), x_axis=Axis("tokens"), y_axis=Axis("loss"))
+    paper = Paper(width_mm=30.0, font_pt=6.5, least_pt=5.0, text="fonts")
+    root = ET.fromstring(picture(Figure(((curve,),), "T", ("caption",)), ".svg", paper))
+    numbers = [text.said for text in texts(root) if re.fullmatch(r"\d+(e\d+)?", text.said) and "e" in text.said]
+    beside_zero = 1 if low == 0.0 else 2
+    assert (len(numbers) >= beside_zero) is numbered
+    assert ("tokens from 5" in (root.findtext(f"{SVG}desc") or "")) is not numbered

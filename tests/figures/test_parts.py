@@ -57,13 +57,29 @@ def dark(image: QImage) -> int:
     return int((np.abs(data - np.array([0x5E, 0x1A, 0x23])).sum(axis=2) < 24).sum())
 
 
+def test_a_part_has_a_frame_and_a_label_at_a_cell_that_is_cut(view: FigureView) -> None:
+    names = tuple(f"n{i}" for i in range(N))
+    widget = shown(view, replace(MAP, x=Axis("source", names), y=Axis("destination", names)))
+    drawn = lambda: widget.viewport().grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    corner = lambda image: image.pixelColor(widget.frame().toRect().topLeft() + QPoint(0, 20)).name()
+    assert corner(drawn()) != view.theme.colour("line").name()
+    widget.show_part(((20.0, 23.4), (20.0, 23.4)))  # white cells, the last without its middle
+    for axis, side in ((widget.bottom_axis, widget.frame().width()), (widget.left_axis, widget.frame().height())):
+        drawn()
+        assert axis.place(23) > side, "its middle is not seen"
+        assert side * 3 / 3.4 < axis._seen_place(23, side, 10.0) < side, "its label is on what is"
+        assert axis._seen_place(23, side, side) == axis.place(23), "where it has room"
+        assert axis._seen_place(21, side, 10.0) == axis.place(21)
+    assert corner(drawn()) == view.theme.colour("line").name()
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_zoomed_map_is_exported_as_it_is_seen(view: FigureView, tmp_path: Path, suffix: str) -> None:
     widget = shown(view, MAP)
     assert view.parts() == {} and "part:" not in view.whole_caption
     whole = dark(written(view, tmp_path / f"a{suffix}"))
     widget.show_part(((8.0, 14.0), (8.0, 14.0)))  # all of it has the largest value
-    assert re.findall(r"(\w+) 8–13 of 40", view.part_words()) == ["source", "destination"]
+    assert re.findall(r"(\w+) 8–13 of 0–39", view.part_words()) == ["source", "destination"]
     assert view.part_words() in view.whole_caption
     part = written(view, tmp_path / f"b{suffix}")
     assert dark(part) > 20 * whole > 0

@@ -22,7 +22,8 @@ from circuitlab.figures.panels.patching.panel import WHAT, PatchingView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
+from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 20)
@@ -138,7 +139,7 @@ def test_paths_from_the_chosen_head(engine: Engine, state: State) -> None:
     for way in range(3):
         np.testing.assert_allclose(heat.values[:, 5 * way : 5 * way + 4], result.effect[way, 1:], rtol=1e-5)
     assert np.isnan(heat.values[:, [4, 9]]).all()
-    assert figure.shown == (24, 24)
+    assert rows_counted(figure) == (24, 24)
     for (a, b, layer, way, head), value in zip(table.ids.tolist(), table.columns[1].values, strict=True):
         assert (a, b) == (0, 1)
         assert value == result.effect[way, layer, head]

@@ -16,7 +16,8 @@ from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
 from circuitlab.figures.panels.prompt_sets.panel import BY_HEAD, LISTS, PromptSetsView, What
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
+from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
 PANEL = find_panel("prompt_sets")
@@ -63,6 +64,55 @@ def test_the_second_page_lists_each_prompt_with_the_chosen_heads_value(engine: E
     whole = figure_of(engine, PANEL, state(prompts="a file", file=three)).find("map")
     assert isinstance(whole, Heatmap)
     assert rows.columns[0].values.mean() == pytest.approx(whole.values[1, 1], rel=1e-5)
+
+
+def test_each_prompt_is_whole_and_has_both_answers(engine: Engine, tmp_path: Path) -> None:
+    long = "so " + "one two three " * 20 + "one\\ntwo"
+    file = tmp_path / "long.tsv"
+    file.write_text(f"{long}\t three\t one\nso a b a\t b\n", encoding="utf-8")
+    asked = state(prompts="a file", file=str(file), page="prompts").select(heads=(Head(1, 1),))
+    figure = figure_of(engine, PANEL, asked)
+    rows = figure.find("prompts")
+    assert isinstance(rows, Rows)
+    by = {column.copied_name: column.values for column in rows.columns}
+    assert list(by) == ["value", "prompt", "answer", "p of answer", "other answer", "p of other answer"]
+    assert by["prompt"].tolist() == [long.replace("\\n", "↵"), "so a b a"]
+    wanted = PANEL.requests(asked, facts_of(engine, SHIPPED))
+    assert not isinstance(wanted, Why)
+    result, text = engine.answer(wanted["set"]).result, facts_of(engine, SHIPPED).token_text
+    assert isinstance(result, OverPromptsResult)
+    assert by["answer"].tolist() == [text(int(i)) for i in result.answer]
+    assert by["other answer"].tolist() == [text(int(result.other_answer[0])), ""]
+    np.testing.assert_array_equal(by["p of answer"], result.answer_probability)
+    assert PANEL.table is not None
+    exported = PANEL.table(asked, engine.answer(wanted["set"]))
+    assert exported is not None and PANEL.table(state(), engine.answer(wanted["set"])) is None
+    by_name = {column.name: column.values.tolist() for column in exported.columns}
+    assert by_name["prompt"] == list(result.prompts) and by_name["value of L1H1"] == by["value"].tolist()
+    assert by_name["other answer"] == result.other_answer.tolist() and by_name["p of answer"] == by["p of answer"].tolist()
+    file.write_text("so a b a\t b\n", encoding="utf-8")
+    alone = figure_of(engine, PANEL, asked).find("prompts")
+    assert isinstance(alone, Rows)
+    assert [column.name for column in alone.columns] == ["value", "prompt", "answer", "p"]
+
+
+def test_it_is_said_what_the_target_is_and_on_which_page_there_is_a_mean(engine: Engine, three: str, tmp_path: Path) -> None:
+    asked = state(prompts="a file", file=three).select(heads=(Head(1, 1),))
+    figure = figure_of(engine, PANEL, asked)
+    assert figure.title == "part of the target that each head writes · mean of 3 prompts"
+    assert "target in logits: answer minus other answer" in figure.caption_parts
+    assert "mean of 3 prompts of three.tsv" in figure.caption_parts
+    each = figure_of(engine, PANEL, state(prompts="a file", file=three, page="prompts").select(heads=(Head(1, 1),)))
+    assert "target in logits: answer minus other answer" in each.caption_parts
+    assert "a value for each of 3 prompts of three.tsv" in each.caption_parts
+    assert "mean" not in each.caption and "sd" not in each.caption
+    assert "of the prompt with the largest: remainder" in each.caption
+    mixed = tmp_path / "mixed.tsv"
+    mixed.write_text("so one two one\t two\t one\nso a b a\t b\nso ab cd ab\t cd\n", encoding="utf-8")
+    caption = figure_of(engine, PANEL, state(prompts="a file", file=str(mixed))).caption
+    assert "target in logits: answer minus other answer in 1, answer in 2" in caption
+    scores = figure_of(engine, PANEL, state(what="head_scores", prompts="a file", file=three)).caption
+    assert "target" not in scores
 
 
 def test_same_sign_is_the_share_of_prompts_on_the_side_of_the_mean(engine: Engine, three: str) -> None:
@@ -134,7 +184,7 @@ def test_lists_hold_mean_and_spread_of_their_entries(engine: Engine, letters: st
         assert (np.diff(np.abs(by["mean"])) <= 0).all()
         assert abs(by["mean"][0]) == np.nanmax(np.abs(result.mean))
     if what == "neurons":
-        assert figure.shown == (40, 80)
+        assert rows_counted(figure) == (40, 80)
     if what == "receivers":
         assert set(rows.ids[:, 1]) == {1}  # the sender stands in the first layer
         assert "L0H1's output" in figure.title

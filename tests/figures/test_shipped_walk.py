@@ -19,7 +19,7 @@ from circuitlab.figures.marks import Figure, Gesture, Heatmap, Hit, Mark, Points
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.paths import shipped
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import TINY, directory
 
 MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))

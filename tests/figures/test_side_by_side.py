@@ -23,7 +23,7 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import CONFIGS, byte_tokenizer, directory, weights_of
 
 SHAPES = ("attention-only", "gpt2", "llama", "both-norms-capped", "odd", "parallel", "smeared")

@@ -18,9 +18,9 @@ from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import LIGHT
 from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Figure, RowColumn, Rows, ids
-from circuitlab.figures.panels.circuits import CircuitsView
+from circuitlab.figures.panels.circuits.panel import CircuitsView
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin
+from circuitlab.state.state import Pin
 from tests.figures.paper_files import texts
 
 K, VOCABULARY = 3, 4096
@@ -49,7 +49,7 @@ def test_one_unit_has_one_scale_and_one_key(bench):
         values = np.concatenate([c.values for table in found for c in table.columns if c.name == name])
         assert high == -low == pytest.approx(np.abs(values).max())
         assert sum(table.key for table in found if table.columns[1].name == name) == 1
-    assert all(table.gap == (K, VOCABULARY) for table in found)
+    assert all((table.gap, table.total) == (K, VOCABULARY) for table in found)
 
 
 def test_a_difference_keeps_its_keys_and_has_no_gap(bench):
@@ -114,8 +114,8 @@ def test_another_scale_of_the_same_numbers_is_another_colour(view):
 
 
 def test_a_gap_is_seen_while_rows_stand_in_their_order(view):
-    widget = shown(view, table(2.0, 2.0, gap=(2, 90)))
-    assert "4 of 90" in view.accessibleDescription()
+    widget = shown(view, table(2.0, 2.0, gap=2, total=90))
+    assert "4 of 90" in widget.more.text()
     ground = LIGHT.colour("background").rgb()
 
     def gapped(row: int) -> bool:

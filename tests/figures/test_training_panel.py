@@ -25,7 +25,7 @@ from circuitlab.figures.panels.training.points import between, short
 from circuitlab.model.records.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 from tests.models import directory
 from tests.series_files import lay_beside
 from tests.words import lacks_series
@@ -182,6 +182,9 @@ def test_the_plane_joins_each_training_and_a_click_on_another_model_opens_nothin
 def test_a_point_whose_weights_were_not_kept_opens_nothing(bench: Bench) -> None:
     state = at(bench[1], 0)
     assert PANEL.pick(state, Hit("loss", (-1, -1, GONE))) is state
+    assert "were not kept" in PANEL.why_not(state, Hit("loss", (-1, -1, GONE)))
+    for hit in (Hit("loss", (-1, -1, 0)), Hit("loss", (-1, -1, GONE), "hover"), Hit("loss", ()), Hit("other", (-1, -1, GONE))):
+        assert not PANEL.why_not(state, hit)
     chosen = PANEL.pick(state, Hit("heads", (1, 1, GONE)))
     assert chosen.model == state.model and chosen.selection.head == Head(1, 1)
 

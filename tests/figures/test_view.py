@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QAccessible, QContextMenuEvent, QGuiApplication
+from PySide6.QtGui import QAccessible, QContextMenuEvent, QFontMetricsF, QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel
 
 from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.app import application, load_fonts
 from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.stage_theme import stage_theme
 from circuitlab.draw.look.theme import DARK, LIGHT, apply_theme
 from circuitlab.draw.view.caption import Caption
 from circuitlab.draw.view.figure_view import FigureView
-from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Prose, RowColumn, Rows, Tokens, empty, ids
 
 VALUES = np.eye(4, dtype=np.float32)
 
@@ -342,3 +344,32 @@ def test_tables_side_by_side_scroll_as_one_by_one_bar(view, qtbot):
     left.table.scrollToTop()
     left.table.scrollToBottom()
     assert right.table.verticalScrollBar().value() == before, "apart, each goes its own way"
+
+
+@pytest.mark.parametrize("place", ["window", "stage", "paper"])
+def test_the_scale_of_colours_without_a_bar_stays_in_sight(qtbot, place):
+    theme = stage_theme(720) if place == "stage" else LIGHT
+    view = FigureView(theme, paper=Paper(width_mm=84.0) if place == "paper" else None)
+    qtbot.addWidget(view)
+    view.resize(400, 400)
+    view.show()
+    long = tuple(f"a clause of many words, the {i}th of them" for i in range(40))
+    maps = tuple(Heatmap(name, VALUES, (-0.5, 0.5), map="signed", unit="score", colour_bar=name == "c") for name in "abc")
+    view.show_figure(Figure((maps[:1], maps[1:2]), "t", long))
+    (caption,) = view.findChildren(Caption, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    assert caption.text().count("colours from −0.5 to 0.5 score") == 1
+    view.show_figure(Figure((maps[2:],), "t", long))
+    assert "colours from" not in caption.text()
+
+
+@pytest.mark.parametrize("size", [(420, 300), (600, 200), (380, 220)], ids=str)
+def test_prose_under_a_table_has_its_lines_and_the_table_scrolls(view, size):
+    words = Prose("words", (("1 co-occurrence", "in the whole training, whichever step is open, " * 9),))
+    table = Rows("table", (RowColumn("head", np.arange(7.0)),), ids(np.arange(7)))
+    view.resize(*size)
+    view.show_figure(Figure(((table,), (words,)), "How strong is each argument?", ("strengths as the paper states them",)))
+    view.grab()
+    prose, rows = view.widget("words"), view.widget("table")
+    line = QFontMetricsF(prose.theme.font(prose.theme.normal - 1)).height()
+    assert prose.height() >= 3.5 * line
+    assert rows.height() >= 50, "its head and a row"

@@ -23,7 +23,7 @@ from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Compare, Pin, State
+from circuitlab.state.state import Compare, Pin, State
 from tests.figures.test_compare import PAGES, on_page
 from tests.models import TINY, byte_tokenizer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from circuitlab import api
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
@@ -31,7 +34,7 @@ from circuitlab.figures.panels.spectra.panel import SpectraView
 from circuitlab.figures.panels.virtual import VirtualView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import CONFIGS, directory
 from tests.words import norm_on_stream
 
@@ -75,6 +78,7 @@ def test_the_graph_shows_the_strongest_edges_and_says_of_how_many(engine: Engine
     graph = figure.find("composition")
     assert isinstance(graph, Edges)
     assert figure.shown == (len(graph.ends), 144)
+    assert f"wider lines: larger {graph.unit}" in figure.caption
     assert len(graph.ends) <= 10
     assert graph.weights.max() == 1
     assert graph.values is not None and graph.edge_ids is not None
@@ -312,3 +316,13 @@ def test_a_model_without_an_exact_view_is_refused_in_one_line(tmp_path: Path, en
     assert isinstance(asked, Why)
     assert norm_on_stream(asked.text)
     assert "\n" not in asked.text
+
+
+def test_numbers_beside_heads_say_what_they_are_wherever_they_stand(engine: Engine) -> None:
+    shipped = api.open("attn-only-2l", use=engine)
+    figure = figure_of(engine, find_panel("composition"), shipped.state("one two one"))
+    graph = figure.marks()[0]
+    assert isinstance(graph, Edges) and any(graph.badges)
+    (words,) = (part for part in figure.brief if "prefix matching" in part)
+    assert isinstance(words, Essential)
+    assert re.search(r"0\.4 on random tokens, on\W10\W×\W25\W×\W4 \(", words)

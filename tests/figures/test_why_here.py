@@ -12,6 +12,7 @@ import pytest
 from circuitlab.analysis.attribution.head_step import HeadStepParams
 from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
 from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams
+from circuitlab.counting import number, probability
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -22,7 +23,8 @@ from circuitlab.figures.panels.score_expansion import WhyHereView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
+from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
 HEAD = Head(2, 1)
@@ -65,7 +67,7 @@ def test_groups_and_terms_are_those_of_the_answer_and_add_up(engine: Engine, sta
     groups, terms = rows_of(figure, "groups"), rows_of(figure, "terms")
     np.testing.assert_allclose(column(groups, "raw"), [*found.groups, found.score], atol=1e-5)
     np.testing.assert_allclose(column(groups, "centred"), [*found.groups_centred, found.score - found.row_mean], atol=1e-5)
-    assert column(groups, "%")[-1] == 100
+    assert column(groups, "%")[-1] == pytest.approx(100, rel=1e-12)
     assert [c.name for c in groups.columns if c.bar] == [values]
     by = {"centred": found.centred, "raw": found.terms}
     for i, key in enumerate(terms.ids.tolist()):
@@ -76,7 +78,7 @@ def test_groups_and_terms_are_those_of_the_answer_and_add_up(engine: Engine, sta
         assert tuple(key[2:4]) == tuple(found.heads[dest])
         assert tuple(key[4:]) == tuple(found.heads[src])
     assert (np.diff(np.abs(column(terms, values))) <= 0).all()
-    assert figure.shown == (200, found.terms.size)
+    assert rows_counted(figure) == (200, found.terms.size)
     assert "remainder" in figure.caption
 
 
@@ -154,7 +156,7 @@ def test_a_difference_is_term_by_term_and_one_that_is_missing_there_counts_as_no
     at = heads.ids.tolist().index(next(i for i in heads.ids.tolist() if i[:2] == [0, 1]))
     was = before.through_centred[before.earlier.tolist().index([0, 1])]
     assert column(heads, "Δ")[at] == pytest.approx(-(was[1] + was[3]))
-    assert f"A = now {after.attention:.2f}, before {before.attention:.2f}" in figure.title
+    assert f"A = now {probability(after.attention, 2)}, before {probability(before.attention, 2)}" in figure.title
     reference = drawn(engine, replace(pinned, compare="reference"), "why_here")
     np.testing.assert_allclose(column(rows_of(reference, "groups"), "raw")[:4], before.groups)
 
@@ -164,11 +166,11 @@ def test_steps_are_in_order_with_this_runs_numbers(engine: Engine, state: State)
     rows = rows_of(drawn(engine, state, "step_by_step"), "steps")
     assert (np.diff(column(rows, "#")) >= 0).all()
     text = "\n".join(column(rows, "this run"))
-    assert f"score {found.score:.4g}" in text
-    assert f"A = {found.attention:.4f}" in text
+    assert f"score {number(found.score, '.4g')}" in text
+    assert f"A = {probability(found.attention)}" in text
     assert f"length {np.sqrt((found.z**2).sum()):.4g}" in text
     assert "5 of 6" in text
-    assert f"{found.effect:+.3f}" in text
+    assert number(found.effect, "+.3f") in text
 
 
 def test_entries_and_sources_are_those_of_the_answer(engine: Engine, state: State) -> None:
@@ -189,7 +191,7 @@ def test_the_readings_stand_with_their_differences(engine: Engine, state: State)
     found: Any = engine.answer(Request.named("tensor_identity", TensorIdentityParams(HEAD, Head(0, 3)), state.subject)).result
     figure = drawn(engine, edge, "step_by_step", StepByStepView("A ⊗ W"))
     shown = column(rows_of(figure, "identities"), "difference").tolist()
-    assert shown == [f"{d:.1e} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]
+    assert shown == [f"{number(d, '.1e')} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]
     for other in (edge.with_edge(Head(2, 0), HEAD, "K"), edge.with_heads(HEAD), edge.without_edge()):  # nothing earlier
         alone = drawn(engine, other, "step_by_step", StepByStepView("A ⊗ W"))
         assert column(rows_of(alone, "identities"), "difference")[-1] == "not computed"

@@ -7,7 +7,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.session_files.assembly import work_of
 from circuitlab.session_files.model_search import located
 from circuitlab.session_files.session import Session
@@ -23,11 +23,11 @@ from circuitlab.session_files.session_text import bytes_of, read_session
 from tests.fuzz.byte_mutators import BYTES
 from tests.fuzz.json_mutators import JSON, _value, _written
 from tests.fuzz.worker import _forget_peak, _status
-from tests.unit.test_old_sessions import FILES
+from tests.unit.test_old_sessions import TEXTS
 
 SECONDS = 2.0  # of processor time
 BYTES_MORE = 256 * 2**20
-VIEWS = {name: panel.view for name, panel in panels().items()}
+VIEWS = view_types()
 
 
 def anywhere(file: Path, rng: random.Random) -> str:
@@ -49,13 +49,14 @@ def anywhere(file: Path, rng: random.Random) -> str:
     return f"{kind} {str(key)[:40]}"
 
 
+Mutate = Callable[[Path, str], tuple[Path, str]]
 MUTATORS = (*(anywhere,) * 40, *JSON, *BYTES)
 
 
 def mutated(folder: Path, seed: str) -> tuple[Path, str]:
     """A session file to which one to three things have been done, and what."""
     rng = random.Random(seed)
-    source = rng.choice(FILES)
+    source = rng.choice(TEXTS)
     file = folder / "talk.circuitlab"
     file.write_bytes(source.read_bytes())
     done = [source.name]
@@ -91,15 +92,17 @@ def faults(error: CircuitLabError) -> Iterator[str]:
         yield "is endless"
 
 
-def walk(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+def walk(
+    folder: Path, count: int, seed: int, mutate: Mutate = mutated, read: Callable[[Path, Engine], object] = opened
+) -> tuple[Counter[str], list[str]]:
     """(how many came out how, what is wrong)."""
     engine, outcomes, wrong = Engine(ModelStore()), Counter[str](), list[str]()
     for i in range(count):
-        file, done = mutated(folder, f"{seed}:{i}")
+        file, done = mutate(folder, f"{seed}:{i}")
         _forget_peak()
         before, began = _status("VmRSS"), time.process_time()
         try:
-            opened(file, engine)
+            read(file, engine)
             outcome = "opened"
         except CircuitLabError as error:
             outcome = error.what.split(":")[0][:60]
@@ -116,7 +119,7 @@ def walk(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: memory is read from /proc")
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow), pytest.param(2000, marks=pytest.mark.thorough)])
 def test_mutated_sessions_open_or_say_why_not(tmp_path: Path, count: int) -> None:
     outcomes, wrong = walk(tmp_path, count, count)
     assert not wrong, "\n".join(wrong)

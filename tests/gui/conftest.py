@@ -43,6 +43,8 @@ def no_unexpected_dialog(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def refused(kind: type[QDialog], name: str) -> Callable[..., Any]:
         def say(*arguments: Any, **more: Any) -> Any:
             seen.append(f"{kind.__name__}.{name}: {' '.join(a for a in arguments if isinstance(a, str))}")
+            if name == "getExistingDirectory":
+                return ""
             return ("", "") if kind is QFileDialog else QMessageBox.StandardButton.NoButton
 
         return say

@@ -17,8 +17,10 @@ from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.window import Window
+from circuitlab.session_files.session import Note
 from tests.gui.driving import dock, settle
 from tests.gui.test_dialogs import BOXES, DIALOGS
+from tests.gui.test_lessons import settle as story_settled
 
 ROLE, TEXT = QAccessible.Role, QAccessible.Text
 
@@ -37,11 +39,19 @@ def walk(interface: Any) -> Iterator[Any]:
     invalidate(interface)
 
 
+def unique_id(widget: QWidget) -> int:
+    """By which a node's widget is known: `node.object()` would make the widget a Python child of the node, which ends soon."""
+    node = QAccessible.queryAccessibleInterface(widget)
+    number = QAccessible.uniqueId(node)
+    invalidate(node)
+    return number
+
+
 def faults(widget: QWidget) -> list[str]:
     """What can be used and has no name, or no role."""
-    found = []
+    found, widgets = [], {unique_id(one): one for one in (widget, *widget.findChildren(QWidget))}
     for node in walk(QAccessible.queryAccessibleInterface(widget)):
-        state, made = node.state(), node.object()
+        state, made = node.state(), widgets.get(QAccessible.uniqueId(node))
         silent = node.role() == ROLE.StaticText and isinstance(made, QLabel) and not made.text()
         if not state.focusable or state.invisible or state.disabled or silent:
             continue
@@ -66,15 +76,26 @@ def reading(a: tuple[QPoint, QWidget], b: tuple[QPoint, QWidget]) -> int:
 
 
 def in_chain(place: QWidget) -> list[QWidget]:
-    """What Tab stops at inside, in its order."""
+    """What Tab stops at inside, in its order.
+
+    PySide6 makes each widget that `nextInFocusChain` answers a Python child of the one that was asked. All of them and their
+    window would be one circle, in which garbage collection deletes a dialog in any order (and the screen with it, a child by
+    `screen()`). So the window is not asked for, and the others are given back to those they stand in.
+    """
     start = place.window()
-    found, widget = [], start.nextInFocusChain()
-    while widget is not start and widget is not None:
-        tabbed = bool(widget.focusPolicy().value & Qt.FocusPolicy.TabFocus.value) and widget.focusProxy() is None
-        if place.isAncestorOf(widget) and tabbed and widget.isVisible() and widget.isEnabled():
-            found.append(widget)
+    last: QWidget | None = start.previousInFocusChain()
+    passed, widget = list[QWidget](), start
+    while widget is not last and widget is not None:
         widget = widget.nextInFocusChain()
-    return found
+        passed += [widget] if widget is not None else []
+    for owner in {widget.parentWidget() for widget in passed}:
+        _ = owner and owner.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    return [widget for widget in passed if place.isAncestorOf(widget) and _stops(widget)]
+
+
+def _stops(widget: QWidget) -> bool:
+    tabbed = bool(widget.focusPolicy().value & Qt.FocusPolicy.TabFocus.value) and widget.focusProxy() is None
+    return tabbed and widget.isVisible() and widget.isEnabled()
 
 
 def as_read(place: QWidget, widgets: list[QWidget]) -> list[QWidget]:
@@ -107,6 +128,36 @@ def test_every_dock_is_named_and_read_in_order(qtbot: Any, window: Window) -> No
         wrong += [f"{name}: {fault}" for fault in faults(place)] + order_faults(place)
     wrong += faults(window)
     assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_ones_own_story_is_named_and_read_in_order(qtbot: Any, window: Window) -> None:
+    lessons = window.lessons
+    for _ in range(2):
+        window.state_commands.walk_heads(0, 1)
+        lessons.own_steps.keep_view()
+        story_settled(qtbot, window)
+    window.context.notes.write(Note("", panel="attention"), "a note")
+    wrong: list[str] = []
+
+    def look(where: str) -> None:
+        story_settled(qtbot, window)
+        wrong.extend(f"{where}: {fault}" for fault in [*faults(lessons), *order_faults(lessons)])
+
+    lessons.open()
+    look("the lists")
+    assert lessons.session.steps.isVisible() and lessons.session.notes.isVisible()
+    lessons.begin_own(1)
+    story_settled(qtbot, window)
+    assert lessons.page.editor.editing
+    look("a step that is edited")
+    lessons.own.reword(1, "text", "Look at **L0H1**.")
+    lessons.own.reword(1, "aside", "slowly")
+    lessons.page.editor.edit.click()
+    assert not lessons.page.editor.editing and lessons.page.text.isVisible()
+    look("a step that is read")
+    lessons.tour.leave()
+    story_settled(qtbot, window)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_dialog_is_named_and_read_in_order(qtbot: Any, window: Window) -> None:

@@ -13,7 +13,7 @@ from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import ModelRef
-from tests.gui.driving import settle
+from tests.gui.driving import command, settle
 from tests.reference.make_hooked import FOLDER
 
 
@@ -30,7 +30,7 @@ def inferred(window: Window, qtbot: QtBot, tmp_path: Path) -> Path:
 
 def _command(window: Window) -> CommandAction:
     window.menus.refresh()
-    return next(a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.name == "assumed")
+    return command(window, "assumed")
 
 
 def _dialog(window: Window) -> AssumptionsDialog:

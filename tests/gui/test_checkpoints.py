@@ -26,7 +26,7 @@ from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.cuts import with_edits
+from circuitlab.state.cuts import with_edits
 from tests import pointer
 from tests.gui.driving import TEXT, dock, heat, pixels, settle, shown_window
 from tests.gui.training import checkpoints, measures

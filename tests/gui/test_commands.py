@@ -12,16 +12,9 @@ from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
-from tests.gui.driving import settle
+from tests.gui.driving import go, settle
 
 KEYS = {c.name: c.shortcut for c in COMMANDS}
-
-
-def go(window: Window, name: str) -> Any:
-    """The recorded state after a command of the menus."""
-    (action,) = (a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.name == name)
-    action.trigger()
-    return window.context.document.recorded
 
 
 def test_heads_are_walked_like_the_arrows_of_their_keys(qtbot: Any, window: Window) -> None:
@@ -52,6 +45,7 @@ def test_the_newest_pin_is_the_reference_and_comparisons_take_turns(qtbot: Any, 
     state = window.context.document.recorded
     assert (first.subject.edits, len(second.subject.edits)) == ((), 1)
     assert state.pins == (second, first) and state.reference == second
+    assert f"{state.selection.head} zeroed" in second.label and "zeroed" not in first.label, "which head is cut, not how many"
     assert [go(window, "compare").compare for _ in range(3)] == ["reference", "difference", "now"]
     assert go(window, "unpin").pins == ()
     settle(qtbot, window)

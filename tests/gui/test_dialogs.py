@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -27,10 +28,16 @@ from safetensors.torch import save_file
 from circuitlab import gui
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import question
+from circuitlab.draw.look.slide import Slide
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.gui.lessons.film_dialog import FilmDialog
 from circuitlab.gui.panel.note_dialog import NoteDialog
-from circuitlab.gui.panel.paper_dialog import PaperDialog
+from circuitlab.gui.panel.sweep_question import sweep_question
+from circuitlab.gui.pictures.paper_dialog import PaperDialog
+from circuitlab.gui.presenter.dialog import Choice, PresentDialog
+from circuitlab.gui.presenter.options import TalkOptions
+from circuitlab.gui.presenter.screens import attached
 from circuitlab.gui.sessions.controller import unsaved_box
 from circuitlab.gui.sessions.file_work import Searcher, Staged
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
@@ -38,6 +45,7 @@ from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.palette import Palette
@@ -45,12 +53,15 @@ from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
+from circuitlab.gui.sweeping.dialog import SweepDialog
+from circuitlab.gui.sweeping.table_dialog import SweepTableDialog
 from circuitlab.gui.training.dialog import TrainingDialog, closing_box
 from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.model.archives.index import Archive, Stored
 from circuitlab.model.loading.assumptions import Assumed, Assumption
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.orphans import Orphan
-from circuitlab.session_files.session import ModelEntry, Note, Session
+from circuitlab.session_files.session import FileEntry, ModelEntry, Note, Session
 from circuitlab.story.setup import Setup
 from tests.gui.driving import dock, settle
 from tests.gui.room import cut
@@ -63,13 +74,18 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "models of a session": lambda w: models_dialog(w),
     "recovery": lambda w: RecoveryDialog(orphans(), (Path("damaged.circuitlab"),), None, w),
     "hub": lambda w: HubDialog(w.opening, w),
+    "checkpoints": lambda w: get_dialog(w),
     "training": lambda w: TrainingDialog(w.context, w),
+    "sweep": lambda w: SweepDialog(sweep_question(dock(w, "attention").panel, w.context), w.context, w.dialogs.sweeps, w),
+    "table of a sweep": lambda w: SweepTableDialog(Path("/home/somebody/sweeps/attribution"), w.context, w),
     "explain": lambda w: dock(w, "attention").actions_menu.explainer(),
     "error": lambda w: ErrorDialog(BadModel("It is not there.", remedy="Look elsewhere."), w),
     "paper": lambda w: PaperDialog(Paper(), w),
     "note": lambda w: NoteDialog(w.context, Note("", panel="attention"), None, w),
     "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, SearchEntries(w.context, w.opening)),
     "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
+    "film": lambda w: FilmDialog(Slide(), "Training of attn-only-2l", 25, None, w),
+    "present": lambda w: PresentDialog(Choice(["A head", "Without it"], attached()), TalkOptions(), w.preparing, w),
 }
 BOXES: dict[str, Callable[[Window], QDialog]] = {
     "about": about,
@@ -77,6 +93,18 @@ BOXES: dict[str, Callable[[Window], QDialog]] = {
     "unsaved changes": lambda w: unsaved_box(w, "talk"),
     "training goes on": lambda w: closing_box(w)[0],
 }
+
+
+def get_dialog(window: Window) -> GetDialog:
+    """About a long series with a long name, from a far address."""
+    steps = tuple(Stored(f"step-{i:06d}.safetensors", 2**21, "ab" * 32) for i in range(100))
+    zipped = Stored("a-model-with-a-longer-name-smeared-checkpoints.zip", 200 * 2**20, "ab" * 32)
+    archive = Archive(
+        "a-model-with-a-longer-name-smeared", zipped, steps, "https://downloads.example.org/circuitlab/releases/v1.20"
+    )
+    dialog = GetDialog(window.context, window)
+    dialog.models.addItem(archive.model, archive)
+    return dialog
 
 
 def orphans() -> tuple[Orphan, ...]:
@@ -89,14 +117,16 @@ def orphans() -> tuple[Orphan, ...]:
 
 
 def models_dialog(window: Window) -> ModelsDialog:
-    """About a model that was not found, one that only a step needs, and one that has other weights."""
+    """About a model that was not found, one that only a step needs, one that has other weights, and two files."""
     runs = Path("/home/somebody/experiments/runs")
     names = ("mine", "an earlier one", "attn-only-2l")
     models = {name: ModelEntry(ModelRef(f"file:{runs / name / 'model'}"), "77ab" * 16) for name in names}
-    session = Session(models, Setup(model="mine", pin=(Setup(model="attn-only-2l"),)))
+    files = {name: FileEntry(f"/home/somebody/texts/{name}.txt", "cd03" * 16) for name in ("names", "a longer text")}
+    session = Session(models, Setup(model="mine", pin=(Setup(model="attn-only-2l"),)), files=files)
     other = ModelRef(f"file:{runs / 'again' / 'model'}")
     path, hashes = Path("talk.circuitlab"), {names[2]: "1290" * 16}
     staged = Staged(path, session, path.parent, missing=names[:2], changed={names[2]: other}, hashes=hashes)
+    staged = replace(staged, missing_files=("names",), changed_files=("a longer text",))
     return ModelsDialog(staged, window.context.runner, Searcher(window.context.engine, {}), window)
 
 
@@ -164,10 +194,13 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
     safe = {
         "assumed": {"Open again with these"},
         "hub": {"Download and open"},
+        "checkpoints": {"Download"},
         "error": {"Close"},
         "paper": {"Choose a file…"},
+        "film": {"Choose a file…"},
         "note": {"Keep"},
-        "models of a session": {"Use it all the same"},
+        "present": {"Present"},
+        "models of a session": {"Use them all the same"},
     }
     for name, make in DIALOGS.items():
         dialog = make(window)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from circuitlab.gui.work.document import Document
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
 from circuitlab.session_files.session import Note
+from circuitlab.state.state import State
 
 
 def test_a_note_written_in_a_lesson_stays_when_the_lesson_is_left_and_is_undone_alone() -> None:

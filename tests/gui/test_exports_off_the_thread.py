@@ -40,7 +40,7 @@ def test_hash_and_files_are_not_read_on_the_windows_thread(
     from dataclasses import replace
 
     panel, store = dock(window, "heads"), window.context.engine.store
-    answers = panel.exchange.answers["now"]
+    answers = panel.feed.exchange.answers["now"]
     known = next(iter(answers.values())).provenance.weights or store.sha256(window.context.document.state.model)
     for role, answer in answers.items():  # as where the file had not been hashed when it was computed
         answers[role] = replace(answer, provenance=replace(answer.provenance, weights=""))

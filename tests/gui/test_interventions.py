@@ -19,8 +19,8 @@ from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.strip import SIGNS
 from circuitlab.model.subject import Head, Target
-from circuitlab.session.cuts import ablation, with_edits
-from circuitlab.session.state import Kind
+from circuitlab.state.cuts import ablation, with_edits
+from circuitlab.state.state import Kind
 from tests.gui.driving import dock, heat, settle
 from tests.words import minus
 
@@ -181,13 +181,29 @@ def test_an_edge_of_the_drawn_graph_is_kept_from_its_own_menu(qtbot: Any, window
     graph = next(m for m in dock(window, "composition").view.figure.marks() if isinstance(m, Edges))
     assert graph.edge_ids is not None
     hit = Hit(graph.name, (1, *graph.edge_ids[0].tolist()))
+    before = window.context.document.state.selection
     cut(window, "composition", hit, "Keep the edge ")
     settle(qtbot, window)
+    *_, dest_layer, dest, source_layer, source, kind = graph.edge_ids[0].tolist()
     state = window.context.document.state
-    edge = state.selection.edge
-    assert edge is not None
-    wanted = f"{edge[0]}->{edge[1]}:{state.selection.edge_kind}"
-    assert state.view("keep_only", KeepOnlyView).edges == wanted
+    kept = f"{Head(source_layer, source)}->{Head(dest_layer, dest)}:{KINDS[kind]}"
+    assert state.view("keep_only", KeepOnlyView).edges == kept
+    assert state.selection == before
+
+
+def test_the_head_under_the_pointer_is_zeroed_and_what_is_selected_stays(qtbot: Any, window: Window) -> None:
+    document, at = window.context.document, Head(1, 3)
+    document.apply(document.recorded.with_heads(Head(0, 1)).select(destination=4, locked=True), "elsewhere")
+    window.layout_of_docks.go_to("overview")
+    settle(qtbot, window)
+    before = document.recorded.selection
+    tiles = dock(window, "overview").view.figure.marks()[0]
+    cut(window, "overview", Hit(tiles.name, (*at,)), f"Zero {at}")
+    settle(qtbot, window)
+    assert [edit for edit, on in document.recorded.edits if on] == [ablation(at)]
+    assert document.recorded.selection == before
+    cut(window, "overview", Hit(tiles.name, (*at,)), f"Restore {at}")
+    assert not document.recorded.edits and document.recorded.selection == before
 
 
 def right_clicked(window: Window, name: str, mark: str, item: tuple[int, ...]) -> list[str]:

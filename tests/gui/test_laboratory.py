@@ -15,12 +15,13 @@ from PySide6.QtWidgets import QComboBox, QWidget
 
 from circuitlab.engine.store import MOST_CONSTRUCTED
 from circuitlab.figures.contracts.panel import control
-from circuitlab.figures.panels.laboratory.parameters import TEXT, LaboratoryView, parameters
+from circuitlab.figures.panels.laboratory.parameters import LaboratoryView
 from circuitlab.gui.panel.controls import Controls
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.number_slider import NumberSlider
 from circuitlab.model.subject import ModelRef
+from circuitlab.state.constructed import TEXT, parameters
 from tests.gui.driving import dock, heat, pixels, settle, shown_window
 
 LAB = "laboratory"

@@ -15,7 +15,7 @@ from circuitlab.figures.marks import Figure
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.gui.driving import dock, heat, settle
 from tests.words import fault_in_figure
 
@@ -36,7 +36,7 @@ def test_a_hidden_dock_draws_nothing_under_a_newer_state(qtbot: Any, window: Win
         each.refresh()  # as if it had been in front
     settle(qtbot, window)
     window.context.runner.cancel_all()
-    exchanges = [d.exchange for d in docks]
+    exchanges = [d.feed.exchange for d in docks]
     late = [(e.slot(side, role), a) for e in exchanges for side in ("now", "ref") for role, a in e.answers[side].items()]
     assert len({slot.parent() for slot, _ in late}) > 15
     for each in docks:
@@ -63,22 +63,22 @@ def test_what_is_drawn_is_of_the_state_that_asked_for_it(qtbot: Any, window: Win
     document.apply(document.state.with_heads(Head(0, 0)), "first")
     settle(qtbot, window)
     monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
-    asked, slot = list[Request](), attention.exchange.slot("now", "attention")
+    asked, slot = list[Request](), attention.feed.exchange.slot("now", "attention")
     for head in (Head(1, 1), Head(1, 3)):
         document.apply(document.state.with_heads(head), "next")
-        asked.append(attention.exchange.requests["now"]["attention"])
+        asked.append(attention.feed.exchange.requests["now"]["attention"])
         assert attention.view.figure.title.startswith("L0H0")
-    assert attention.waiting
+    assert attention.feed.waiting
     slot.answered.emit(engine.answer(asked[0]), slot.role)
     assert attention.view.figure.title.startswith("L1H1")
-    assert attention.waiting
+    assert attention.feed.waiting
     slot.answered.emit(engine.answer(asked[1]), slot.role)
     assert attention.view.figure.title.startswith("L1H3")
-    assert not attention.waiting
+    assert not attention.feed.waiting
     slot.answered.emit(engine.answer(asked[0]), slot.role)
-    attention.draw()
+    attention.feed.draw()
     assert attention.view.figure.title.startswith("L1H3"), "a slower answer to an earlier question takes nobody's place"
-    assert attention.exchange.answers["now"]["attention"].request == asked[1]
+    assert attention.feed.exchange.answers["now"]["attention"].request == asked[1]
 
 
 def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,15 +91,15 @@ def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window
         draws.append(all(answer.request.subject.tokens == state.tokens for answer in now.values()))
         return panel.figure(state, facts, now, ref)
 
-    monkeypatch.setattr(attention, "panel", replace(panel, figure=figure))
+    monkeypatch.setattr(attention.feed, "panel", replace(panel, figure=figure))
     monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)
     other = tuple((id + 1) % 7 for id in document.state.tokens)
     document.apply(document.state.with_tokens(other), "another text")
-    attention.draw()
+    attention.feed.draw()
     assert heat(window).x.ticks == before.x.ticks
     np.testing.assert_array_equal(heat(window).values, before.values)
-    answer = engine.answer(attention.exchange.requests["now"]["attention"])
-    slot = attention.exchange.slot("now", "attention")
+    answer = engine.answer(attention.feed.exchange.requests["now"]["attention"])
+    slot = attention.feed.exchange.slot("now", "attention")
     slot.answered.emit(answer, slot.role)
     assert draws and all(draws), "a figure is drawn of a State and the answers of another"
     assert heat(window).x.ticks != before.x.ticks
@@ -108,7 +108,7 @@ def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window
 
 def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, window: Window) -> None:
     attention = dock(window, "attention")
-    slot = attention.exchange.slot("now", "of another page")
+    slot = attention.feed.exchange.slot("now", "of another page")
     slot.failed.emit(CircuitLabError("out of memory"), slot.role)
     assert attention.view.figure.grid
     assert not attention.view.figure.why_empty

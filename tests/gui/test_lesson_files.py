@@ -10,14 +10,14 @@ import pytest
 from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.errors import BadInput
-from circuitlab.gui.shell.command import CommandAction
+from circuitlab.figures.panels.term_importance import TermImportanceView
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.lessons.lesson import read
-from circuitlab.session_files.session import ModelEntry
+from circuitlab.session_files.session import ModelEntry, Note
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
-from tests.gui.test_commands import go
+from tests.gui.driving import command, go, settle
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
@@ -27,7 +27,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
 
 
 def is_enabled(window: Window, name: str) -> bool:
-    (action,) = (a for a in window.menus.actions if isinstance(a, CommandAction) and a.command.name == name)
+    action = command(window, name)
     action.refresh()
     return action.isEnabled()
 
@@ -48,12 +48,14 @@ def test_a_story_is_exported_and_imported_again_as_one_step_of_undo(
     assert not is_enabled(window, "export-lesson") and is_enabled(window, "import-lesson")
     story = with_story(window)
     assert is_enabled(window, "export-lesson")
+    document.edit(replace(document.work, notes=(Note("it looks back", "mine", head="L0H0"),)), "note")
     choose(monkeypatch, tmp_path / "talks" / "talk")
     (tmp_path / "talks").mkdir()
     with qtbot.waitSignal(context.message) as exported:
         go(window, "export-lesson")
     lesson = read(tmp_path / "talks" / "talk.md")
     assert exported.args[0].startswith(f"Exported: {lesson.path}. ") and "../" in exported.args[0], "which model must go with it"
+    assert "1 note" in exported.args[0], "it stays in the session"
     assert lesson.setup(0).model == document.recorded.model.source
 
     choose(monkeypatch, lesson.path)
@@ -83,13 +85,34 @@ def test_what_cannot_be_exported_or_imported_changes_nothing(
     with qtbot.waitSignal(context.failed) as failed:
         go(window, "export-lesson")
     assert isinstance(failed.args[0], BadInput) and "Step 1, ‘One’" in failed.args[0].what
+    assert "exported" in failed.args[0].title
     assert (tmp_path / "talk.md").read_bytes() == written
     before = document.work
     for text in ("no front matter", '+++\ntitle = "T"\n+++\n## S\n```circuitlab\nmodel = "\\u0000"\n```\n'):
         (tmp_path / "talk.md").write_text(text, encoding="utf-8")
-        with qtbot.waitSignal(context.failed):
+        with qtbot.waitSignal(context.failed) as failed:
             go(window, "import-lesson")
-        assert document.work is before
+        assert document.work is before and "imported" in failed.args[0].title
     choose(monkeypatch, Path(""))
     go(window, "import-lesson")
     assert document.work is before
+
+
+def test_a_lesson_names_files_of_settings_from_its_own_folder(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path.resolve()
+    for name in ("talks", "elsewhere"):
+        (folder / name).mkdir()
+    block = '[view.term_importance]\non = "file"\nfile = "../texts.txt"'
+    (folder / "talks" / "talk.md").write_text(f'+++\ntitle = "T"\n+++\n## One\n\n```circuitlab\n{block}\n```\n')
+    (folder / "texts.txt").write_text("one two")
+    (tmp_path / "link.md").symlink_to(folder / "talks" / "talk.md")
+    monkeypatch.chdir(folder / "elsewhere")
+    for path in (folder / "talks" / "talk.md", tmp_path / "link.md"):
+        window.lessons.begin(read(path))
+        settle(qtbot, window)
+        view: TermImportanceView = window.context.document.recorded.view("term_importance", TermImportanceView)
+        assert view == TermImportanceView(on="file", file=str(folder / "texts.txt"))
+        window.lessons.tour.leave()
+    settle(qtbot, window)

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextCharFormat
-from PySide6.QtWidgets import QApplication
 
 from circuitlab import paths
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.gui.lessons import dock as docks
+from circuitlab.gui.lessons import links
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell import main as gui
@@ -23,10 +22,11 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.lessons import lesson as lesson_module
 from circuitlab.lessons.lesson import Lesson, files, read
 from circuitlab.model.subject import Head
+from circuitlab.story.values import not_computed, why_not_computed
+from tests.gui.driving import docks_on_screen, settle
 from tests.lesson_models import write_models
 
 SHIPPED = {path.stem: path for path in files()}
-LATE = 120_000  # ms: the slowest step of a real model on a busy machine
 
 
 @pytest.fixture(scope="session")
@@ -58,19 +58,6 @@ def opened(qtbot: Any) -> Iterator[Callable[[], Window]]:
     for window in made:
         window.close()
         window.deleteLater()
-
-
-def settle(qtbot: Any, window: Window) -> None:
-    """Until nothing is set up, computed or opened any more."""
-    context = window.context
-    QApplication.processEvents()
-    qtbot.waitUntil(
-        lambda: (
-            not window.waiting and not context.runner.busy and not context.loader.waiting and not window.prompt.timer.isActive()
-        ),
-        timeout=LATE,
-    )
-    QApplication.processEvents()
 
 
 def walk(qtbot: Any, window: Window, lesson: Lesson) -> None:
@@ -108,8 +95,8 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
     for name, dock in window.docks.items():
         if isinstance(dock, PanelDock) and on_screen(dock):
             figure = dock.view.figure
-            if dock.exchange.failures:
-                yield f"{name} failed: {next(iter(dock.exchange.failures.values()))}"
+            if dock.feed.exchange.failures:
+                yield f"{name} failed: {next(iter(dock.feed.exchange.failures.values()))}"
             elif not figure.marks() and not figure.why_empty:
                 yield f"{name} is empty and does not say why"
             elif "could not be drawn" in figure.why_empty:
@@ -205,18 +192,14 @@ def own(window: Window) -> Lesson:
     return window.lessons.list.lessons[-1]
 
 
-def shown(window: Window) -> set[str]:
-    return {name for name, dock in window.docks.items() if on_screen(dock)}
-
-
 def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: Any, window: Window, own: Lesson) -> None:
     lessons, document, tour = window.lessons, window.context.document, window.lessons.tour
-    before, docks_before = document.recorded, shown(window)
+    before, docks_before = document.recorded, docks_on_screen(window)
     assert own.title == "Mine" and lessons.pages.currentIndex() == 0 and "lessons" in docks_before
     lessons.list.setCurrentRow(len(lessons.list.lessons) - 1)
     qtbot.keyClick(lessons.list, Qt.Key.Key_Return)
     settle(qtbot, window)
-    assert lessons.pages.currentIndex() == 1 and shown(window) == {"prompt", "attention", "predictions", "lessons"}
+    assert lessons.pages.currentIndex() == 1 and docks_on_screen(window) == {"prompt", "attention", "predictions", "lessons"}
     assert window.width() == 1280, "beside a lesson there is room for its panels"
     state = document.recorded
     assert (state.text, state.selection.heads, state.selection.destination) == ("ab cab", (Head(1, 3),), 6)
@@ -226,7 +209,7 @@ def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: A
     assert document.recorded.text == "ab cab" and tour.number == 1, "a step without a block leaves the window alone"
     qtbot.keyClick(window, Qt.Key.Key_PageDown, Qt.KeyboardModifier.AltModifier)
     settle(qtbot, window)
-    assert document.recorded.text == "xyz" and shown(window) == {"prompt", "heads", "lessons"}
+    assert document.recorded.text == "xyz" and docks_on_screen(window) == {"prompt", "heads", "lessons"}
     document.undo()
     assert document.recorded.text == "ab cab", "a step of a lesson is one step of undo"
     window.lessons.page.again.click()
@@ -237,7 +220,7 @@ def test_a_lesson_is_begun_from_the_list_and_left_as_if_it_had_not_been(qtbot: A
     window.lessons.page.leave.click()
     settle(qtbot, window)
     assert document.recorded == before and not window.can_undo, "undo does not lead into the lesson"
-    assert shown(window) == docks_before and lessons.pages.currentIndex() == 0
+    assert docks_on_screen(window) == docks_before and lessons.pages.currentIndex() == 0
     assert "3" in lessons.list.item(len(lessons.list.lessons) - 1).text()
     lessons.begin_named("mine")
     settle(qtbot, window)
@@ -253,8 +236,9 @@ def test_numbers_come_from_the_engine_and_say_when_they_do_not(qtbot: Any, windo
     request, state = window.lessons.tour.ready.requests["loss"][1], context.document.recorded
     loss, cut = ask(state.subject), ask(replace(state.subject, edits=window.lessons.tour.ready.requests["rise"][1].subject.edits))
     assert said["loss"] == f"{loss:.2f}" and said["rise"] == f"{cut - loss:+.4f}".replace("-", "−") and cut != loss
-    assert "not computed" in said["wrong"]
     text = window.lessons.page.text
+    assert said["wrong"] == not_computed("wrong") and not_computed("wrong") in text.toPlainText(), "as in a report"
+    assert why_not_computed("wrong", "") in window.lessons.page.warning.text() and window.lessons.page.warning.isVisible()
     assert f"Loss {said['loss']}, {said['rise']}" in text.toPlainText() and f"code {said['loss']}" in text.toPlainText()
     cursor = text.document().find(said["loss"])
     assert cursor.charFormat().anchorHref() == "value:loss" and "token_loss" in cursor.charFormat().toolTip()
@@ -268,9 +252,9 @@ def test_links_point_into_the_window_and_none_leaves_it_unasked(
     settle(qtbot, window)
     asked: list[str] = []
     went: list[str] = []
-    monkeypatch.setattr(docks.QDesktopServices, "openUrl", lambda url: went.append(url.toString()))
+    monkeypatch.setattr(links.QDesktopServices, "openUrl", lambda url: went.append(url.toString()))
     answers = [False, True]
-    monkeypatch.setattr(docks, "confirmed", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
+    monkeypatch.setattr(links, "confirmed", lambda parent, title, text: (asked.append(text), answers.pop(0))[1])
     text = window.lessons.page.text
     out, nowhere = "https://example.org/a", ("head:nonsense", "head:L9H9", "checkpoint:5")
     for href in ("head:L0H2", "panel:heads", out, out, *nowhere):
@@ -332,10 +316,10 @@ def test_an_arrangement_of_the_window_leaves_the_lesson_its_column(qtbot: Any, w
     for name in ARRANGEMENTS:
         window.layout_of_docks.arrange(name)
         settle(qtbot, window)
-        assert on_screen(window.lessons) and "prompt" in shown(window) and len(shown(window)) > 3
+        assert on_screen(window.lessons) and "prompt" in docks_on_screen(window) and len(docks_on_screen(window)) > 3
     window.lessons.tour.go(2)
     settle(qtbot, window)
-    assert shown(window) == {"prompt", "heads", "lessons"}
+    assert docks_on_screen(window) == {"prompt", "heads", "lessons"}
 
 
 def test_every_lesson_stands_in_the_menu_and_the_palette(window: Window) -> None:

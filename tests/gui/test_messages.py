@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QMessageBox
 
+from circuitlab.draw.tables.rows import RowsMark
 from circuitlab.errors import BadModel
-from circuitlab.figures.marks import Hit
+from circuitlab.figures.marks import Figure, Hit
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
+from circuitlab.model.subject import Head
+from tests import pointer
 from tests.gui.driving import dock, settle
 
 OPEN = QMessageBox.open  # before the fixture of every test takes its place
@@ -57,6 +61,34 @@ def test_the_end_of_a_message_leaves_the_value_that_is_pointed_at(qtbot: Any, wi
     window.context.readout.emit("position 3")
     status.message_timer.timeout.emit()
     assert status.readout.text() == "position 3"
+
+
+def test_the_value_that_is_pointed_at_is_that_of_the_figure_that_is_drawn(qtbot: Any, window: Window) -> None:
+    """In the status line as beside the pointer: when the figure changes under a pointer that rests, or under nothing."""
+    context, status, view = window.context, window.status, dock(window, "attention").view
+    mark = next(iter(view._widgets.values()))
+    pointer.move(mark.viewport(), mark._box(3, 1, 1, 1).center().toPoint())
+    before = status.readout.text()
+    assert before == view.note.text() == mark.readout((3, 1))
+    context.show(context.document.recorded.with_heads(Head(1, 1)), "another head")
+    settle(qtbot, window)
+    assert status.readout.text() == view.note.text() == mark.readout((3, 1)) != before
+    view.show_figure(Figure(why_empty="Nothing."))
+    assert status.readout.text() == "" and not view.note.isVisible()
+
+
+def test_a_row_that_is_pointed_at_is_read_again(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("heads")
+    settle(qtbot, window)
+    view = dock(window, "heads").view
+    rows = next(widget for widget in view._widgets.values() if isinstance(widget, RowsMark))
+    rows._entered(rows.table.model().index(0, 0))
+    before = window.status.readout.text()
+    assert before and before == rows.readout(0)
+    other = replace(rows.mark, columns=rows.mark.columns[:2])
+    grid = tuple(tuple(other if mark is rows.mark else mark for mark in row) for row in view.figure.grid)
+    view.show_figure(replace(view.figure, grid=grid))
+    assert window.status.readout.text() == rows.readout(0) != before
 
 
 def test_a_pin_is_taken_away_where_it_stands(qtbot: Any, window: Window) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PySide6.QtCore import QThread
 from PySide6.QtWidgets import QApplication
@@ -16,9 +17,10 @@ from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import Cancelled
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.cuts import with_edits
-from circuitlab.session.state import Pin
+from circuitlab.state.cuts import with_edits
+from circuitlab.state.state import Pin
 from tests.gui.driving import dock, heat, settle
 from tests.gui.training import checkpoints
 from tests.models import TINY, directory
@@ -183,7 +185,7 @@ def test_a_pinned_model_that_has_been_closed_is_not_opened_to_be_drawn(
     del context.engine.store._models[refs[0]]
     context.document.apply(context.document.recorded.select(heads=(Head(1, 1),)), "another head")
     settle(qtbot, window)
-    dock(window, "attention").draw()
+    dock(window, "attention").feed.draw()
     assert not here
     assert "not open" not in dock(window, "attention").view.figure.caption
 
@@ -195,3 +197,30 @@ def test_losses_that_failed_are_not_waited_for(qtbot: Any, window: Window) -> No
     assert losses.waiting
     losses.reference_slot.failed.emit(Cancelled(), None)
     assert not losses.waiting
+
+
+def test_a_model_that_is_read_again_fills_every_panel_again(qtbot: Any, window: Window) -> None:
+    """Other weights at the same place: each panel and the prompt show those, also one that was behind a tab meanwhile."""
+    context, behind = window.context, dock(window, "bigram")
+    behind.raise_()
+    settle(qtbot, window)
+    shown = [d for d in window._panels() if d.shown]
+    dock(window, "predictions").raise_()
+    settle(qtbot, window)
+    assert not behind.shown and len(shown) > 2
+    before, ref = heat(window).values.copy(), context.document.state.model
+    old = context.engine.store.sha256(ref)
+    folder = Path(ref.source.removeprefix("file:"))
+    save_directory(folder, TINY, random_tensors(TINY, 7, 0.35), context.engine.store.open(ref).opened.weights.tokenizer)
+    with qtbot.waitSignal(window.opening.opened, timeout=5000):
+        window.opening.reload()
+    settle(qtbot, window)
+    new = context.engine.store.sha256(ref)
+    assert new != old and not np.allclose(heat(window).values, before, equal_nan=True)
+    behind.raise_()
+    settle(qtbot, window)
+    drawn = {d.panel.name: d.feed.drawn_answers()["now"].values() for d in window._panels() if d.shown or d in shown}
+    hashes = {name: {answer.provenance.weights for answer in answers} for name, answers in drawn.items()}
+    assert hashes["bigram"] == {new} and not any(old in hashes[name] for name in hashes), hashes
+    losses = window.prompt.losses
+    assert losses._answer is not None and losses._answer.provenance.weights == new

@@ -9,8 +9,10 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QMenu
 
+from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Rows
-from circuitlab.figures.panels.composition import CompositionView
+from circuitlab.figures.panels.composition import KINDS, CompositionView
 from circuitlab.gui.panel.note_dialog import NoteDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, ModelRef
@@ -52,6 +54,8 @@ def test_a_head_that_is_noted_is_marked_where_a_published_one_would_be(qtbot: An
     assert isinstance(heads, Heatmap)
     assert heads.hints == {(1, 3): "your note: copies names only after commas"}
     assert dock(window, "overview").view.widget("heads").readout((1, 3)).endswith("only after commas")
+    shown_to_others = window.context.beside(document.recorded, window).facts().known_heads()
+    assert shown_to_others is None or not shown_to_others.notes, "an audience sees no sign of it"
     window.layout_of_docks.go_to("heads")
     settle(qtbot, window)
     ranking = dock(window, "heads").view.figure.find("ranking")
@@ -94,13 +98,60 @@ def test_a_note_is_seen_in_the_pixels_of_its_head_and_nowhere_else(qtbot: Any, w
     assert box.top() - 24 <= y.min() and y.max() <= box.bottom()
 
 
+def test_a_note_on_an_edge_is_marked_on_its_line_and_read_there(qtbot: Any, window: Window) -> None:
+    context = window.context
+    context.apply(context.document.recorded.with_view("composition", CompositionView(top=40)), "some edges")
+    window.layout_of_docks.go_to("composition")
+    settle(qtbot, window)
+    graph = dock(window, "composition").view.widget("composition")
+    pairs = [tuple(key[:4]) for key in graph.mark.edge_ids.tolist()]
+    often = next(pair for pair in pairs if pairs.count(pair) > 1)
+    lines = [i for i, pair in enumerate(pairs) if pair == often]
+    write(window, notes_menu(window, "attention"), "Note on L0H0", "the first")  # from now on there is room for badges
+    dest, source = Head(*often[:2]), Head(*often[2:])
+    context.apply(context.document.recorded.with_edge(source, dest, KINDS[graph.mark.edge_ids[lines[0]][4]]), "an edge")
+    settle(qtbot, window)
+    assert not graph.mark.edge_badges
+    write(window, notes_menu(window, "composition"), f"Note on {source} → {dest}", "who tells it")
+    settle(qtbot, window)
+    assert [i for i, badge in enumerate(graph.mark.edge_badges) if badge] == lines[:1], "once, whatever goes through it"
+    read = [i for i in range(len(pairs)) if graph.readout((1, i)).endswith("your note: who tells it")]
+    assert read == lines
+    noted = [node for node, badge in zip(graph.mark.node_ids.tolist(), graph.mark.badges, strict=True) if "†" in badge]
+    assert noted == [[0, 0]], "heads only for notes on heads"
+    figure = dock(window, "composition").view.figure
+    assert figure.caption.endswith(f"† your notes: L0H0 “the first”; {source}→{dest} “who tells it”")
+    assert "who tells it" not in dock(window, "composition").view.whole_caption, "on the screen it can be pointed at"
+    printed = FigureView(paper=Paper(caption="short"))
+    qtbot.addWidget(printed)
+    printed.show_figure(figure)
+    printed.lay_out_for_paper(400)
+    assert "who tells it" in printed._caption.text(), "nor is its text left out of a short caption on paper"
+    bare = replace(graph.mark, edge_badges=())
+    grid = tuple(tuple(bare if mark is graph.mark else mark for mark in row) for row in figure.grid)
+    pictures = []
+    for each in (figure, replace(figure, grid=grid)):
+        view = FigureView()
+        qtbot.addWidget(view)
+        view.resize(dock(window, "composition").view.size())
+        view.show_figure(each)
+        graph = view.widget("composition")
+        pictures.append(pixels(graph))
+    changed = (pictures[0] != pictures[1]).any(axis=2)
+    x, y = graph._lines([lines[0]])[0].mean(axis=0)
+    spots = np.argwhere(changed)
+    assert len(spots), "the sign on the line"
+    assert np.abs(spots - (y, x)).max() < 14
+
+
 def test_a_note_on_an_edge_a_token_and_a_panel(qtbot: Any, window: Window) -> None:
     context, document = window.context, window.context.document
     context.apply(document.recorded.with_edge(Head(0, 1), Head(1, 2), "K"), "an edge")
     settle(qtbot, window)
     write(window, notes_menu(window, "composition"), "Note on L0H1 → L1H2", "who tells it")
     heads = dock(window, "overview").view.figure.find("heads")
-    assert isinstance(heads, Heatmap) and set(heads.hints) == {(0, 1), (1, 2)}
+    assert isinstance(heads, Heatmap) and not heads.hints
+    assert "your notes: L0H1→L1H2" in dock(window, "overview").view.figure.caption
     write(window, notes_menu(window, "composition"), "Note on Composition", "a panel")
     assert (
         "a panel" in dock(window, "composition").bar.title.toolTip() and "a panel" not in dock(window, "heads").bar.more.toolTip()

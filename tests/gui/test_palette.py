@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.commands import COMMANDS
-from circuitlab.gui.shell.palette import Palette, rank
+from circuitlab.gui.shell.palette import Entry, Palette, rank
 from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, Target
@@ -63,6 +63,16 @@ def test_a_token_of_the_prompt_is_read_at_and_one_of_the_vocabulary_measured(qtb
     token.run()
     target = window.context.document.recorded.selection.target
     assert target != Target() and window.context.facts().token_text(target.tokens[0]) in token.title
+    settle(qtbot, window)
+
+
+def test_a_command_stands_before_tokens_that_are_spelt_alike(qtbot: Any, window: Window) -> None:
+    command, token = Entry("Write a report…", lambda: None), Entry("Measure ‘·report’, token 3631", lambda: None, token=True)
+    for typed in ("report", "Report", "write report"):
+        assert command.rank(typed) > token.rank(typed), typed
+    assert token.rank("report") > (0, 0)
+    entries = opened(qtbot, window, "open").entries
+    assert not entries[0].token and entries[0].title.startswith("Open")
     settle(qtbot, window)
 
 

@@ -48,9 +48,9 @@ def test_a_request_without_which_nothing_can_be_drawn_is_the_panels_reason(windo
     assert isinstance(dock, PanelDock)
     window.layout_of_docks.go_to("composition")
     settle(qtbot, window)
-    dock.exchange._failed(BadInput("no scores"), ("now", "scores"))
+    dock.feed.exchange._failed(BadInput("no scores"), ("now", "scores"))
     assert dock.view.figure.grid and "no scores" in dock.view.figure.caption
-    dock.exchange._failed(BadInput("no composition"), ("now", "composition"))
+    dock.feed.exchange._failed(BadInput("no composition"), ("now", "composition"))
     assert not dock.view.figure.grid and "no composition" in dock.view.figure.why_empty
 
 
@@ -71,8 +71,8 @@ def test_why_a_panel_failed_is_bounded_and_in_words(window: Window, qtbot: QtBot
     assert isinstance(dock, PanelDock)
     window.context.failed.disconnect()  # the dialog would wait for somebody
     window.context.failed.connect(heard.append)
-    role = next(iter(dock.exchange.requests["now"]))
-    dock.exchange._failed(error, ("now", role))
+    role = next(iter(dock.feed.exchange.requests["now"]))
+    dock.feed.exchange._failed(error, ("now", role))
     said = dock.view.figure.why_empty
     assert 10 < len(said) < 700 and ":." not in said and "KeyboardInterrupt" not in said
     assert bool(heard) == (isinstance(error, Exception) and not isinstance(error, BadInput))

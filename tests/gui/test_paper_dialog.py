@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.draw.look.paper import Paper
-from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_paper
+from circuitlab.gui.pictures.paper_dialog import PaperDialog, load_paper, save_paper
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import settings_file
-from tests.gui.driving import dock
+from tests.gui.driving import dock, save
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def test_a_panel_is_exported_as_the_dialog_says(
     dialog.fields["text"].setCurrentIndex(1)
     dialog.fields["ink"].setCurrentIndex(1)
     qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(path.exists)
     said = path.read_text(encoding="utf-8")
     assert 'width="174mm"' in said
     assert "@font-face" in said
@@ -58,6 +60,68 @@ def test_the_dialog_names_what_it_writes_and_refuses_what_cannot_be_read(
     dialog.fields["width_mm"].setValue(least)
     qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
     assert not dialog.isVisible()
+
+
+def test_the_page_is_drawn_as_it_will_be_written_and_follows_the_fields(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.png"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    dock(window, "attention").actions_menu.export_picture()
+    (dialog,) = window.findChildren(PaperDialog)
+    preview = dialog.preview
+    assert preview is not None
+    drawn: list[Any] = []
+    draw = preview._draw
+    preview._draw = lambda *words: drawn.append(words[0]) or draw(*words)  # type: ignore[func-returns-value]
+    qtbot.waitUntil(lambda: preview.page.shown is not None)
+    first = preview.page.shown
+    assert first is not None and "84 ×" in preview.words.text()
+    dialog.fields["ink"].setCurrentIndex(1)
+    dialog.preset.setCurrentIndex(2)
+    dialog.preset.activated.emit(2)
+    before = len(drawn)
+    qtbot.waitUntil(lambda: not preview.timer.isActive() and "174 ×" in preview.words.text())
+    assert len(drawn) == before + 1, "once for both changes"
+    shown = preview.page.shown
+    assert shown is not None and shown.image.isGrayscale() and not first.image.isGrayscale()
+    assert shown.image.width() / shown.image.height() == pytest.approx(shown.width_mm / shown.height_mm, rel=0.02)
+    image = preview.page.grab().toImage()
+    left, right = (image.pixelColor(image.width() * k // 4, image.height() // 2) for k in (0, 2))
+    assert left != right, "the page lies on the ground of the window"
+    dialog.fields["width_mm"].setValue(20)
+    qtbot.waitUntil(lambda: preview.page.shown is None)
+    assert "at least" in preview.words.text()
+    dialog.restore()
+    qtbot.waitUntil(lambda: preview.page.shown is not None)
+    dialog.fields["dpi"].setValue(72)
+    qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(path.exists)
+    written, shown = QImage(str(path)), preview.page.shown
+    assert written.width() / written.height() == pytest.approx(shown.width_mm / shown.height_mm, rel=0.01)
+
+
+def test_a_file_is_asked_for_where_the_last_one_went_else_beside_the_session(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (session, other) = (tmp_path / name for name in ("session", "other"))
+    for folder in (session, other):
+        folder.mkdir()
+    suggested: list[Path] = []
+
+    def answer(parent: Any, title: str, name: str, kinds: str) -> tuple[str, str]:
+        suggested.append(Path(name))
+        return str(other / Path(name).name) if len(suggested) == 1 else "", ""
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
+    save(qtbot, window, session / "talk.circuitlab")
+    for _ in range(2):
+        dock(window, "attention").actions_menu.export_data()
+    dock(window, "attention").actions_menu.export_picture()
+    (dialog,) = window.findChildren(PaperDialog)
+    qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+    assert [path.parent for path in suggested] == [session, other, other]
+    assert {path.suffix for path in suggested} == {".csv", ".pdf"}
 
 
 def test_a_width_has_its_name_and_defaults_come_back(asked: PaperDialog) -> None:

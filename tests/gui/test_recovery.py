@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.gui.sessions import autosave, recovery_dialog
 from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY
@@ -28,8 +27,7 @@ from circuitlab.session_files.recovery_files import recovery_folder
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.session_lock import session_lock
 from circuitlab.session_files.session_text import read_session
-from tests.gui.driving import TEXT, settle
-from tests.gui.test_commands import go
+from tests.gui.driving import TEXT, answer_questions, go, settle, work_on
 from tests.models import directory
 
 
@@ -67,17 +65,6 @@ def source(tmp_path: Path) -> str:
     return str(directory(tmp_path / "model"))
 
 
-def work_on(window: Window) -> None:
-    """A text, heads, an ablation and a pin."""
-    window.prompt.editor.setPlainText("ab cab ab")
-    window.prompt.commit()
-    go(window, "pin")
-    go(window, "ablate")
-    context = window.context
-    context.apply(context.document.recorded.with_heads(Head(1, 2), Head(0, 1)), "select")
-    context.apply(context.document.recorded.select(destination=3, source=1, locked=True), "select")
-
-
 def files() -> list[Path]:
     return sorted(recovery_folder().glob("*.circuitlab"))
 
@@ -88,20 +75,6 @@ def killed(window: Window, of: Path | None = None) -> Recovery:
     gone.write(window.sessions.session_maker()(), of)
     gone.leave()
     return gone
-
-
-def answered(monkeypatch: pytest.MonkeyPatch, button: str) -> list[str]:
-    """Questions are answered by this button from now on, and listed."""
-    asked: list[str] = []
-
-    def exec_(box: PlainBox) -> int:
-        asked.append(f"{box.text()} {box.informativeText()}")
-        pressed = next(b for b in box.buttons() if b.text().replace("&", "") == button)
-        monkeypatch.setattr(box, "clickedButton", lambda: pressed, raising=False)
-        return int(box.standardButton(pressed).value)
-
-    monkeypatch.setattr(PlainBox, "exec", exec_)
-    return asked
 
 
 # -- autosave -------------------------------------------------------------------------------------------------------------------
@@ -214,13 +187,14 @@ def test_later_leaves_it_and_throwing_away_removes_it(qtbot: Any, source: str, m
     with started(qtbot, source, TEXT) as window:
         work_on(window)
         gone = [killed(window), killed(window)]
+    last_path().unlink()  # a window that is killed leaves none
     with started(qtbot, source, TEXT) as second:
         dialog = second.recovering.dialog
         assert dialog is not None and len(dialog.rows) == 2
-        asked = answered(monkeypatch, "No")
+        asked = answer_questions(monkeypatch, "No")
         dialog.rows[0].away.click()
         assert len(dialog.rows) == 2 and len(asked) == 1
-        answered(monkeypatch, "Yes")
+        answer_questions(monkeypatch, "Yes")
         dialog.rows[0].away.click()
         assert len(dialog.rows) == 1 and len({p.name for p in files()} & {g.path.name for g in gone}) == 1
         dialog.later.click()
@@ -342,6 +316,38 @@ def test_another_window_s_unsaved_session_is_found_again(qtbot: Any, source: str
         assert third.context.document.recorded == state
 
 
+def test_what_the_last_window_left_is_there_to_recover_at_once(qtbot: Any, source: str) -> None:
+    with started(qtbot, source, TEXT) as window:
+        work_on(window)
+        state = window.context.document.recorded
+    left = last()
+    assert left is not None and left.unsaved
+    minute_ago = last_path().stat().st_mtime - 75
+    os.utime(last_path(), (minute_ago, minute_ago))
+    with started(qtbot, source, TEXT) as second:  # on a model or a picture: it does not come back to that session
+        go(second, "recover-session")
+        rest(qtbot, second)
+        dialog = second.recovering.dialog
+        assert dialog is not None and len(dialog.rows) == 1
+        assert dialog.rows[0].orphan.time == pytest.approx(minute_ago, abs=0.01), "when it was closed"
+        dialog.reject()
+        qtbot.waitUntil(lambda: second.recovering.dialog is None)
+        go(second, "recover-session")
+        rest(qtbot, second)
+        dialog = second.recovering.dialog
+        assert dialog is not None and len(dialog.rows) == 1, "once, however often it is asked for"
+        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+            dialog.rows[0].recover.click()
+        assert second.context.document.recorded == state
+        assert "ab cab ab" in second.status.readout.text(), "by its name"
+    with started(qtbot) as third:
+        assert third.context.document.recorded == state
+        assert orphans().orphans == ()
+        go(third, "recover-session")
+        rest(qtbot, third)
+        assert third.recovering.dialog is None, "it is open here"
+
+
 def test_a_start_begins_anew_where_that_is_set_and_keeps_the_layout(qtbot: Any) -> None:
     Settings().set("start", ANEW)
     with started(qtbot) as window:
@@ -410,10 +416,10 @@ def test_the_second_window_on_a_file_is_told_by_whom_and_saves_elsewhere(
     lock = session_lock(talk)
     assert lock.take() is None  # by another window
     before = talk.read_bytes()
-    asked = answered(monkeypatch, "Cancel")
+    asked = answer_questions(monkeypatch, "Cancel")
     window.sessions.open(talk)
     assert str(os.getpid()) in asked[0] and "since" in asked[0] and window.sessions.path is None
-    answered(monkeypatch, READ_ONLY)
+    answer_questions(monkeypatch, READ_ONLY)
     with qtbot.waitSignal(window.sessions.opened, timeout=20000):
         window.sessions.open(talk)
     settle(qtbot, window)
@@ -441,7 +447,7 @@ def test_a_copy_of_a_file_in_use_is_a_session_of_its_own(
 ) -> None:
     lock = session_lock(talk)
     assert lock.take() is None
-    answered(monkeypatch, COPY)
+    answer_questions(monkeypatch, COPY)
     with qtbot.waitSignal(window.sessions.opened, timeout=20000):
         window.sessions.open(talk)
     settle(qtbot, window)

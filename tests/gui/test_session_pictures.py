@@ -17,12 +17,10 @@ from PySide6.QtGui import QGuiApplication
 
 import circuitlab.api as lab
 from circuitlab.cli.parser import main
-from circuitlab.draw.look.paper import Paper
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
-from circuitlab.session.state import Compare
-from tests.gui.driving import dock, settle
-from tests.gui.test_sessions import save, work_on
+from circuitlab.state.state import Compare
+from tests.gui.driving import dock, exported, save, settle, work_on
 
 
 def shown_panels(window: Window) -> list[str]:
@@ -40,7 +38,7 @@ def test_the_command_line_draws_what_the_window_shows(qtbot: Any, window: Window
     panels = shown_panels(window)
     assert len(panels) > 3
     for name in panels:
-        dock(window, name).actions_menu.write_picture(tmp_path / "window.svg", Paper())
+        exported(qtbot, window, tmp_path / "window.svg", name)
         assert main(["figure", name, "--at", str(tmp_path / "talk.circuitlab"), "-o", str(tmp_path / "line.svg")]) == 0
         assert (tmp_path / "line.svg").read_bytes() == (tmp_path / "window.svg").read_bytes(), name
 
@@ -52,19 +50,18 @@ def test_a_copied_command_draws_the_same_in_a_fresh_process(qtbot: Any, window: 
     with qtbot.waitSignal(window.context.message, check_params_cb=lambda text: "ommand" in text):
         actions.copy_command()
     words = shlex.split(QGuiApplication.clipboard().text())
-    words[-1] = "attention.png"  # a PDF has the time in it
     assert words[:4] == ["circuitlab", "figure", "attention", "--at"]
     table = json.loads(words[4])
     assert [len(model["sha256"]) for model in table["models"].values()] == [64], "another model is never drawn"
-    actions.write_picture(tmp_path / words[-1], Paper())
-    wanted = (tmp_path / words[-1]).read_bytes()
-    (tmp_path / words[-1]).unlink()
     root = str(Path(__file__).resolve().parents[2])
-    environment = os.environ | {"PYTHONPATH": root, "HOME": str(tmp_path), "LC_ALL": "C"}
-    command = [sys.executable, "-m", *words]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
-    assert run.returncode == 0, run.stderr
-    assert (tmp_path / words[-1]).read_bytes() == wanted
+    environment = os.environ | {"PYTHONPATH": root, "HOME": str(tmp_path / "home"), "LC_ALL": "C"}
+    for words[-1] in ("attention.pdf", "attention.svg", "attention.png"):
+        wanted = exported(qtbot, window, tmp_path / words[-1]).read_bytes()
+        (tmp_path / words[-1]).unlink()
+        command = [sys.executable, "-m", *words]
+        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+        assert run.returncode == 0, run.stderr
+        assert (tmp_path / words[-1]).read_bytes() == wanted, words[-1]
     settle(qtbot, window)
 
 
@@ -75,6 +72,6 @@ def test_a_session_in_python_is_what_the_window_shows(qtbot: Any, window: Window
     save(qtbot, window, tmp_path / "talk.circuitlab")
     talk = lab.session(tmp_path / "talk.circuitlab")
     assert talk.now.state == window.context.document.recorded
-    (answer,) = dock(window, "attention").drawn_answers()["now"].values()
+    (answer,) = dock(window, "attention").feed.drawn_answers()["now"].values()
     heads = talk.now.state.selection.head
     np.testing.assert_array_equal(talk.now.compute("attention", set={"heads": heads}).result.values, answer.result.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -16,22 +17,24 @@ from PySide6.QtWidgets import QMenu, QMessageBox
 from safetensors.torch import load_file, save_file
 
 from circuitlab.cli.parser import main
-from circuitlab.draw.look.plain_text import PlainBox
-from circuitlab.errors import BadInput, BadMachine
+from circuitlab.errors import BadInput, BadMachine, BadModel
+from circuitlab.figures.panels.induction.panel import InductionView
+from circuitlab.figures.panels.term_importance import TermImportanceView
 from circuitlab.gui.places import saved_layout
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.places.dock_sizes import Sizes
 from circuitlab.gui.places.saved_layout import SavedLayout, layout_from_text, layout_to_text
 from circuitlab.gui.sessions.file_work import Searcher, previous_path
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
+from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.main import make_window
 from circuitlab.gui.shell.window import Window
 from circuitlab.lessons.lesson import Lesson
-from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.state import State
+from circuitlab.model.subject import ModelRef
+from circuitlab.state.state import State
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step
-from tests.gui.driving import dock, settle, shown_window
-from tests.gui.test_commands import go
+from tests.gui.driving import answer_questions, dock, go, save, settle, shown_window, work_on
 from tests.models import directory
 
 Answer = Callable[[QMessageBox.StandardButton], list[str]]
@@ -40,44 +43,14 @@ Answer = Callable[[QMessageBox.StandardButton], list[str]]
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     """Answers the questions that come from now on, and lists them."""
-    asked: list[str] = []
-
-    def answered(with_: QMessageBox.StandardButton) -> list[str]:
-        def exec_(box: PlainBox) -> int:
-            asked.append(box.text())
-            return int(with_)
-
-        monkeypatch.setattr(PlainBox, "exec", exec_)
-        return asked
-
-    return answered
-
-
-def save(qtbot: Any, window: Window, path: Path) -> dict[str, Any]:
-    """The file of the present session, saved."""
-    with qtbot.waitSignal(window.sessions.changed):
-        window.sessions.save_to(path)
-    qtbot.waitUntil(lambda: not window.sessions.saves.busy)
-    return json.loads(path.read_text("utf-8"))
+    questions: list[str] = []
+    return lambda button: answer_questions(monkeypatch, button, questions)
 
 
 def open_session(qtbot: Any, window: Window, path: Path) -> None:
     with qtbot.waitSignal(window.sessions.opened, timeout=20000):
         window.sessions.open(path)
     settle(qtbot, window)
-
-
-def work_on(window: Window) -> None:
-    """A text, heads, an ablation, a pin and a setting of a panel."""
-    window.prompt.editor.setPlainText("ab cab ab")
-    window.prompt.commit()
-    go(window, "pin")
-    go(window, "ablate")
-    context = window.context
-    context.apply(context.document.recorded.with_heads(Head(1, 2), Head(0, 1)), "select")
-    context.apply(context.document.recorded.select(destination=3, source=1, locked=True), "select")
-    view = type(dock(window, "attention").panel.view())(leave_out_bos=True)
-    context.apply(context.document.recorded.with_view("attention", view), "setting")
 
 
 def test_a_session_comes_back_in_another_window(qtbot: Any, window: Window, tmp_path: Path) -> None:
@@ -152,7 +125,7 @@ def test_closing_asks_about_unsaved_changes(qtbot: Any, window: Window, tmp_path
     save(qtbot, window, path)
     go(window, "ablate")
     asked = answer(BUTTONS.Cancel)
-    assert not window.close() and window.isVisible() and asked == ["Save the changes to “talk”?"]
+    assert not window.close() and window.isVisible() and len(asked) == 1 and "“talk”" in asked[0]
     answer(BUTTONS.Save)
     assert not window.close(), "it closes once the file is on disk"
     qtbot.waitUntil(lambda: not window.isVisible())
@@ -199,12 +172,13 @@ def test_a_file_that_cannot_be_opened_changes_nothing(qtbot: Any, window: Window
     before, title = window.context.document.work, window.windowTitle()
     damaged = tmp_path / "damaged.circuitlab"
     damaged.write_text('{"circuitlab": "session", "version": 99, "by": "9.9"}')
-    for path in (damaged, tmp_path / "gone.circuitlab"):
+    (picture := tmp_path / "nothing.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    for path, of in ((damaged, "session"), (tmp_path / "gone.circuitlab", "session"), (picture, "picture")):
         with qtbot.waitSignal(window.context.failed) as failed:
             window.context.failed.disconnect(window.dialogs.show_error)
             window.sessions.open(path)
         window.context.failed.connect(window.dialogs.show_error)
-        assert isinstance(failed.args[0], BadInput)
+        assert isinstance(failed.args[0], BadInput) and of in ErrorDialog(failed.args[0], window).windowTitle()
         assert window.context.document.work is before and window.windowTitle() == title and window.sessions.path is None
 
 
@@ -225,8 +199,9 @@ def test_unknown_words_files_and_notes_are_written_back(qtbot: Any, window: Wind
     path = tmp_path / "talk.circuitlab"
     table = save(qtbot, window, path)
     name = next(iter(table["models"]))
+    (tmp_path / "names.tsv").write_bytes(b"names")
     more = {
-        "files": {"names": {"path": "names.tsv", "sha256": "03fe", "tomorrow": 1}},
+        "files": {"names": {"path": "names.tsv", "sha256": hashlib.sha256(b"names").hexdigest(), "tomorrow": 1}},
         "notes": [{"model": name, "head": "L1H1", "text": "copies names", "tomorrow": [2]}],
         "story": {"title": "A talk", "steps": [{"title": "One", "set": {"heads": ["L0H1"], "tomorrow": 3}, "tomorrow": 4}]},
         "tomorrow": {"a": 5},
@@ -423,10 +398,29 @@ def test_a_model_that_was_moved_is_asked_for_once(qtbot: Any, window: Window, tm
         settle(qtbot, second)
         where = f"file:{tmp_path / 'elsewhere'}"
         assert second.context.document.recorded == at(state, where)
-        assert not any(part.startswith("not the model") for part in dock(second, "attention").figure().caption_parts)
+        assert not any(part.startswith("not the model") for part in dock(second, "attention").feed.figure().caption_parts)
         (entry,) = save(qtbot, second, moved)["models"].values()
         assert entry["path"] == "../elsewhere" and entry["was"] == ["../model"]
         open_session(qtbot, second, moved)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_model_that_is_found_elsewhere_is_said(qtbot: Any, window: Window, tmp_path: Path, others: bool) -> None:
+    path = tmp_path / "talks" / "talk.circuitlab"
+    path.parent.mkdir()
+    save(qtbot, window, path)
+    window.sessions.hold.release()
+    (tmp_path / "model").rename(tmp_path / "talks" / "mm")
+    if others:
+        directory(tmp_path / "model", n_ctx=30)
+    with shown_window(qtbot, directory(tmp_path / "other", n_ctx=40)) as second:
+        said: list[str] = []
+        second.context.message.connect(said.append)
+        open_session(qtbot, second, path)
+        (words,) = (one for one in said if "opened from" in one)
+        assert str(tmp_path / "talks" / "mm") in words and "the same weights" in words
+        assert ("other weights" in words) is others
+    settle(qtbot, window)
 
 
 def test_another_model_used_all_the_same_is_named_in_every_caption(
@@ -436,7 +430,7 @@ def test_another_model_used_all_the_same_is_named_in_every_caption(
     tensors = load_file(tmp_path / "elsewhere" / "model.safetensors")
     directory(tmp_path / "model")
     save_file({n: t + 1 for n, t in tensors.items()}, tmp_path / "model" / "model.safetensors")
-    with shown_window(qtbot, tmp_path / "elsewhere") as second:
+    with shown_window(qtbot, directory(tmp_path / "other", n_ctx=40)) as second:
         dialog = models_dialog(qtbot, second, moved)
         ((name, (line, _)),) = dialog.rows.items()
         sha256 = saved["models"][name]["sha256"]
@@ -447,7 +441,7 @@ def test_another_model_used_all_the_same_is_named_in_every_caption(
         assert second.context.document.recorded == state
         said = f"not the model of this session: {name}"
         for panel in ("attention", "predictions", "heads"):
-            assert said in dock(second, panel).figure().caption_parts
+            assert said in dock(second, panel).feed.figure().caption_parts
         again = save(qtbot, second, moved)
         assert again["models"][name]["sha256"] == sha256, "the session goes on naming the model that it was made with"
         second.open_model(str(tmp_path / "elsewhere"))
@@ -455,7 +449,7 @@ def test_another_model_used_all_the_same_is_named_in_every_caption(
         settle(qtbot, second)
         go(second, "unpin")
         settle(qtbot, second)
-        assert said not in dock(second, "attention").figure().caption_parts
+        assert said not in dock(second, "attention").feed.figure().caption_parts
         answer(BUTTONS.Discard)
 
 
@@ -471,3 +465,61 @@ def test_a_story_opens_without_a_model_that_only_a_step_needs(qtbot: Any, window
         dialog.use.click()
     settle(qtbot, window)
     assert save(qtbot, window, path)["models"]["gone"] == table["models"]["gone"]
+
+
+def test_files_of_settings_that_are_gone_or_have_changed_are_asked_about_once(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path, gone, changed = (tmp_path / name for name in ("talk.circuitlab", "gone.txt", "changed.txt"))
+    for file in (gone, changed):
+        file.write_text(file.stem)
+    state = window.context.document.recorded.with_view("term_importance", TermImportanceView(on="file", file=str(gone)))
+    window.context.apply(state.with_view("induction", InductionView(on="file", file=str(changed))), "files")
+    settle(qtbot, window)
+    state = window.context.document.recorded
+    save(qtbot, window, path)
+    (tmp_path / "deep").mkdir()
+    there = gone.rename(tmp_path / "deep" / "kept.txt")
+    changed.write_text("something else")
+
+    dialog = models_dialog(qtbot, window, path)
+    assert not dialog.rows and set(dialog.file_rows) == {"gone", "changed"} and "iles" in dialog.windowTitle()
+    assert str(gone) in dialog.file_rows["gone"][0].text() and str(changed) in dialog.file_rows["changed"][0].text()
+    assert dialog.use.isEnabled(), "neither is needed"
+    dialog.choose_file("gone", str(there))
+    qtbot.waitUntil(dialog.use.isEnabled)
+    assert str(there) in dialog.file_rows["gone"][0].text() and window.context.document.recorded == state, "one is in question"
+    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+        dialog.use.click()
+    settle(qtbot, window)
+    assert window.context.document.recorded == state.with_view("term_importance", TermImportanceView(on="file", file=str(there)))
+    assert {name: entry["path"] for name, entry in save(qtbot, window, path)["files"].items()} == {
+        "gone": "deep/kept.txt",
+        "changed": "changed.txt",
+    }
+    open_session(qtbot, window, path)
+
+
+def test_a_window_is_not_begun_on_a_session_whose_files_have_changed(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path, file = tmp_path / "talk.circuitlab", tmp_path / "texts.txt"
+    file.write_text("one")
+    view = TermImportanceView(on="file", file=str(file))
+    window.context.apply(window.context.document.recorded.with_view("term_importance", view), "file")
+    save(qtbot, window, path)
+    file.unlink()
+    with pytest.raises(BadModel) as refused:
+        make_window(str(path), None, remember=False)
+    assert "texts" in refused.value.got and refused.value.remedy
+
+
+def test_a_window_that_was_laid_out_by_words_says_the_same_words(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = tmp_path / "talk.circuitlab"
+    window.layout_of_docks.arrange("Weights")
+    window.layout_of_docks.go_to("attention")
+    settle(qtbot, window)
+    table = save(qtbot, window, path)
+    path.write_text(json.dumps({**table, "docks": ""}))  # as another person has it
+    window.layout_of_docks.arrange("Explore")
+    open_session(qtbot, window, path)
+    again = save(qtbot, window, path)
+    assert again["now"]["arrange"] == "Weights" and set(again["now"]["show"]) == set(table["now"]["show"])
+    saved = layout_from_text(again["docks"])
+    assert saved is not None and saved.declared == ARRANGEMENTS["Weights"] and saved.moved

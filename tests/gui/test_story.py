@@ -9,28 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QApplication, QTabBar
 
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.lessons import own_story
+from circuitlab.gui.lessons.session_part import LEAST
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.shell.window import Window
 from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
 from circuitlab.session_files.session import Note
+from circuitlab.state.state import State
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Encoded, Setup
 from circuitlab.story.story import Step, Story
-from tests.gui.driving import dock
-from tests.gui.test_lessons import settle
+from tests.gui.driving import dock, docks_on_screen, settle
 
 CTRL = Qt.KeyboardModifier.ControlModifier
-
-
-def shown(window: Window) -> set[str]:
-    return {name for name, panel in window.docks.items() if on_screen(panel)}
 
 
 def keep(qtbot: Any, window: Window, *heads: Head) -> Step:
@@ -47,7 +44,7 @@ def keep(qtbot: Any, window: Window, *heads: Head) -> Step:
 
 def states(window: Window) -> list[State]:
     """What each step shows."""
-    work, views = window.context.document.work, {name: panel.view for name, panel in panels().items()}
+    work, views = window.context.document.work, view_types()
     models = {name: entry.ref for name, entry in work.models.items()}
     resolver = Resolver(window.context.engine, views, State(window.context.document.recorded.model), None, models, tolerant=True)
     return [resolver.state(work.story.setup(number)) for number in range(len(work.story.steps))]
@@ -74,6 +71,19 @@ def told(qtbot: Any, window: Window) -> Window:
     return window
 
 
+def test_what_the_dock_does_not_show_asks_for_no_room(qtbot: Any, told: Window) -> None:
+    lessons = told.lessons
+    least = lambda: lessons.pages.minimumSizeHint().height()
+    assert least() == lessons.front.minimumSizeHint().height() < lessons.page.minimumSizeHint().height()
+    lessons.begin_own(0)
+    settle(qtbot, told)
+    assert least() == lessons.page.minimumSizeHint().height()
+    lessons.tour.leave()
+    settle(qtbot, told)
+    assert least() == lessons.front.minimumSizeHint().height()
+    assert told.minimumSizeHint().height() <= 720 and told.height() <= 800
+
+
 def test_a_view_is_kept_by_a_key_under_the_title_of_its_figure(qtbot: Any, window: Window) -> None:
     document, lessons = window.context.document, window.lessons
     lessons.open()
@@ -88,6 +98,7 @@ def test_a_view_is_kept_by_a_key_under_the_title_of_its_figure(qtbot: Any, windo
     assert step.setup is not None and step.setup.arrange == "Explore" and step.setup.show[-1] == "attention"
     assert states(window) == [document.recorded]
     assert lessons.session.steps.count() == 1 and not lessons.session.empty.isVisible()
+    assert window.isWindowModified() and window.windowTitle().startswith("Untitled[*] · "), "it is in no file"
     assert document.work.models[step.setup.model or ""].ref == document.recorded.model
     second = keep(qtbot, window, Head(0, 1))
     assert second.setup == Setup(heads=("L0H1",)), "said once: only the head is another"
@@ -95,8 +106,47 @@ def test_a_view_is_kept_by_a_key_under_the_title_of_its_figure(qtbot: Any, windo
     window.undo()
     window.undo()
     assert document.work.story == Story() and document.work.models == {}
+    assert not window.isWindowModified() and "Untitled" not in window.windowTitle()
     window.redo()
     assert titles(window) == [step.title] and lessons.session.steps.isVisible()
+
+
+def test_a_step_is_called_by_its_figure_and_the_side_of_a_comparison(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("attention")
+    window.state_commands.pin()
+    window.state_commands.ablate()
+    settle(qtbot, window)
+    names = []
+    for _ in range(3):
+        names.append(keep(qtbot, window).title)
+        window.state_commands.next_compare()
+        settle(qtbot, window)
+    now, reference, difference = names
+    plain = now.removesuffix(" · L0H0 zeroed")
+    assert now.startswith("L0H0 · ") and plain != now, "what is ablated is named, in the words of titles"
+    assert (reference, difference) == (f"{plain} · reference", f"{now} · difference")
+
+
+def test_steps_of_the_same_figure_are_told_apart(qtbot: Any, window: Window) -> None:
+    window.layout_of_docks.go_to("attention")
+    settle(qtbot, window)
+    first = keep(qtbot, window).title
+    context = window.context
+    context.apply(context.document.recorded.select(destination=3, locked=True), "select")
+    settle(qtbot, window)
+    proposed = [first, *(keep(qtbot, window).title for _ in range(3))]
+    assert proposed == titles(window) and len(set(proposed)) == 4 and proposed[1].endswith("position 3")
+    assert all(title.startswith(first) for title in proposed)
+
+
+def test_a_step_with_a_film_says_so_in_the_list(qtbot: Any, window: Window) -> None:
+    steps = (Step("One", "Look.", Setup(play=(0, "final"))), Step("Two", "Look."))
+    window.context.document.edit(replace(window.context.document.work, story=Story("", steps)), "tell")
+    window.lessons.open()
+    settle(qtbot, window)
+    rows = window.lessons.session.steps
+    assert ["film" in " ".join(part.text for part in rows.paragraphs(row)) for row in (0, 1)] == [True, False]
+    assert ["film" in rows.item(row).text() for row in (0, 1)] == [True, False], "to a screen reader, too"
 
 
 def test_a_view_is_kept_while_one_types(qtbot: Any, window: Window) -> None:
@@ -117,7 +167,7 @@ def test_views_kept_in_quick_succession_are_all_kept(qtbot: Any, window: Window)
 
 
 def test_ones_own_story_is_walked_and_left_as_if_it_had_not_been(qtbot: Any, told: Window) -> None:
-    document, lessons, before, docks = told.context.document, told.lessons, told.context.document.recorded, shown(told)
+    document, lessons, before, docks = told.context.document, told.lessons, told.context.document.recorded, docks_on_screen(told)
     label, tabs_before = document.undo_label, tabs(told)
     lessons.session.steps.setCurrentRow(1)
     lessons.session.steps.setFocus()
@@ -129,10 +179,10 @@ def test_ones_own_story_is_walked_and_left_as_if_it_had_not_been(qtbot: Any, tol
     page.next.click()
     settle(qtbot, told)
     assert document.recorded.selection.head == Head(1, 2)
-    assert {"overview", "attention", "predictions", "lessons"} <= shown(told)
+    assert {"overview", "attention", "predictions", "lessons"} <= docks_on_screen(told)
     page.leave.click()
     settle(qtbot, told)
-    assert document.recorded == before and shown(told) == docks and document.undo_label == label
+    assert document.recorded == before and docks_on_screen(told) == docks and document.undo_label == label
     assert tabs(told) == tabs_before
 
 
@@ -142,13 +192,32 @@ def test_stay_here_keeps_what_is_shown(qtbot: Any, told: Window) -> None:
     settle(qtbot, told)
     told.lessons.page.next.click()
     settle(qtbot, told)
-    docks = shown(told)
+    docks = docks_on_screen(told)
     told.lessons.page.stay.click()
     settle(qtbot, told)
     assert document.recorded.selection.head == Head(1, 1) and told.lessons.tour.lesson is None
-    assert shown(told) == docks and told.lessons.pages.currentIndex() == 0
+    assert docks_on_screen(told) == docks and told.lessons.pages.currentIndex() == 0
     told.undo()
     assert document.recorded == before, "one step of undo, however far one has walked"
+
+
+def test_a_title_that_is_left_shows_its_beginning(qtbot: Any, told: Window) -> None:
+    """The caret says which end of a line that is too long is seen; where one only looks elsewhere for a moment, it stays."""
+    told.lessons.begin_own(0)
+    settle(qtbot, told)
+    editor = told.lessons.page.editor
+    editor.title.setFocus()
+    editor.title.selectAll()
+    qtbot.keyClicks(editor.title, "A title " * 30)
+    seen = lambda: editor.title.grab().toImage()
+    end, n = seen(), len(editor.title.text())
+    for reason in (Qt.FocusReason.PopupFocusReason, Qt.FocusReason.ActiveWindowFocusReason):
+        QApplication.sendEvent(editor.title, QFocusEvent(QEvent.Type.FocusOut, reason))
+        assert editor.title.cursorPosition() == n
+    editor.title.setFocus()
+    editor.text.setFocus()
+    assert editor.title.cursorPosition() == 0 and seen() != end
+    assert told.lessons.own.story.steps[0].title.startswith("A title A title")
 
 
 def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +311,7 @@ def test_a_maximised_panel_is_kept_alone(qtbot: Any, told: Window) -> None:
     told.toggle_maximised()
     told.lessons.begin_own(3)
     settle(qtbot, told)
-    assert shown(told) == {"prompt", "overview", "lessons"}
+    assert docks_on_screen(told) == {"prompt", "overview", "lessons"}
     told.lessons.tour.leave()
     settle(qtbot, told)
     for name in ("lessons", "prompt"):
@@ -253,7 +322,7 @@ def test_a_maximised_panel_is_kept_alone(qtbot: Any, told: Window) -> None:
         told.toggle_maximised()
         told.lessons.begin_own(len(titles(told)) - 1)
         settle(qtbot, told)
-        assert {"prompt", "attention", "lessons"} <= shown(told)
+        assert {"prompt", "attention", "lessons"} <= docks_on_screen(told)
         told.lessons.tour.leave()
         settle(qtbot, told)
 
@@ -398,3 +467,21 @@ def test_two_hundred_random_edits_leave_a_story_that_stands(qtbot: Any, told: Wi
         assert len(states(told)) == len(lessons.own.story.steps), "nor does undo reach one that does not stand"
     settle(qtbot, told)
     assert lessons.own.story == Story()
+
+
+def test_many_steps_and_notes_give_way_in_a_low_dock(qtbot: Any, window: Window) -> None:
+    work = window.context.document.work
+    steps = tuple(Step(f"Step {i}", "A line of text.", Setup(show=("attention",))) for i in range(12))
+    notes = tuple(Note(f"note {i}", head=f"L0H{i}") for i in range(6))
+    window.context.document.edit(replace(work, story=Story("", steps), notes=notes), "tell")
+    window.lessons.open()
+    settle(qtbot, window)
+    session = window.lessons.session
+    high = session.steps.height()
+    assert high > 150
+    window.layout_of_docks.arrange("Training")  # where its stack is low
+    window.lessons.open()
+    settle(qtbot, window)
+    assert session.minimumSizeHint().height() < high, "what was once high must not stay so"
+    assert LEAST <= session.steps.height() < high and session.notes.height() >= LEAST
+    assert window.height() < 900

@@ -134,6 +134,19 @@ def test_a_double_click_brings_the_panel_forward_that_reads_closely(qtbot: Any, 
     assert heat(window).values.shape[0] == len(window.context.document.state.tokens)
 
 
+@pytest.mark.parametrize(("argument", "name"), [(0, "training"), (2, "theory"), (4, "spectra")])
+def test_a_double_click_leads_to_the_picture_behind_the_chosen_argument(
+    qtbot: Any, window: Window, argument: int, name: str
+) -> None:
+    dock(window, "evidence").show()
+    dock(window, name).hide()
+    dock(window, "evidence").view.picked.emit(Hit("arguments", (argument,), "double-click"))
+    assert dock(window, name).isVisible()
+    page = {"training": "curves", "theory": "heads", "spectra": "plane"}[name]
+    assert window.context.document.state.view(name, dock(window, name).panel.view).page == page
+    settle(qtbot, window)
+
+
 def contrast(a: tuple[int, ...], b: tuple[int, ...]) -> float:
     """WCAG 2 contrast ratio."""
 
@@ -179,7 +192,7 @@ def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window)
     settle(qtbot, window)
     figure = dock(window, "composition").view.figure
     raw = figure.find("K")
-    assert all(words in figure.caption for words in document.state.conventions.words())
+    assert all(words in figure.caption for words in document.state.conventions.words(window.context.facts().config))
     window.state_commands.compare("difference")
     settle(qtbot, window)
     figure = dock(window, "composition").view.figure
@@ -187,7 +200,8 @@ def test_folded_is_compared_with_raw_through_the_pin(qtbot: Any, normed: Window)
     assert isinstance(folded, Heatmap) and isinstance(raw, Heatmap) and isinstance(change, Heatmap)
     np.testing.assert_allclose(change.values, raw.values - folded.values, atol=1e-6)
     assert np.abs(change.values).max() > 0.01
-    assert all(words in figure.caption for words in Conventions().words()[:2])  # what the reference has
+    usual = Conventions().words(window.context.facts().config)
+    assert all(words in figure.caption for words in usual[:-1])  # what the reference has
     window.layout_of_docks.go_to("attention")
     settle(qtbot, window)
     assert heat(window).map == "magnitude"  # a pattern is what it was: rounding is not drawn as a difference
@@ -208,7 +222,7 @@ def test_conventions_are_commands_of_the_palette_and_the_menus(qtbot: Any, windo
         assert not next(a for a in window.top.conventions.menu().actions() if a.data() == field).isChecked()
     settle(qtbot, window)
     window.state_commands.pin()
-    unusual = replace(Conventions(), fold_norm=False, centre=False).words()[:2]
+    unusual = replace(Conventions(), fold_norm=False, centre=False).words(window.context.facts().config)[:-1]
     assert window.context.document.state.pins[0].label.endswith(", ".join(unusual))
     actions["raw"].trigger()
     assert window.context.document.state.conventions == Conventions()
@@ -222,7 +236,8 @@ def test_conventions_stand_once_in_the_bar_and_in_what_leaves_the_window(
     qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not under each of the panels; a panel's picture that is copied or exported has them."""
-    bar, words = window.top.conventions.text(), window.context.document.state.conventions.words()
+    config = window.context.facts().config
+    bar, words = window.top.conventions.text(), window.context.document.state.conventions.words(config)
     assert all(word in bar for word in words)
     panels = [d for d in window.docks.values() if isinstance(d, PanelDock) and d.shown and d.view.figure.grid]
     assert len(panels) > 2

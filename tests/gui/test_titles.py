@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from circuitlab.counting import number
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import ModelStore
@@ -20,8 +21,8 @@ from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Mark, Points, 
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.cuts import offers
-from circuitlab.session.state import State
+from circuitlab.state.cuts import offers
+from circuitlab.state.state import State
 from tests.figures.test_compare import PAGES, on_page
 from tests.models import CONFIGS, directory
 
@@ -68,11 +69,13 @@ def heads_in(value: Any) -> Iterator[Head]:
 
 
 def check(figure: Figure, answers: Mapping[str, Answer], where: str) -> None:
-    """Heads in the title are heads of the request, where the request names any."""
+    """Heads in the title are heads of the request, where the request names any, or are cut in it."""
     asked = {head for answer in answers.values() for head in heads_in(answer.request.params)}
+    sites = [edit.site for answer in answers.values() for edit in answer.request.subject.edits]
+    cut = {Head(site.layer, head) for site in sites for head in site.heads or ()}
     named = set(heads_in(figure.title))
     if asked and figure.grid:
-        assert named <= asked, f"{where}: “{figure.title}” over the numbers of {sorted(asked)}"
+        assert named <= asked | cut, f"{where}: “{figure.title}” over the numbers of {sorted(asked)}"
 
 
 def items(mark: Mark) -> list[tuple[int, ...]]:
@@ -116,6 +119,7 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
             apply=document.apply,
             end_preview=document.end_preview,
             facts=lambda ref=None: facts,
+            config=lambda ref: facts.config,
             name_parts=lambda ref: (ref.name,),
             readout=QUIET,
             message=QUIET,
@@ -198,7 +202,7 @@ def test_a_score_in_a_title_is_that_of_the_heads_it_names(engine: Engine, start:
             moved = start.with_edge(source, dest, kind)
             titles = {name: panels()[name].figure(moved, facts, answers, {}).title for name, answers in asked.items()}
             assert f"without {dest}: " in titles["ablation"]
-            assert f"{effect[dest]:+.3f}" in titles["ablation"]
+            assert number(effect[dest], "+.3f") in titles["ablation"]
             assert (
                 f"{kind}-composition {source} → {dest}: {scores.scores[(scores.kinds.index(kind), *dest, *source)]:.3f}"
                 in (titles["composition"])

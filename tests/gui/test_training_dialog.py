@@ -27,16 +27,16 @@ from circuitlab.gui.training.job import (
     Progress,
     TrainingJob,
     check,
-    in_words,
     loss_in,
     read_curves,
     read_progress,
 )
 from circuitlab.gui.training.process import ELSEWHERE
 from circuitlab.gui.training.view import GOES_ON, NOTHING, left_in_words
+from circuitlab.gui.work.own_process import in_words
 from circuitlab.paths import resource
 from circuitlab.training.corpus import find_sources
-from circuitlab.training.files import Lock
+from circuitlab.training.files import alone_in
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.part_way import part_way
 from circuitlab.training.recipe_file import read_recipe
@@ -122,7 +122,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
 def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     window: Window, qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path
 ) -> None:
-    out, recipe = tmp_path / "run", longer_recipe(tmp_path, 600)
+    out, recipe = tmp_path / "run", longer_recipe(tmp_path, 2500)
     view, process = dialog.view, dialog.process
     filled(qtbot, dialog, recipe, text, out)
     dialog.start.click()
@@ -152,9 +152,9 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
     assert process.outcome == "done"
     steps = [c["step"] for c in json.loads((out / "metrics.json").read_text(encoding="utf-8"))["checkpoints"]]
-    assert steps == list(read_recipe(recipe).checkpoints.steps(600))
+    assert steps == list(read_recipe(recipe).checkpoints.steps(2500))
     assert (out / "model" / "config.json").is_file()
-    assert (part_way(out, read_recipe(recipe)) / "checkpoints" / "step-000600.safetensors").is_file()
+    assert (part_way(out, read_recipe(recipe)) / "checkpoints" / "step-002500.safetensors").is_file()
 
 
 @pytest.mark.slow
@@ -219,7 +219,7 @@ def test_a_process_that_is_gone_is_not_signalled(dialog: TrainingDialog, tmp_pat
     dialog.process.stop_elsewhere()
     assert not sent
     assert dialog.process.outcome == "stopped"
-    with Lock(tmp_path / "state"):
+    with alone_in(tmp_path / "state"):
         dialog.process.set_outcome("failed", ELSEWHERE)
         dialog.process.stop_elsewhere()
     assert sent == [os.getpid()]

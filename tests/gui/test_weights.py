@@ -15,6 +15,7 @@ from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Edges, Heatmap, Hit, Points, Rows
+from circuitlab.figures.panels.circuits.panel import CircuitsView
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.window import Window
@@ -173,13 +174,42 @@ def test_the_other_panels_of_the_weights_are_drawn(qtbot: Any, weights: Window) 
 
 def test_pages_of_the_circuits(qtbot: Any, weights: Window) -> None:
     panel = dock(weights, "circuits")
-    for page in ("triples", "bugs", "largest"):
+    for page in ("triples", "bugs", "in text", "largest"):
         qtbot.mouseClick(panel.controls.findChild(Choices, "page").button(page), Qt.MouseButton.LeftButton)
         settle(qtbot, weights)
         if page == "bugs":  # a model without its corpus' bigrams says so
             assert "corpus" in panel.view.figure.why_empty or "bigram" in panel.view.figure.why_empty
         else:
             assert panel.view.figure.grid, page
+
+
+def test_an_example_of_a_skip_trigram_becomes_the_prompt(qtbot: Any, weights: Window, tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("abcd abce abcf " * 9, "utf-8")
+    context, panel = weights.context, dock(weights, "circuits")
+    context.apply(
+        context.document.state.with_view("circuits", CircuitsView("in text", on="file", file=str(file), texts=3)), "in text"
+    )
+    settle(qtbot, weights)
+    used, result = panel.view.figure.find("used"), panel.feed.exchange.answers["now"]["used"].result
+    assert isinstance(used, Rows) and used.ids[:, 0].tolist() == result.source.tolist()
+    np.testing.assert_array_equal(used.columns[3].values, result.nats)
+    row = panel.view.widget("used").table
+    qtbot.mouseClick(row.viewport(), Qt.MouseButton.LeftButton, pos=row.visualRect(row.model().index(1, 0)).center())
+    settle(qtbot, weights)
+    assert context.document.state.selection.token == result.source[1]
+    table = panel.view.widget("examples").table
+    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=table.visualRect(table.model().index(0, 0)).center())
+    settle(qtbot, weights)
+    state, (text, source, destination) = context.document.state, result.example[1, 0].tolist()
+    assert state.tokens == tuple(result.texts[text, : destination + 2].tolist())
+    assert (state.selection.source, state.selection.destination, state.selection.locked) == (source, destination, True)
+    assert state.tokens[source] == result.source[1]
+    assert weights.prompt.editor.toPlainText() == state.text != ""
+    assert panel.view.figure.find("used") is not None and state.bos == (state.tokens[0] == context.facts().bos)
+    context.document.undo()
+    settle(qtbot, weights)
+    assert context.document.state.tokens != state.tokens
 
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
@@ -207,11 +237,11 @@ def test_an_arrangement_shows_what_it_names_and_has_a_home_for_the_rest(qtbot: A
 
 def test_typing_asks_nothing_of_the_weights_again(qtbot: Any, weights: Window) -> None:
     panels = [dock(weights, n) for n in ("composition", "spectra")]
-    before = [p.exchange.requests["now"] for p in panels]
+    before = [p.feed.exchange.requests["now"] for p in panels]
     figures = [p.view.figure.marks()[0] for p in panels]
     qtbot.keyClicks(weights.prompt.editor, " x")
     settle(qtbot, weights)
-    assert [p.exchange.requests["now"] for p in panels] == before
+    assert [p.feed.exchange.requests["now"] for p in panels] == before
     for panel, old in zip(panels, figures, strict=True):
         new: Any = panel.view.figure.marks()[0]
         assert (new.xy if isinstance(new, Edges) else new.x) is (old.xy if isinstance(old, Edges) else old.x)  # type: ignore[union-attr]
@@ -237,12 +267,12 @@ def test_a_model_that_cannot_be_read_so_says_why(qtbot: Any, tmp_path: Path, con
 def test_docks_that_end_behind_a_tab_ask_for_nothing(qtbot: Any, window: Window) -> None:
     window.layout_of_docks.arrange("Weights")
     settle(qtbot, window)
-    assert dock(window, "composition").exchange.requests["now"]
+    assert dock(window, "composition").feed.exchange.requests["now"]
     for name in ("virtual", "residual", "bigram"):
-        assert not dock(window, name).exchange.requests["now"], name
+        assert not dock(window, name).feed.exchange.requests["now"], name
     window.layout_of_docks.go_to("residual")
     settle(qtbot, window)
-    assert dock(window, "residual").exchange.requests["now"]
+    assert dock(window, "residual").feed.exchange.requests["now"]
 
 
 def test_docks_behind_tabs_do_not_ask_for_the_height_of_a_narrow_one(qtbot: Any, window: Window) -> None:

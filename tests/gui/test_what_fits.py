@@ -17,8 +17,8 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.model_change import without_missing
-from circuitlab.session.state import Pin, Selection, State
+from circuitlab.state.model_change import without_missing
+from circuitlab.state.state import Pin, Selection, State
 from tests.gui.driving import dock, settle
 from tests.models import TINY, directory
 
@@ -110,7 +110,7 @@ def test_a_head_of_the_reference_that_the_model_does_not_have_is_not_chosen(qtbo
     before = document.recorded.selection
     gestures: tuple[Gesture, ...] = ("hover", "click", "shift-click", "double-click")
     for gesture in gestures:
-        heads.view.hovered.emit(Hit("map", (1, 3), gesture), "") if gesture == "hover" else heads._picked(
+        heads.view.hovered.emit(Hit("map", (1, 3), gesture), "") if gesture == "hover" else heads.feed.picked(
             Hit("map", (1, 3), gesture)
         )
         for state in (document.state, document.recorded):
@@ -152,7 +152,7 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
 
 def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(window: Window, tmp_path: Path) -> None:
     from circuitlab.engine.store import reference
-    from circuitlab.session.model_change import state_for
+    from circuitlab.state.model_change import state_for
 
     context = window.context
     other = context.engine.store.open(

@@ -32,7 +32,7 @@ from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import Head
-from tests.gui.driving import TEXT, dock, heat, pixels, settle
+from tests.gui.driving import TEXT, dock, exported, heat, pixels, settle
 from tests.models import directory
 from tests.words import asks_for_text
 
@@ -351,7 +351,7 @@ def test_what_is_on_the_screen_goes_into_a_file(qtbot: Any, window: Window, tmp_
     actions = dock(window, "attention").actions_menu
     for suffix in ("png", "svg", "pdf", "csv", "npz", "json"):
         path = tmp_path / f"a.{suffix}"
-        (actions.write_picture if suffix in ("png", "svg", "pdf") else actions.write_data)(path)
+        exported(qtbot, window, path) if suffix in ("png", "svg", "pdf") else actions.write_data(path)
         assert path.stat().st_size > 300, suffix
     np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["values"][0], heat(window).values)
 
@@ -364,8 +364,8 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
     window.state_commands.ablate()
     window.state_commands.compare("difference")
     settle(qtbot, window)
-    answers = {("now", r): a for r, a in attention.exchange.answers["now"].items()}
-    answers |= {("ref", r): a for r, a in attention.exchange.answers["ref"].items()}
+    answers = {("now", r): a for r, a in attention.feed.exchange.answers["now"].items()}
+    answers |= {("ref", r): a for r, a in attention.feed.exchange.answers["ref"].items()}
     assert {side for side, _ in answers} == {"now", "ref"}
     for form in ("csv", "npz", "json"):
         actions.write_data(tmp_path / f"a.{form}")
@@ -400,7 +400,8 @@ def test_copying_and_explaining(qtbot: Any, window: Window) -> None:
     assert clipboard.text().startswith("head\tdestination\tdestination token\tsource\tsource token\tvalue")
     actions.copy_python()
     assert "lab.open(" in clipboard.text()
-    actions.copy_image()
+    with qtbot.waitSignal(window.context.message, check_params_cb=lambda text: text == "Image copied."):
+        actions.copy_image()
     assert not clipboard.image().isNull()
     assert "softmax" in actions.explainer().text
     assert "n × n = 20 × 20" in actions.explainer().text
@@ -441,7 +442,7 @@ def test_the_top_bar_asks_for_a_folder_and_shows_the_commands(
 
 def test_panels_are_drawn_again_when_it_is_computed_on_another_device(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(dock(window, "attention"), "draw", lambda: drawn.append(window.context.engine.device))
+    monkeypatch.setattr(dock(window, "attention").feed, "draw", lambda: drawn.append(window.context.engine.device))
     window.context.engine.device = "elsewhere"
     window.settings.changed.emit("device")
     assert drawn == ["cpu"]

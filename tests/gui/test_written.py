@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from tests.gui.driving import settle, shown_window
 from tests.gui.written import faults
 
-TEXT = "Mr and Mrs Dursley, of number four, Privet Drive, were proud to say that they were perfectly normal. Mr and Mrs Durs"
+TEXT = "Mr and Mrs Hursley, of the old mill at Brook End, were glad to say that they were perfectly punctual. Mr and Mrs Hurs"
 
 
 def homes() -> dict[str, list[str]]:
@@ -21,6 +23,7 @@ def homes() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_text_of_every_panel_can_be_read(qtbot: Any) -> None:
     assert sorted(name for names in homes().values() for name in names) == sorted(panels())
     wrong: list[str] = []

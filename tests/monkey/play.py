@@ -30,7 +30,7 @@ from circuitlab.gui.shell.main import make_window
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.runner import LANES
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.monkey.events import Event, from_text
 from tests.monkey.hands import Hands, settle
 
@@ -110,6 +110,8 @@ def census(window: Window, start: State) -> Counter[str]:
     document = window.context.document
     if window.layout_of_docks.maximised:
         window.toggle_maximised()
+    window.presenting.end()
+    window.lessons.tour.leave()  # a step's numbers have slots as long as it is open
     window.lessons.put_back()
     settle(window)
     document.apply(start, "the beginning")

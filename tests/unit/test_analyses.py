@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -14,55 +13,40 @@ import torch
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.overview import GAP, OverviewParams, pooled
-from circuitlab.analysis.attention.pattern import AttentionParams
+from circuitlab.analysis.attention.pattern import AttentionParams, Show
 from circuitlab.analysis.attention.score_definitions import SCORES
-from circuitlab.analysis.base import NullContext, analyses
+from circuitlab.analysis.base import analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.analysis.behaviour.samples import different_random
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, CircuitLabError, Refused
+from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject
+from circuitlab.testing import Bench, check_afresh, check_answer
+from circuitlab.testing.analyses import TOKENS
 from tests.models import CONFIGS, TINY, directory
 from tests.reference.slow_forward import SlowModel
-
-TOKENS = (0, 5, 9, 5, 7, 5, 9, 200, 5)
-
 
 OF_TWO_RUNS = ("patching", "path_patching")  # without another prompt they need something that the first run has cut
 CUT = (Intervention("zero", Site("result", 0)),)
 
 
-class Asker:
-    """An engine on one model."""
-
-    def __init__(self, path: Path) -> None:
-        self.engine, self.ref = Engine(ModelStore()), ModelRef(f"file:{path}")
-
-    @property
-    def weights(self) -> Any:
-        return self.engine.store.open(self.ref).opened.weights
-
-    def __call__(self, name: str, params: Any, tokens: tuple[int, ...] = TOKENS, edits: Any = ()) -> Any:
-        return self.engine.answer(Request.named(name, params, Subject(self.ref, tokens, edits))).result
-
-
 @pytest.fixture
-def ask(tmp_path: Path) -> Asker:
-    return Asker(directory(tmp_path / "m"))
+def ask(tmp_path: Path) -> Bench:
+    return Bench(directory(tmp_path / "m"))
 
 
-def _slow(asker: Asker, tokens: tuple[int, ...] = TOKENS) -> Any:
+def _slow(asker: Bench, tokens: tuple[int, ...] = TOKENS) -> Any:
     from safetensors.numpy import load_file
 
     return SlowModel(asker.weights.config, load_file(Path(asker.ref.source[5:]) / "model.safetensors")).run(tokens)
 
 
-def test_attention_is_the_pattern_and_empty_above_the_diagonal(ask: Asker) -> None:
+def test_attention_is_the_pattern_and_empty_above_the_diagonal(ask: Bench) -> None:
     found = ask("attention", AttentionParams((Head(1, 2), Head(0, 1))))
     patterns = _slow(ask)[2]
     for row, (layer, head) in enumerate(found.heads):
@@ -73,7 +57,7 @@ def test_attention_is_the_pattern_and_empty_above_the_diagonal(ask: Asker) -> No
 
 @pytest.mark.parametrize("name", ["attention-only", "llama", "smeared"])
 def test_weighted_attention_is_pattern_times_length_of_what_is_carried(tmp_path: Path, name: str) -> None:
-    asker = Asker(directory(tmp_path / "m", CONFIGS[name]))
+    asker = Bench(directory(tmp_path / "m", CONFIGS[name]))
     model = asker.engine.store.open(asker.ref)
     seen = model.weights(Subject(asker.ref).conventions)
     run = forward(seen, TOKENS)
@@ -89,7 +73,7 @@ def test_weighted_attention_is_pattern_times_length_of_what_is_carried(tmp_path:
                 assert found.values[0, d, s] == pytest.approx(wanted, abs=1e-5)
 
 
-def test_scores_are_what_softmax_reads(ask: Asker) -> None:
+def test_scores_are_what_softmax_reads(ask: Bench) -> None:
     scores = ask("attention", AttentionParams((Head(1, 0),), "scores")).values[0]
     pattern = ask("attention", AttentionParams((Head(1, 0),))).values[0]
     for d in range(len(TOKENS)):
@@ -97,7 +81,7 @@ def test_scores_are_what_softmax_reads(ask: Asker) -> None:
         np.testing.assert_allclose(pattern[d, : d + 1], weights / weights.sum(), atol=1e-5)
 
 
-def test_the_overview_holds_every_head_in_its_tile(ask: Asker) -> None:
+def test_the_overview_holds_every_head_in_its_tile(ask: Bench) -> None:
     found = ask("attention_overview", OverviewParams(size=64))
     every = ask("attention", AttentionParams())
     edge = found.tile + GAP
@@ -106,6 +90,34 @@ def test_the_overview_holds_every_head_in_its_tile(ask: Asker) -> None:
         tile = found.sheet[layer * edge : layer * edge + found.tile, head * edge : head * edge + found.tile]
         np.testing.assert_array_equal(tile, values)
         assert found.largest[layer, head] == np.nanmax(values)
+
+
+@pytest.mark.parametrize("show", ["pattern", "scores"])
+def test_the_overviews_row_of_a_head_is_of_destinations_that_can_choose(ask: Bench, show: Show) -> None:
+    """Position 0 attends to itself alone, so that the largest of each pattern is 1."""
+    found = ask("attention_overview", OverviewParams(show, size=64))
+    every = ask("attention", AttentionParams((), show))
+    columns = {c.name: c.values for c in found.table().columns}
+    assert list(columns)[1:4] == ["largest after position 0", "destination", "source"]
+    for row, values in enumerate(every.values):
+        later = values[1:]
+        dest, src = columns["destination"][row], columns["source"][row]
+        assert columns["largest after position 0"][row] == np.nanmax(later) == values[dest, src] and dest > 0
+        at = range(1, len(values))
+        for name, sources in (("same position", at), ("position before", range(len(values) - 1)), ("position 0", [0] * len(at))):
+            expected = np.mean([values[d, s] for d, s in zip(at, sources, strict=True)])
+            assert columns[f"mean on {name}"][row] == pytest.approx(expected, rel=1e-5)
+    if show == "pattern":
+        assert len(set(np.round(columns["largest after position 0"], 6))) > 1 and (found.largest.round(6) == 1).all()
+
+
+def test_what_an_overview_has_nothing_of_is_no_column(ask: Bench) -> None:
+    found = ask("attention_overview", OverviewParams(leave_out_bos=True)).table()
+    assert "mean on position 0" not in [c.name for c in found.columns] and "mean on position before" in [
+        c.name for c in found.columns
+    ]
+    one = ask("attention_overview", OverviewParams(), tokens=TOKENS[:1])
+    assert [c.name for c in one.table().columns] == ["head", "largest"] and (one.place == -1).all()
 
 
 def test_pooling_takes_the_largest_of_each_block() -> None:
@@ -121,12 +133,12 @@ def test_pooling_takes_the_largest_of_each_block() -> None:
                 assert small[1, i, j] == np.nanmax(block.numpy())
 
 
-def test_the_overview_leaves_the_first_source_out_where_asked(ask: Asker) -> None:
+def test_the_overview_leaves_the_first_source_out_where_asked(ask: Bench) -> None:
     found = ask("attention_overview", OverviewParams(size=64, leave_out_bos=True))
     assert np.isnan(found.sheet[: found.tile, 0]).all()
 
 
-def test_predictions_are_the_softmax_of_the_logits(ask: Asker) -> None:
+def test_predictions_are_the_softmax_of_the_logits(ask: Bench) -> None:
     logits = _slow(ask)[0]
     found = ask("predictions", PredictionsParams(3, 5))
     p = np.exp(logits[3] - logits[3].max())
@@ -145,7 +157,7 @@ def test_predictions_are_the_softmax_of_the_logits(ask: Asker) -> None:
         ask("predictions", PredictionsParams(9))
 
 
-def test_token_loss_is_minus_the_log_probability(ask: Asker) -> None:
+def test_token_loss_is_minus_the_log_probability(ask: Bench) -> None:
     logits = _slow(ask)[0]
     found = ask("token_loss", TokenLossParams())
     assert np.isnan(found.loss[0])
@@ -176,7 +188,7 @@ def _slow_score(name: str, A: np.ndarray, t: list[int]) -> float:
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, (0, 5, 5, 7, 5, 5, 5, 9, 9)])  # what followed a token may be itself
-def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Asker, tokens: tuple[int, ...]) -> None:
+def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Bench, tokens: tuple[int, ...]) -> None:
     found = ask("head_scores", HeadScoresParams(on="text"), tokens)
     patterns = _slow(ask, tokens)[2]
     for i, name in enumerate(SCORES):
@@ -187,7 +199,7 @@ def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Asker, toke
     assert np.isnan(found.spread).all()
 
 
-def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
+def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Bench) -> None:
     params = HeadScoresParams(block=5, repeats=3, samples=4, seed=7)
     found = ask("head_scores", params)
     rng = np.random.default_rng(7)
@@ -213,28 +225,28 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Asker) -> None:
     assert not np.allclose(found.mean, again.mean, equal_nan=True)
 
 
-def test_scores_without_a_target_are_not_computed(ask: Asker) -> None:
+def test_scores_without_a_target_are_not_computed(ask: Bench) -> None:
     found = ask("head_scores", HeadScoresParams(on="text"), (1, 2, 3))
     assert np.isnan(found.of("prefix_matching")).all()
     assert not np.isnan(found.of("previous_token")).any()
     assert np.isnan(ask("head_scores", HeadScoresParams(on="text"), (1,)).of("previous_token")).all()
 
 
-def test_random_tokens_that_do_not_fit_are_fewer_and_said(ask: Asker) -> None:
+def test_random_tokens_that_do_not_fit_are_fewer_and_said(ask: Bench) -> None:
     said = ask("head_scores", HeadScoresParams(block=25, repeats=4)).conventions
     assert any("23 random tokens × 2 (no room for 25 × 4)" in words for words in said)
 
 
 @pytest.mark.parametrize("name", OF_TWO_RUNS)
 @pytest.mark.parametrize("source", [(), TOKENS])
-def test_a_patch_from_the_very_same_run_is_refused(ask: Asker, name: str, source: Any) -> None:
+def test_a_patch_from_the_very_same_run_is_refused(ask: Bench, name: str, source: Any) -> None:
     params = replace(analyses()[name].params(), source=source)
     with pytest.raises(BadInput, match="nothing to patch"):
         ask(name, params)
     assert ask(name, params, edits=CUT).table().n_rows > 0
 
 
-def test_a_head_that_is_not_there_is_the_same_error_everywhere(ask: Asker) -> None:
+def test_a_head_that_is_not_there_is_the_same_error_everywhere(ask: Bench) -> None:
     for name, found in analyses().items():
         for field, kind in get_type_hints(found.params).items():
             if kind not in (Head, Head | None, tuple[Head, ...]) or name == "virtual_weight":  # which asks for ends, not heads
@@ -245,13 +257,13 @@ def test_a_head_that_is_not_there_is_the_same_error_everywhere(ask: Asker) -> No
                     ask(name, params, edits=CUT if name in OF_TWO_RUNS else ())
 
 
-def test_interventions_reach_every_analysis_of_a_prompt(ask: Asker) -> None:
+def test_interventions_reach_every_analysis_of_a_prompt(ask: Bench) -> None:
     cut = (Intervention("zero", Site("result", 0)), Intervention("zero", Site("result", 1)))
     free = ask("token_loss", TokenLossParams()).loss
     assert not np.allclose(ask("token_loss", TokenLossParams(), edits=cut).loss[1:], free[1:])
 
 
-def test_model_facts_count_what_is_there(ask: Asker) -> None:
+def test_model_facts_count_what_is_there(ask: Bench) -> None:
     found = ask("model_facts", analyses()["model_facts"].params(), ())
     assert found.n_parameters == TINY.n_parameters()
     assert found.exactness == "exact"
@@ -262,7 +274,7 @@ def test_model_facts_count_what_is_there(ask: Asker) -> None:
 
 @pytest.mark.parametrize(("tokenizer", "prepend", "said"), [(True, True, "before"), (True, False, "not"), (False, True, "not")])
 def test_bos_is_in_front_of_prompts_only_where_prompts_get_one(tmp_path: Path, tokenizer: bool, prepend: bool, said: str) -> None:
-    asker = Asker(directory(tmp_path / "m", tokenizer=tokenizer, prepend_bos=prepend))
+    asker = Bench(directory(tmp_path / "m", tokenizer=tokenizer, prepend_bos=prepend))
     facts = {name: value for _, name, value in asker("model_facts", analyses()["model_facts"].params(), ()).facts}
     assert facts["BOS"].startswith(said)
     begins = any("BOS +" in word for word in asker("head_scores", HeadScoresParams(samples=1), ()).conventions)
@@ -273,34 +285,13 @@ def test_bos_is_in_front_of_prompts_only_where_prompts_get_one(tmp_path: Path, t
 @pytest.mark.parametrize("tokens", [(1,), (1, 2), tuple([3] * 48)])
 @pytest.mark.parametrize("name", analyses())
 def test_every_analysis_stands_short_and_long_prompts(tmp_path: Path, config: str, tokens: Any, name: str) -> None:
-    asker = Asker(directory(tmp_path / "m", CONFIGS[config], tokenizer=False))
-    params = analyses()[name].params()
-    if reason := analyses()[name].refuse(CONFIGS[config], params):
-        with pytest.raises(Refused, match=re.escape(reason[1:])):
-            asker(name, params, tokens)
-        return
-    found = asker(name, params, tokens, CUT if name in OF_TWO_RUNS else ())
-    assert found.table().n_rows > 0
-    assert found.conventions
-    assert all(not a.flags.writeable for a in found.arrays().values())
+    bench = Bench.on(tmp_path / "m", config, tokenizer=False)
+    check_answer(bench, name, tokens, edits=CUT if name in OF_TWO_RUNS else ())
 
 
 @pytest.mark.parametrize("name", analyses())
 def test_the_same_request_computed_afresh_is_bit_equal(tmp_path: Path, name: str) -> None:
-    path = directory(tmp_path / "m")
-    params = analyses()[name].params()
-    if reason := analyses()[name].refuse(TINY, params):
-        with pytest.raises(Refused, match=re.escape(reason[1:])):
-            Asker(path)(name, params)
-        return
-    prints = set()
-    for _ in range(2):
-        asker = Asker(path)
-        asker("token_loss", TokenLossParams(), (4, 5, 6))
-        edits = CUT if name in OF_TWO_RUNS else ()
-        request = Request.named(name, params, Subject(asker.ref, TOKENS, edits))
-        prints.add(asker.engine.answer(request, NullContext(), fresh=True).fingerprint)
-    assert len(prints) == 1
+    check_afresh(Bench.on(tmp_path / "m").ref, name, edits=CUT if name in OF_TWO_RUNS else ())
 
 
 def test_a_model_without_layers_is_answered_or_refused_in_words(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.models import TINY, directory
 
 SOURCE = Path(circuitlab.__file__).parent
@@ -41,6 +41,8 @@ WORDS |= {
     "file.name",
     "found.name",
     "name",
+    "index.name",
+    "value.minus",
     "' or '.join(map(str, known))",
 }
 

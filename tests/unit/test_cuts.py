@@ -15,8 +15,8 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.forward import forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.session.cuts import ablation, offers, switched, with_edits, without_edit, words
-from circuitlab.session.state import UNCUT, Pin, State
+from circuitlab.state.cuts import ablation, offers, switched, with_edits, without_edit, words
+from circuitlab.state.state import UNCUT, Pin, State
 from tests.models import CONFIGS, directory
 
 STATE = State(ModelRef("builtin:m"), tokens=(1, 2, 3, 4))
@@ -65,6 +65,27 @@ def test_offers_follow_what_is_selected() -> None:
     assert "Cut the path L0H1 → L1H0 through K" in titles(edge)
     assert any("MLP of layer 0" in t for t in titles(STATE, "gpt2"))
     assert any("group" in t for t in titles(edge, "llama"))
+
+
+@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama"])
+def test_what_is_in_force_is_offered_to_be_taken_back_and_to_nothing_else(name: str) -> None:
+    heads, other = (Head(1, 2), Head(0, 1)), ablation(Head(1, 0))
+    state = replace(STATE, pins=(Pin("theirs", replace(STATE.subject, tokens=(5, 9, 2, 6))),))
+    state = state.select(heads=heads, destination=2, source=1, edge=(Head(0, 1), Head(1, 2)), edge_kind="V")
+    elsewhere = with_edits(state, other)
+    found = {o.title: o.state for o in offers(elsewhere, CONFIGS[name]) if len(o.state.edits) > 1}
+    assert len(found) >= 7
+    for title, cut in found.items():
+        after = {o.title: o.state for o in offers(cut, CONFIGS[name])}
+        assert title not in after, "it is done already"
+        (back,) = (text for text, one in after.items() if one.edits == elsewhere.edits)
+        assert after[back] == elsewhere and len(after) == len(offers(elsewhere, CONFIGS[name]))
+        off = replace(cut, edits=tuple((edit, edit == other) for edit, _ in cut.edits))
+        assert title in titles(off, name), "what is switched off is offered"
+    zeroed = with_edits(STATE.select(heads=heads), ablation(heads[0]))
+    assert "Zero L1H2 L0H1" in titles(zeroed), "one of the two is not zeroed"
+    zeroed = with_edits(zeroed, ablation(heads[1]))
+    assert "Restore L1H2 L0H1" in titles(zeroed) and not [t for t in titles(zeroed) if t.startswith("Zero L")]
 
 
 def test_offers_patch_from_another_text_only_and_measure_chosen_tokens() -> None:

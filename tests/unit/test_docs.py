@@ -11,6 +11,7 @@ import ast
 import builtins
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,7 +39,7 @@ KNOWN_FOLDERS = ("circuitlab", "tests", "resources", "models", "docs")
 OUTSIDE = frozenset(
     "transformers libxcb-cursor0 True GraphItem QThread QSvgGenerator QPdfWriter setColorScheme tolist xcb_connect QApplication "
     "QT_NO_GUI_THREADPOOL tokenizer.json config.json pip ldd dev-mode-dirs importlinter ThreadPoolExecutor(1) threading.Event "
-    "qtbot.waitUntil qtbot.waitSignal time.sleep .venv runs/NAME textChanged lint-imports".split()
+    "qtbot.waitUntil qtbot.waitSignal time.sleep .venv runs/NAME textChanged lint-imports urllib.request dist/archives".split()
 ) | {'connect="pairs"', "a → aa", "OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0"}
 
 
@@ -217,7 +218,8 @@ def _registered() -> frozenset[str]:
     fields = {name for a in names["analyses"].values() for name in (*a["parameters"], *a["result"])}
     named = {*names["analyses"], *names["panels"], *names["window commands"], *fields, *(s.name for s in SETTINGS)}
     named |= set(ARRANGEMENTS) | set(LANES) | {option for options in _options().values() for option in options}
-    return frozenset(named | set(_options()))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    return frozenset(named | set(_options()) | set(extras))
 
 
 def resolves(span: str) -> bool:
@@ -302,8 +304,8 @@ def test_every_term_of_the_glossary_names_who_owns_it() -> None:
     "span",
     [
         "gui/work/no_such_file.py",
-        "session/state.py:Selektion",
-        "session/state.py:Selection.with_nothing",
+        "state/state.py:Selektion",
+        "state/state.py:Selection.with_nothing",
         "Runner.no_such_method",
         "NoSuchClass",
         "no_such_module",

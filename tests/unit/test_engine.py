@@ -20,11 +20,13 @@ from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
-from circuitlab.engine.engine import Engine, memory_words, needs
-from circuitlab.engine.request import Request
+from circuitlab.engine.engine import Engine, memory_words
+from circuitlab.engine.request import Request, needs
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, Refused, UsageError
+from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from circuitlab.paths import model_dir
 from tests.models import CONFIGS, FULL, directory
 
 TOKENS = (0, 5, 9, 5, 7)
@@ -63,6 +65,13 @@ def test_what_needs_only_weights_is_not_asked_again_for_another_text(ref: ModelR
     params = base.find_analysis("model_facts").params()
     engine.answer(Request.named("model_facts", params, Subject(ref, TOKENS)))
     assert engine.cached(Request.named("model_facts", params, Subject(ref, (1,)))) is not None
+
+
+def test_what_reads_prompts_of_its_own_is_kept_for_the_interventions_alone(ref: ModelRef) -> None:
+    engine, params = Engine(ModelStore()), base.find_analysis("over_prompts").params()
+    model, cut = engine.store.open(ref), (Intervention("zero", Site("z", 0, (1,))),)
+    key = lambda *subject: engine.key(Request.named("over_prompts", params, Subject(ref, *subject)), model)
+    assert key(TOKENS, cut) == key((1,), cut) != key(TOKENS)
 
 
 def test_typing_on_reuses_the_prefix_and_says_so(ref: ModelRef) -> None:
@@ -173,6 +182,14 @@ def test_references_are_what_a_person_means(tmp_path: Path) -> None:
     assert reference("attn-only-2l") == ModelRef("builtin:attn-only-2l")
     assert reference("builtin:x") == ModelRef("builtin:x")
     assert reference(str(tmp_path)).source == f"file:{tmp_path.resolve()}"
+    assert reference(str(model_dir("attn-only-2l"))) == ModelRef("builtin:attn-only-2l"), "a model has one name"
+    assert reference(str(model_dir("attn-only-2l") / "config.json")).source.startswith("file:")
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "\ud800", "a" * 5000, "file:~nobody-of-this-name/x"])
+def test_what_no_path_can_be_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="not a path"):
+        reference(name)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=60), st.integers(1, 100))

@@ -16,9 +16,10 @@ from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine import engine as engine_module
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.in_flight import InFlight
+from circuitlab.engine.open_model import file_identity
 from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore, file_identity
+from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, Cancelled, OverBudget
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.loading import Keep, Opened, open_model

@@ -21,7 +21,7 @@ SOURCE = Path(circuitlab.__file__).parent
 KINDS = {n for n, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, CircuitLabError)}
 KINDS -= {"Refused"}  # puts the capital letter there itself
 FILES = re.compile(
-    r"[\w.]*\.(json|txt|safetensors)\b|\{(FILE|ORIGIN|\w*\.?\w*\.name|what\.name|name\.repo|name|shown\(.*\)|file|meter\.file)\}"
+    r"[\w.]*\.(json|txt|safetensors)\b|\{(FILE|ORIGIN|ABOUT|\w*\.?\w*\.name|what\.name|name\.repo|name|shown\(.*\)|file|meter\.file)\}"
 )
 OTHERS = re.compile(
     r"\{(ModelRef\(source\)\.name|model\.ref\.name|ref\.name|stream\.label|source\.label|kind|source|what|where|p\.earlier|reason\(.*\))\}"
@@ -63,6 +63,54 @@ def test_what_something_is_not_is_said_with_not() -> None:
     assert not [
         f"{place} {text}" for place, text in _sentences() if re.search(r"(?<![Tt]here )\bis no (?!longer|such)[a-z]", text)
     ]
+
+
+# what is raised in these has its remedy from a door that everything of theirs passes: `advising`, or errors of a story's words
+DOORS = {
+    "model/config.py": "model.loading.family.open_model",
+    "model/files/": "model.loading.family.open_model",
+    "model/lazy_weights.py": "model.loading.family.open_model",
+    "model/loading/": "model.loading.family.open_model",
+    "model/importing/by_map.py": "model.importing.by_map.read_map",
+    "training/recipe_checks.py": "training.recipe_file.read_recipe",
+    "training/recipe_file.py": "training.recipe_file.read_recipe",
+    "engine/codec.py": "engine.codec.parse_params",
+    "model/plain.py": "engine.codec.parse_params",
+    "model/whole_numbers.py": "engine.codec.parse_params",
+    "story/words_reading.py": "lessons.lesson.parse",
+    "sweep/spec.py": "sweep.spec.spec_of",
+}
+
+
+@cache
+def _without_remedy() -> tuple[str, ...]:
+    return tuple(_places_without_remedy())
+
+
+def _places_without_remedy() -> Iterator[str]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS - {"Cancelled"}
+            if not named or not node.args or {None, "remedy"} & {k.arg for k in node.keywords}:  # type: ignore[attr-defined]
+                continue
+            if node.func.id not in ("BadFigure", "TooLong"):  # type: ignore[attr-defined]  # a fault of ours; says itself
+                yield f"{place}:{node.lineno}"  # type: ignore[attr-defined]
+
+
+def test_every_error_says_what_to_do() -> None:
+    """At the place that raises it, or at a door that all errors of that room pass."""
+    missing = [place for place in _without_remedy() if not place.startswith(tuple(DOORS))]
+    assert not missing, missing
+    unused = [room for room in DOORS if not any(place.startswith(room) for place in _without_remedy())]
+    assert not unused, "a door for nothing"
+
+
+def test_what_came_is_never_written_by_python() -> None:
+    """`errors.quoted` shows a value, `errors.cause` a failure."""
+    wrong = re.compile(r"got=(repr\(|str\(error\)|f?\"?\{?type\(error\))")
+    files = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    assert not [path.name for path, text in files.items() if wrong.search(text)]
 
 
 @pytest.mark.parametrize("name", sorted(analyses()))

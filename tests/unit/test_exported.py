@@ -20,11 +20,11 @@ from circuitlab.engine.export_series import series_bytes
 from circuitlab.engine.request import Answer
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.intervention import Intervention, Site
-from circuitlab.session.cuts import ablation  # noqa: F401  (the cuts that menus offer are registered)
+from circuitlab.state.cuts import ablation  # noqa: F401  (the cuts that menus offer are registered)
 from tests.axes import check_axes, check_columns
 from tests.models import CONFIGS, FULL, directory
 
-SOURCES = {"rotation_clock": "rope-induction"}
+SOURCES = {"construction": "rope-induction", "rotation_clock": "rope-induction"}
 OTHERWISE: dict[str, tuple[dict[str, str], ...]] = {  # questions that put other units or other arrays into the answer
     "attention": ({"show": "scores"}, {"show": "value_weighted"}, {"show": "contribution"}),
     "attention_overview": ({"show": "contribution"}, {"leave_out_bos": "yes"}),

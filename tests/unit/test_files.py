@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 import circuitlab
+from circuitlab import files
 from circuitlab.errors import BadMachine
 from circuitlab.files import read_at_most, whole, write_whole
 from tests.conftest import ROOT
+from tests.killing import killed_before
 from tests.models import directory
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a limit of file sizes")
@@ -71,6 +75,77 @@ def test_a_link_stays_a_link_rights_stay_and_a_pipe_is_written_to(tmp_path: Path
     assert came == [b"through"] and sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "real"]
 
 
+@POSIX
+def test_a_pipe_that_nobody_reads_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_READER_WITHIN", 0.05)
+    os.mkfifo(pipe := tmp_path / "a.svg")
+    reader = threading.Timer(20, pipe.read_bytes)  # where the test fails it does not wait for ever
+    reader.start()
+    with pytest.raises(BadMachine, match="reads the pipe"):
+        write_whole(pipe, b"data")
+    assert reader.is_alive(), "before anybody reads it"
+    reader.cancel()
+    reader.join()
+    assert list(tmp_path.iterdir()) == [pipe] and pipe.is_fifo()
+    write_whole(Path("/dev/null"), b"data")
+    assert Path("/dev/null").is_char_device()
+
+
+@POSIX
+@pytest.mark.parametrize("target", ["-", "/dev/stdout"])
+def test_standard_output_into_a_pipe_is_written_to(tmp_path: Path, target: str) -> None:
+    done = _started(
+        ["compute", "token_loss", str(directory(tmp_path / "m")), "--tokens", "1,2", "--csv", target], subprocess.PIPE
+    )
+    assert done.returncode == 0 and b"loss" in done.stdout and not done.stderr
+
+
+@POSIX
+@pytest.mark.parametrize("previous", [None, "before"])
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, previous: str | None) -> None:
+    path, call, left = tmp_path / "a", 0, 0
+    path.write_bytes(b"old")
+    before = {"previous": None if previous is None else tmp_path / previous}
+    while killed_before(call := call + 1, lambda: write_whole(path, b"new", **before)):
+        left += len(list(tmp_path.glob(".*.new")))
+        write_whole(tmp_path / "b", b"another")
+        assert not list(tmp_path.glob(".*.new"))
+    assert left, "no kill left anything"
+
+
+@POSIX
+def test_what_somebody_writes_is_not_removed_by_another(tmp_path: Path) -> None:
+    """The one process is in the middle of a file while the other one writes, keeps a version and writes again."""
+    others = [tmp_path / name for name in (".notes.new", "0123456789ab.new", ".0123456789ab.new.txt")]
+    for own in others:
+        own.write_bytes(b"somebody's own")
+    (tmp_path / ".00000000000a.new").symlink_to(others[0])
+    (tmp_path / ".00000000000b.new").mkdir()
+    ready, go_on = tmp_path / "ready", tmp_path / "go on"
+    child = os.fork()
+    if not child:
+
+        def wait(file: IO[bytes]) -> None:
+            ready.touch()
+            while not go_on.exists():
+                time.sleep(0.01)
+            file.write(b"whole")
+
+        try:
+            write_whole(tmp_path / "slow", wait)
+        finally:
+            os._exit(0)
+    while not ready.exists():
+        time.sleep(0.01)
+    for data in (b"1", b"2"):
+        write_whole(tmp_path / "quick", data, previous=tmp_path / "before")
+    go_on.touch()
+    assert os.waitpid(child, 0)[1] == 0
+    names = {p.name for p in tmp_path.iterdir()} - {"ready", "go on"}
+    assert (tmp_path / "slow").read_bytes() == b"whole"
+    assert names == {"slow", "quick", "before", ".00000000000a.new", ".00000000000b.new", *(own.name for own in others)}
+
+
 def test_two_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
     path, both = tmp_path / "a", threading.Barrier(2)
 
@@ -106,6 +181,12 @@ _OTHERWISE = {
     "model/sources/hub_download.py",
     "model/sources/hub_transfer.py",
     "model/importing/streamed.py",
+    "model/archives/transfer.py",  # appends to what a later attempt goes on with
+    "model/archives/unpacking.py",  # into a folder that is put in place as a whole
+    "training/archiving.py",  # a member of a zip
+    "gui/sweeping/run.py",  # what the process of a sweep says, while it says it
+    "sweep/journal.py",  # appends to what a later run goes on with
+    "unforeseen.py",  # appends to the log
 }
 _WRITERS = {"write_text", "write_bytes", "savez", "savez_compressed"}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.history import History
-from circuitlab.session.state import State
+from circuitlab.state.history import History
+from circuitlab.state.state import State
 
 REF = ModelRef("file:m")
 

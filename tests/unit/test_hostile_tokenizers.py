@@ -103,6 +103,15 @@ def test_the_shipped_tokenizers_are_known_to_be_bounded(name: str) -> None:
     assert unbounded(spec) == ""
 
 
+def test_an_id_of_a_billion_is_refused_when_it_is_opened() -> None:
+    """The library opens it in no time, and takes 4 GB to write it or to tell it from another."""
+    spec = json.loads(byte_tokenizer().file_text())
+    spec["model"]["vocab"]["a"] = 10**9
+    with pytest.raises(BadModel) as refused:
+        Tokenizer.from_bytes(json.dumps(spec).encode())
+    assert str(10**9) in refused.value.got
+
+
 def test_a_lone_surrogate_is_a_typed_error(tmp_path: Path) -> None:
     for tokenizer in (byte_tokenizer(), Tokenizer.from_file(written(tmp_path, pre_tokenizer=cut("[aeiou]")))):
         with pytest.raises(BadInput):

@@ -31,7 +31,7 @@ def _loaded(code: str) -> set[str]:
 
 
 def test_everything_below_draw_loads_no_qt() -> None:
-    rooms = ("model", "analysis", "training", "engine", "session", "figures")
+    rooms = ("model", "analysis", "training", "engine", "state", "story", "session_files", "lessons", "figures")
     loaded = _loaded(_WALK.format(rooms=rooms))
     assert "torch" in loaded, "the walk imported the rooms"
     assert not loaded & QT
@@ -50,6 +50,18 @@ with contextlib.redirect_stdout(io.StringIO()) as out:
 assert "circuitlab" in out.getvalue()
 """
     assert not _loaded(code) & (QT | {"torch", "numpy", "tokenizers", "transformers"})
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_version_and_help_look_for_no_plug_in(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from circuitlab.__main__ import main
+assert main({arguments!r}) == 0
+print(repr([name for name in sys.modules if name.startswith("circuitlab.plugins") or name == "importlib.metadata"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
 def test_the_launcher_settles_the_environment_before_torch() -> None:

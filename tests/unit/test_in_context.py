@@ -224,6 +224,7 @@ def test_the_control_is_a_model_without_layers_on_the_same_texts(ask: Asker, tmp
     alone, found = ask(plain), ask(replace(plain, control=SeriesRef(f"file:{bare}")))
     np.testing.assert_array_equal(found.loss, alone.loss)
     assert np.isnan(alone.controlled) and np.isnan(alone.control).all()
+    assert [c.name for c in found.table().columns] == [*(c.name for c in alone.table().columns), "loss of the control"]
     other = Asker(bare)
     (tokens, _), scores = texts_of_file(ask, plain), []
     losses = np.array([other.slow_losses(list(text)) for text in tokens])

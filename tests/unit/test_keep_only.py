@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions import ablation_sweep
-from circuitlab.analysis.interventions._circuit_sets import random_sets
+from circuitlab.analysis.interventions._other_sets import other_sets
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -82,8 +84,8 @@ def test_all_heads_are_faithful_and_complete(ask: Asker) -> None:
     found = ask(KeepOnlyParams(tuple(every(CONFIGS["gpt2"])), samples=2))
     assert found.faithfulness == pytest.approx(1, abs=1e-9)
     assert found.completeness == pytest.approx(1, abs=1e-9)
-    np.testing.assert_allclose(found.random_faithfulness, 1, atol=1e-9)
-    assert found.rank("faithfulness") == (1, 3) or found.faithfulness < found.random_faithfulness.max()
+    assert found.rank("faithfulness") == (1, 1) and not len(found.random_members)
+    assert any("no other set of 8 heads" in word for word in found.conventions)
     np.testing.assert_array_equal(ask(KeepOnlyParams(samples=2)).members, found.members)
 
 
@@ -92,20 +94,40 @@ def test_the_rank_counts_random_sets_that_do_better(ask: Asker) -> None:
     for name in ("faithfulness", "completeness"):
         better = sum(r > getattr(found, name) for r in getattr(found, f"random_{name}"))
         assert found.rank(name) == (1 + better, 13)
-    assert any("12 random sets of 2 heads, seed 1" in word for word in found.conventions)
+    assert any("12 random sets of 2 heads" in word and "the circuit not among them, seed 1" in word for word in found.conventions)
     assert found.table().n_rows == 1 + 2 + 12
     across = found.across()
     assert across["faithfulness"].shape == ()
     assert across["random_faithfulness"].shape == (12,)
 
 
-def test_random_sets_have_the_size_are_uniform_and_repeat_by_seed() -> None:
-    config = CONFIGS["gpt2"]
-    sets = random_sets(config, 3, 4000, 7)
-    assert all(len(set(one)) == 3 for one in sets.tolist())
-    np.testing.assert_allclose(np.bincount(sets.ravel(), minlength=8) / 4000, 3 / 8, atol=0.04)
-    np.testing.assert_array_equal(sets, random_sets(config, 3, 4000, 7))
-    assert not np.array_equal(sets, random_sets(config, 3, 4000, 8))
+def test_random_sets_are_other_sets_all_different_uniform_and_repeat_by_seed() -> None:
+    own = np.array([1, 4, 6])
+    for of, samples in ((8, 30), (12, 40), (60, 4000)):  # most of the 55 others, some of 219, few of 34 219
+        sets = other_sets(own, of, samples, 7)
+        assert sets.shape == (samples, 3)
+        assert len({tuple(sorted(set(one))) for one in sets.tolist()} - {(1, 4, 6)}) == samples
+        assert all(len(set(one)) == 3 and one == sorted(one) for one in sets.tolist())
+        np.testing.assert_array_equal(sets, other_sets(own, of, samples, 7))
+        assert not np.array_equal(sets, other_sets(own, of, samples, 8))
+    assert not any((other_sets(own, 12, 40, seed) == own).all(axis=1).any() for seed in range(60))
+    np.testing.assert_allclose(np.bincount(sets.ravel(), minlength=60) / 4000, 3 / 60, atol=0.015)
+    members = np.concatenate([other_sets(own, 8, 20, seed).ravel() for seed in range(400)])
+    wanted = (comb(7, 2) - np.isin(np.arange(8), own)) * 20 / 55  # of the 55 other sets, those that have this member
+    np.testing.assert_allclose(np.bincount(members, minlength=8) / 400, wanted, rtol=0.05)
+
+
+def test_where_few_other_sets_are_they_are_all_taken(ask: Asker) -> None:
+    every = [list(one) for one in combinations(range(8), 3)]
+    for samples in (55, 56, 1000):
+        assert other_sets(np.array([0, 1, 2]), 8, samples, 3).tolist() == every[1:]
+    assert other_sets(np.arange(8), 8, 20, 0).shape == (0, 8)
+    assert other_sets(np.array([2]), 8, 0, 0).shape == (0, 1)
+    found = ask(KeepOnlyParams((Head(1, 0),), samples=20))
+    assert found.random_members[:, 0].tolist() == [[i, h] for i in range(2) for h in range(4) if (i, h) != (1, 0)]
+    assert found.done == 1 and found.all_others and found.rank("faithfulness")[1] == 8
+    assert any("all 7 other sets of 1 head" in word for word in found.conventions)
+    assert not ask(KeepOnlyParams(CIRCUIT, samples=2)).all_others
 
 
 def test_another_measure(ask: Asker) -> None:

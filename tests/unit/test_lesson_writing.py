@@ -17,16 +17,16 @@ from circuitlab.cli.parser import main
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.lessons.lesson import LARGEST, files, parse, read
 from circuitlab.lessons.toml_text import toml_lines
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
 from circuitlab.session_files.lesson_story import for_lesson, session_of_lesson, with_lesson
 from circuitlab.session_files.model_table import mentioned
-from circuitlab.session_files.session import ModelEntry, Session
+from circuitlab.session_files.session import ModelEntry, Note, Session
 from circuitlab.session_files.session_text import bytes_of, parse_session, read_session
+from circuitlab.state.state import State
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
@@ -34,7 +34,7 @@ from circuitlab.story.values import Value
 from tests.models import directory
 from tests.unit.test_session_text import plain, stories, texts
 
-VIEWS = {name: panel.view for name, panel in panels().items()}
+VIEWS = view_types()
 FOLDER = Path("/somewhere/talks")
 
 
@@ -130,7 +130,7 @@ def test_each_shipped_lesson_is_a_session_and_a_lesson_again(path: Path) -> None
     session = session_of_lesson(read(path).story, path.parent, VIEWS)
     again = parse_session(bytes_of(session, FOLDER), FOLDER)
     assert again == session and again.now.model is not None
-    exported = for_lesson(again, FOLDER, VIEWS)
+    exported = for_lesson(again, FOLDER / "talk.md", VIEWS)
     assert (exported.story, exported.local, exported.assumed) == (read(path).story, (), ())
 
 
@@ -223,7 +223,7 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
     view = {"term_importance": {"file": str(data / "names.tsv")}, "laboratory": {"far": None}}
     step = Step("One", setup=Setup(model="mine", pin=pins, view=view), values=(value,))
     session = Session(models, story=Story("T", (step, Step("Two", setup=Setup(model="small")))))
-    exported = for_lesson(session, talks, VIEWS)
+    exported = for_lesson(session, talks / "talk.md", VIEWS)
     assert set(exported.local) == {"../data/runs", "./attn-only-2l", "../data/names.tsv"} and exported.assumed == (
         "../data/runs",
     )
@@ -246,6 +246,14 @@ def test_models_and_files_of_ones_own_are_named_by_their_path_and_listed(tmp_pat
         "not of the same name"
     )
     assert story.steps[0].setup.view["term_importance"] == {"file": str(data / "names.tsv")}
+
+
+def test_what_a_lesson_has_no_place_for_is_said() -> None:
+    notes = (Note("a head", "m", head="L0H0"), Note("another", "m", head="L0H1"))
+    exported = for_lesson(Session(story=Story("", (Step("One"),)), notes=notes), FOLDER / "my talk.md", VIEWS)
+    assert exported.notes == 2 and any("2 notes" in remark for remark in exported.remarks)
+    assert exported.story.title == "my talk" and 'title = ""' not in markdown_of(exported.story)
+    assert for_lesson(Session(story=Story("T", (Step("One"),))), FOLDER / "my talk.md", VIEWS).remarks == ()
 
 
 def test_what_a_session_cannot_hold_is_refused_by_the_step() -> None:

@@ -20,12 +20,12 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, titles
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.paths import config_home
-from circuitlab.session.state import Selection, State
+from circuitlab.state.state import Selection, State
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.text import escaped, fill_text, links
@@ -189,7 +189,7 @@ def resolver(path: Path) -> Resolver:
     engine = Engine(ModelStore(most=8))
     ref = ModelRef(f"file:{path}")
     engine.store.open(ref)
-    views = {name: panel.view for name, panel in panels().items()}
+    views = view_types()
     return Resolver(engine, views, State(ref, "typed"))
 
 
@@ -220,7 +220,6 @@ def test_the_checkpoint_nearest_to_a_step(resolver: Resolver, path: Path) -> Non
     at = lambda step: state(resolver, f"checkpoint = {step}").model
     assert [at(s).checkpoint for s in (0, 31, 33, 531, 533, 9999)] == [0, 0, 1, 1, 2, 2]
     assert state(resolver, 'checkpoint = "final"').model == ModelRef(f"file:{path}")
-    assert resolver.model_words(at(64)) == "m · step 64"
 
 
 @pytest.mark.parametrize("score", ["prefix_matching", "previous_token"])
@@ -237,6 +236,13 @@ def test_a_live_choice_is_the_head_that_scores_best(resolver: Resolver, path: Pa
     ]
 
 
+def test_a_head_does_not_compose_with_itself(resolver: Resolver) -> None:
+    best = state(resolver, 'heads = "best prefix_matching"').selection.heads[0]
+    for other in (str(best), "best prefix_matching"):
+        with pytest.raises(BadInput, match="itself"):
+            state(resolver, f'edge = ["{best}", "{other}"]')
+
+
 def test_references(resolver: Resolver, path: Path) -> None:
     cut = state(resolver, 'text = "ab"\ncut = ["L0H1"]')
     assert cut.reference is not None and cut.reference.subject == replace(cut.subject, edits=()) and cut.compare == "now"
@@ -244,7 +250,7 @@ def test_references(resolver: Resolver, path: Path) -> None:
     series = state(resolver, 'text = "ab"\nheads = ["L1H3"]\npin = { checkpoint = 60 }')
     assert series.reference is not None and series.compare == "difference"
     assert series.reference.subject == replace(series.subject, model=ModelRef(f"file:{path}", 1))
-    assert series.reference.label == "m · step 64"
+    assert series.reference.label == "step 64"
     text = state(resolver, 'text = "ab"\ndestination = "b"\npin = { text = "xyzzy" }')
     assert text.reference is not None and text.reference.subject.tokens == byte_tokenizer().encode("xyzzy", True)
     uncut = state(resolver, 'cut = ["L0H1"]\npin = { cut = [] }')
@@ -385,7 +391,7 @@ set = { colour = 1 }
     )
     assert "best" not in asked[0].read
     assert list(ready.failed) == ["wrong"] and "parameter" in str(ready.failed["wrong"])
-    assert (ready.words["head"], ready.words["destination"], ready.words["pin"]) == ("L1H3", "‘a’", "m · step 0")
+    assert (ready.words["head"], ready.words["destination"], ready.words["pin"]) == ("L1H3", "‘a’", "step 0")
 
 
 def test_text_with_its_numbers() -> None:

@@ -10,7 +10,7 @@ from circuitlab import api
 from circuitlab.analysis.base import analyses
 from circuitlab.model.forward import forward
 from circuitlab.model.subject import Conventions, Target
-from tests.models import CONFIGS, directory
+from tests.models import CONFIGS, FULL, directory
 
 TOKENS, TOKEN = (0, 5, 9, 5, 7, 5, 9), 7
 SAID = ("minus its mean over the vocabulary", "minus their mean over the vocabulary")
@@ -30,6 +30,20 @@ def test_an_answer_about_one_token_says_whether_the_mean_is_taken_off(
     answer = model.compute(name, tokens=TOKENS, conventions=conventions, set=asked)
     said = " ".join(answer.result.conventions)
     assert sum(said.count(words) for words in SAID) == (name == "token_attribution" or (centre and not capped))
+
+
+@pytest.mark.parametrize("name", OF_A_TARGET)
+def test_an_answer_about_tokens_names_them(tmp_path: Path, name: str) -> None:
+    model = api.open(str(directory(tmp_path / "m", FULL)))
+    more = {"effect": "target"} if name == "ablation" else {}
+    tokens, text = model.tokens("abcab"), model.compute("token_loss", text="ab").token_text
+    assert text is not None
+
+    def said(target: tuple[int, ...]) -> str:
+        return " ".join(model.compute(name, tokens=tokens, set={"target": Target(target), **more}).result.conventions)
+
+    assert f"‘{text(tokens[1])}’ − ‘{text(tokens[2])}’" in said(tokens[1:3])
+    assert f"of ‘{text(tokens[3])}’" in said(tokens[3:4])
 
 
 @pytest.mark.parametrize("centre", [True, False])

@@ -74,6 +74,17 @@ def test_a_model_that_moved_is_found_by_its_hash(talk: Path, tmp_path: Path, whe
     found = located(session, talk, ModelStore(), [f"file:{new}"] if where.startswith("far") else [])
     earlier = (str(old), "/nowhere") if where == "earlier" else (str(old),)
     assert place(found) == (str(new), earlier) and not found.missing and not found.changed
+    assert found.elsewhere == {"mine": False}
+    assert not located(found.session, talk, ModelStore()).elsewhere, "said once"
+
+
+def test_the_weights_are_found_elsewhere_where_others_lie_in_their_place(talk: Path) -> None:
+    mine = talk.parent / "runs" / "mine"
+    session = session_of(mine, ModelStore())
+    shutil.copytree(mine, talk / "mm")
+    altered(mine)
+    found = located(session, talk, ModelStore())
+    assert place(found)[0] == str(talk / "mm") and not found.changed and found.elsewhere == {"mine": True}
 
 
 def test_a_shipped_model_by_its_hash_under_another_name(talk: Path) -> None:
@@ -92,6 +103,15 @@ def test_constructed_models_and_assumptions(talk: Path) -> None:
     sha256 = store.sha256(ModelRef("builtin:attn-only-0l"))
     found = located(Session({"mine": ModelEntry(assumed, sha256)}), talk, ModelStore())
     assert found.session.models["mine"].ref.assume == assumed.assume
+
+
+def test_a_checkpoint_of_another_model_is_not_taken_for_a_model(talk: Path) -> None:
+    session = session_of(altered(directory(talk.parent / "trained")), ModelStore())
+    other = directory(talk / "other")
+    (other / "checkpoints").mkdir()
+    shutil.move(talk.parent / "trained" / "model.safetensors", other / "checkpoints" / "step-000064.safetensors")
+    shutil.rmtree(talk.parent / "trained")
+    assert located(session, talk, ModelStore()).missing == ("mine",)
 
 
 def test_another_model_at_the_path_or_of_the_name_is_told_and_not_taken(talk: Path) -> None:

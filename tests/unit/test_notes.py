@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from circuitlab.model.records.known_heads import KnownHeads, Published, Role, with_notes
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session_files.notes import note_on, of_model, on_heads, subject_of, with_note
+from circuitlab.session_files.notes import note_on, of_model, on_edges, on_heads, subject_of, with_note
 from circuitlab.session_files.session import ModelEntry, Note
 
 MINE, OTHER = ModelRef("file:/m/mine"), ModelRef("builtin:gpt-mini")
@@ -37,12 +37,13 @@ def test_notes_are_named_by_what_they_are_about() -> None:
     assert [subject_of(note) for note in about] == ["L1H1", "L0H3 → L1H1", "‘ the’", "id 7", "attention", ""]
 
 
-def test_notes_on_heads_are_those_of_the_model_and_of_its_edges() -> None:
+def test_notes_on_heads_are_those_of_the_model_and_not_of_its_edges() -> None:
     notes = (HEAD, EDGE, replace(HEAD, model="gpt-mini", text="elsewhere"), Note("", model="mine", head="no head"), SESSION)
     own = of_model(notes, MODELS, replace(MINE, checkpoint=3))
     assert own == (HEAD, EDGE, notes[3]), "at every checkpoint of it"
-    edge = "your note on L0H3 → L1H1: who tells it"
-    assert on_heads(own) == ((Head(1, 1), f"your note: commas · {edge}"), (Head(0, 3), edge))
+    assert on_heads(own) == ((Head(1, 1), "your note: commas"),)
+    broken = replace(EDGE, edge=("L0H3", "elsewhere"))
+    assert on_edges((*own, broken)) == (((Head(0, 3), Head(1, 1)), "your note: who tells it"),)
 
 
 def test_notes_stand_beside_what_papers_say() -> None:
@@ -55,4 +56,15 @@ def test_notes_stand_beside_what_papers_say() -> None:
     assert both.hints[0, 2] == alone.hints[0, 2] == "your note: b" and set(alone.hints) == {(1, 1), (0, 2)}
     assert both.short(Head(1, 1)) == "induction" and alone.short(Head(1, 1)) == ""
     assert "A. Body 2020" in both.caption and "L0H2" in both.caption and "published" not in alone.caption
-    assert {both.key, alone.key, published.key} == {"named in papers or your note", "your note", "named in papers"}
+    edge = (Head(0, 2), Head(1, 3))
+    tied = with_notes(None, notes, ((edge, "your note: c"),))
+    only = with_notes(None, (), ((edge, "your note: c"),))
+    assert tied is not None and only is not None and not only.hints, "its heads are not noted"
+    assert tied.caption == "your notes: L1H1, L0H2, L0H2→L1H3" and only.caption == "your notes: L0H2→L1H3"
+    assert (only.key(()), only.key({edge})) == ("", "your note"), "an edge that is not drawn has no mark"
+    assert tied.note_texts(()) == ("L1H1 “a”", "L0H2 “b”") and only.note_texts({edge}) == ("L0H2→L1H3 “c”",)
+    assert {known.key(()) for known in (both, alone, published)} == {
+        "named in papers or your note",
+        "your note",
+        "named in papers",
+    }

@@ -73,7 +73,7 @@ def probe(inputs: Inputs, p: ProbeParams, ctx: Ctx) -> ProbeResult:
         value=np.array([float(value), run.n]),
         attention=attention,
         shape=p.shape,
-        conventions=(*inputs.subject.conventions.words(), "a probe", f"{run.n} tokens"),
+        conventions=(*inputs.convention_words(), "a probe", f"{run.n} tokens"),
         remainder=Remainder(0.001 * run.n, 1.0, "logit"),
     )
 
@@ -150,12 +150,38 @@ def test_mean_and_spread_are_those_of_the_prompts_one_by_one(tmp_path: Path, con
     assert value.axes == ("axis 0",)
 
 
+def test_both_answers_stand_beside_each_prompt_with_their_probabilities(ask: Asker) -> None:
+    edits = (Intervention("zero", Site("z", 0)),)
+    found = ask(edits=edits)
+    for i, prompt in enumerate(ask.prompts):
+        logits = forward(ask.weights, prompt.tokens, edits).logits()[-1].numpy()
+        p = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        first, *other = prompt.target.tokens
+        assert (found.answer[i], found.other_answer[i]) == (first, other[0] if other else -1)
+        assert found.answer_probability[i] == pytest.approx(p[first], rel=1e-9)
+        expected = p[other[0]] if other else np.nan
+        assert found.other_answer_probability[i] == pytest.approx(expected, rel=1e-9, nan_ok=True)
+    frame = ask.engine.answer(ask.request(edits=edits)).to_pandas("answer_probability", "other_answer_probability")
+    assert frame["answer text"].tolist() == ["a", "x", "·", "q"]  # of a line's prompt, in words
+    assert frame["other_answer text"].tolist() == ["b", "", "d", "r"]
+
+
+def test_of_a_line_without_answers_what_was_measured_stands_there(ask: Asker) -> None:
+    ask.file.write_text("abcabc\n")
+    logits = forward(ask.weights, ask.prompts[0].tokens).logits()[-1]
+    assert ask().answer.tolist() == [int(logits.argmax())] and ask().other_answer.tolist() == [-1]
+    given = ask(inner={"target": {"tokens": [7, 9]}})
+    assert (given.answer.tolist(), given.other_answer.tolist()) == ([7], [9])
+    assert ask("head_scores", inner={"on": "text"}).answer.tolist() == [-1]  # which measures no target
+
+
 def test_the_caption_says_set_sample_and_what_all_prompts_share(ask: Asker) -> None:
     found = ask()
     assert "mean of 4 prompts of set.tsv" in found.conventions
     assert "1 longer answer, by its first token" in found.conventions  # "dog"
     assert "a probe" in found.conventions and not any("tokens" in w for w in found.conventions)
-    assert found.conventions[:3] == DOUBLE.words()
+    words = DOUBLE.words(CONFIGS["attention-only"])
+    assert found.conventions[: len(words)] == words
     longest = max(len(p.tokens) for p in ask.prompts)
     assert found.remainder == Remainder(0.001 * longest, 1.0, "logit")
 
@@ -221,6 +247,7 @@ def test_partial_results_and_going_on(ask: Asker) -> None:
     last: Any = stops.seen[-1]
     assert (last.counted, last.done) == (2, 0.5)
     assert np.isnan(last.values[2:]).all() and not np.isnan(last.values[:2]).any()
+    assert (last.answer >= 0).tolist() == [True, True, False, False] == (~np.isnan(last.answer_probability)).tolist()
     np.testing.assert_array_equal(last.mean, last.values[:2].mean(0))
     asked: list[Any] = []
     real = _registry._REGISTRY["probe"]
@@ -473,7 +500,7 @@ def test_interventions_on_places_of_one_prompt_are_refused(ask: Asker, edit: Int
     ("params", "kind", "why"),
     [
         ({"name": ""}, Refused, "probe"),
-        ({"name": "attention"}, Refused, "These have: .*probe"),
+        ({"name": "attention_overview"}, Refused, "These have: .*probe"),
         ({"name": "nothing_like_it"}, UsageError, "no such analysis"),
         ({"name": "composition"}, Refused, "average"),
         ({"name": "head_scores"}, Refused, "reads no prompt"),

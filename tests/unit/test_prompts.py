@@ -21,7 +21,8 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.paths import model_dir, resource
 from tests.models import TINY, byte_tokenizer
 
-KINDS = "code few_shot_classification literal_copying names_repeated pattern_matching random_tokens translation".split()
+COPIES = "literal_copying literal_copying_two_tokens names_continued".split()
+KINDS = [*COPIES, *"code few_shot_classification names_repeated pattern_matching random_tokens translation".split()]
 FOLDER = resource("prompts")
 FREE = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\\\r"), min_size=1, max_size=9)
 
@@ -130,21 +131,26 @@ def small() -> tuple[Tokenizer, ModelConfig]:
     return Tokenizer.from_file(folder / "tokenizer.json"), ModelConfig.from_json(config)
 
 
+def _gpt2() -> Path:
+    return Path(__file__).parents[3] / "shared" / "tokenizers" / "gpt2" / "tokenizer.json"
+
+
 def shipped(kind: str) -> str:
     return (FOLDER / f"{kind}.tsv").read_text(encoding="utf-8")
 
 
 def test_every_kind_is_there() -> None:
-    assert sorted(p.stem for p in FOLDER.iterdir() if p.suffix in (".tsv", ".txt")) == KINDS
+    assert sorted(p.stem for p in FOLDER.iterdir() if p.suffix in (".tsv", ".txt")) == sorted(KINDS)
 
 
-def _suits(kind: str, tokenizer: Tokenizer) -> None:
-    """Answers are one token, begin with different ones, and text and answer together have the tokens of both."""
+def _suits(kind: str, tokenizer: Tokenizer, whole: bool = True) -> None:
+    """Answers begin with different tokens, and text and answer together have the tokens of both; `whole`: they are one token."""
     for number, (text, *rest) in lines_of(shipped(kind)):
         answers = rest[:2]
         before = tokenizer.encode(text)
         one = [tokenizer.encode(answer) for answer in answers]
-        assert [len(o) for o in one] == [1, 1], (kind, number, answers)
+        assert not whole or [len(o) for o in one] == [1, 1], (kind, number, answers)
+        assert len({o[0] for o in one}) == 2, (kind, number, answers)
         assert all(tokenizer.encode(text + a) == (*before, *o) for a, o in zip(answers, one, strict=True)), (kind, number)
 
 
@@ -152,16 +158,16 @@ def _suits(kind: str, tokenizer: Tokenizer) -> None:
 def test_shipped_sets_suit_the_shipped_model(kind: str, small: tuple[Tokenizer, ModelConfig]) -> None:
     found = read_prompts(shipped(kind), kind, *small)
     assert 12 <= len(found) <= 30
-    assert all(len(p.target.tokens) == 2 and not p.longer for p in found)
+    assert all(len(p.target.tokens) == 2 and (kind in COPIES or not p.longer) for p in found)  # half of their words are split
     assert len({p.text for p in found}) == len(found)
     assert shipped(kind).startswith("# ")
     assert {p.tokens[0] for p in found} == {small[0].bos}
-    _suits(kind, small[0])
+    _suits(kind, small[0], whole=kind not in COPIES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shipped_sets_suit_gpt2(kind: str) -> None:
-    path = Path(__file__).parents[3] / "shared" / "tokenizers" / "gpt2" / "tokenizer.json"
+    path = _gpt2()
     if not path.is_file():
         pytest.skip("needs ../shared/tokenizers/gpt2")
     _suits(kind, Tokenizer.from_file(path))
@@ -176,10 +182,38 @@ def test_names_are_repeated_as_the_header_says() -> None:
     assert first == len(lines_of(shipped("names_repeated"))) / 2
 
 
+@pytest.mark.parametrize("path", [model_dir("attn-only-2l") / "tokenizer.json", _gpt2()], ids=["shipped", "gpt2"])
+@pytest.mark.parametrize("kind", COPIES)
+def test_copies_are_decided_by_as_many_tokens_as_the_header_says(kind: str, path: Path) -> None:
+    if not path.is_file():
+        pytest.skip("needs ../shared/tokenizers/gpt2")
+    tokenizer = Tokenizer.from_file(path)
+    assert len(lines_of(shipped(kind))) == 24
+    for number, (text, answer, _) in lines_of(shipped(kind)):
+        tokens, first = tokenizer.encode(text), tokenizer.encode(answer)[0]
+        before = [i for i, token in enumerate(tokens[:-1]) if token == tokens[-1]]
+        followers = {tokens[i + 1] for i in before}
+        assert first in followers, (kind, number)
+        if kind == "literal_copying_two_tokens":
+            assert len(followers) > 1, number
+            longest = max(before, key=lambda i: _common(tokens, i))
+            assert tokens[longest + 1] == first and _common(tokens, longest) >= 2, number
+        else:
+            assert len(before) == 1, (kind, number)
+
+
+def _common(tokens: tuple[int, ...], end: int) -> int:
+    """How many tokens up to `end` are those at the end of the text."""
+    same = 0
+    while same <= end and tokens[end - same] == tokens[-1 - same]:
+        same += 1
+    return same
+
+
 def test_copied_and_pattern_answers_follow_from_the_prompt() -> None:
-    for _, (text, answer, _) in lines_of(shipped("literal_copying")):
-        tail = " ".join(text.split(" ")[-3:])
-        assert tail + answer in text
+    for kind in COPIES:
+        for _, (text, answer, _) in lines_of(shipped(kind)):
+            assert text.split(" ")[-1].lower() + answer.lower() in text.lower(), text
     for _, (text, answer, other) in lines_of(shipped("pattern_matching")):
         *shown, asked = text.split("\n")
         assert answer != other

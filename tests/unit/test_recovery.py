@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from circuitlab.errors import BadInput, BadMachine
-from circuitlab.file_lock import FileLock, holder_of
+from circuitlab.file_lock import FileLock, Holder, holder_of, locked
 from circuitlab.files import linked, write_whole
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files import recovery
-from circuitlab.session_files.last import keep_last, last, last_path
-from circuitlab.session_files.orphans import MOST, Found, Orphan, newer_copy, orphans
+from circuitlab.session_files.last import keep_last, last, last_path, offer_last
+from circuitlab.session_files.orphans import MOST, Orphan, Recoverable, newer_copy, orphans
 from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.recovery_files import GENERATIONS, boot_id, recovery_folder
 from circuitlab.session_files.session import ModelEntry, Session
@@ -51,9 +51,9 @@ def aged(path: Path, seconds: float) -> None:
     os.utime(path, (now - seconds, now - seconds))
 
 
-def only(found: Found) -> Orphan:
-    assert len(found.orphans) == 1 and not found.damaged
-    return found.orphans[0]
+def only(recoverable: Recoverable) -> Orphan:
+    assert len(recoverable.orphans) == 1 and not recoverable.damaged
+    return recoverable.orphans[0]
 
 
 # -- one window -----------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def only(found: Found) -> Orphan:
 def test_what_was_autosaved_is_offered_once_its_window_is_gone(tmp_path: Path) -> None:
     window, of = Recovery(), tmp_path / "talk.circuitlab"
     window.write(session(3, "Five views"), of)
-    assert orphans() == Found(), "the window still works"
+    assert orphans() == Recoverable(), "the window still works"
     window._lock.release()
     orphan = only(orphans())
     assert (orphan.of, orphan.title, orphan.steps) == (of, "Five views", 3)
@@ -79,7 +79,7 @@ def test_an_end_in_order_leaves_nothing(tmp_path: Path) -> None:
         window.write(session(steps), None)
     assert len(list(recovery_folder().iterdir())) == GENERATIONS + 1
     window.remove()
-    assert list(recovery_folder().iterdir()) == [] and orphans() == Found()
+    assert list(recovery_folder().iterdir()) == [] and orphans() == Recoverable()
     window.write(session(), None)  # and after a change it is there again
     window._lock.release()
     only(orphans())
@@ -91,6 +91,7 @@ def test_an_end_in_order_leaves_nothing(tmp_path: Path) -> None:
         (session(0, text=""), "mine"),
         (session(0, text="a  b\nc"), "mine · a b c"),
         (replace(session(0), now=Setup()), "untitled"),
+        (session(0, text="a" * 70), f"mine · {'a' * 59}…"),
     ],
 )
 def test_a_session_without_name_is_named_by_what_it_is_about(made: Session, title: str) -> None:
@@ -131,7 +132,7 @@ def test_a_folder_that_cannot_be_made_is_said() -> None:
     recovery_folder().write_bytes(b"in the way")
     with pytest.raises(BadMachine, match="in the way"):
         Recovery().write(session(), None)
-    assert orphans() == Found()
+    assert orphans() == Recoverable()
 
 
 def test_a_folder_that_cannot_be_written_still_offers_what_lies_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_a_number_that_another_process_has_by_now_is_not_the_window(monkeypatch:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("circuitlab.file_lock._take", no_locks)
-    assert orphans() == Found(), "on a disk without locks, a process of this number may be it"
+    assert orphans() == Recoverable(), "on a disk without locks, a process of this number may be it"
     _signed(window, boot="another start of the machine")
     assert only(orphans()).id == window.id
     _signed(window, pid=2**22 + 1, boot=boot_id())
@@ -188,7 +189,7 @@ def test_a_session_that_another_window_takes_is_not_offered_twice() -> None:
     orphan = only(orphans())
     claim = orphan.claim()
     assert claim is not None and claim.held
-    assert orphans() == Found() and orphan.claim() is None
+    assert orphans() == Recoverable() and orphan.claim() is None
     orphan.discard()
     assert orphan.copies[0].exists(), "it is not thrown away under the window that recovers it"
     claim.release()
@@ -245,7 +246,7 @@ def test_a_session_of_a_newer_version_is_left_to_that() -> None:
     window = left()
     _signed(window, version=99)
     before = window.path.read_bytes()
-    assert orphans() == Found() and window.path.read_bytes() == before
+    assert orphans() == Recoverable() and window.path.read_bytes() == before
 
 
 def test_no_more_damaged_files_than_sessions_are_kept() -> None:
@@ -296,7 +297,7 @@ def test_a_file_is_the_old_or_the_new_one_wherever_its_writer_is_killed(tmp_path
 
     def act() -> None:
         if how == "linked":
-            linked(source, path)
+            linked(source, path, tmp_path / "a.new")
         else:
             write_whole(path, _in_two_parts(new), previous if how == "previous" else None, fresh=fresh)
 
@@ -411,7 +412,7 @@ def test_the_next_start_finds_where_one_stopped(tmp_path: Path) -> None:
     keep_last(session(3), tmp_path / "talk.circuitlab", False, found.stamp)
     found = last()
     assert found is not None and (found.session, found.of) == (session(3), tmp_path / "talk.circuitlab") and not found.unsaved
-    assert orphans() == Found(), "it is not a window that was killed"
+    assert orphans() == Recoverable(), "it is not a window that was killed"
 
 
 def test_what_was_never_saved_is_not_replaced_by_another_window_s_end() -> None:
@@ -419,13 +420,29 @@ def test_what_was_never_saved_is_not_replaced_by_another_window_s_end() -> None:
     mine = last()
     assert mine is not None
     keep_last(session(2), None, True, mine.stamp)  # by the window that came back to it
-    assert orphans() == Found()
+    assert orphans() == Recoverable()
     keep_last(session(3), None, False, mine.stamp)  # by another that had come back to the same
     keep_last(session(4), None, True)  # by one that was started on a model
     closed = only(orphans())
     assert closed.closed and closed.steps == 2, "the third had nothing unsaved"
     left(steps=9)
     assert [(o.steps, o.closed) for o in orphans().orphans] == [(9, False), (2, True)]
+
+
+def test_what_another_window_left_is_offered_once_with_its_time() -> None:
+    keep_last(session(3), None, True)
+    aged(last_path(), 500)
+    mine = last()
+    assert mine is not None and mine.stamp is not None
+    assert offer_last(mine.stamp) == () and orphans() == Recoverable(), "this window came back to it"
+    closed = last_path().stat().st_mtime
+    assert offer_last() == () and offer_last() == ()
+    orphan = only(orphans())
+    assert orphan.closed and orphan.read() == session(3) and abs(orphan.time - closed) < 0.01
+    keep_last(session(4), None, False)
+    assert only(orphans()).id == orphan.id, "not again when that window ends"
+    last_path().write_bytes(b"{")
+    assert [path.read_bytes() for path in offer_last()] == [b"{"]
 
 
 def test_a_last_session_that_is_damaged_is_kept_aside() -> None:
@@ -457,12 +474,21 @@ def test_a_lock_is_one_object_s_and_says_whose(tmp_path: Path) -> None:
     assert holder_of(path) is None and one.take() is None and one.held
     holder = two.take()
     assert holder is not None and not two.held
-    assert (holder.pid, holder.note) == (os.getpid(), "some host") and abs(holder.since - time.time()) < 60
-    assert holder_of(path) == holder
+    assert (holder.pid, holder.machine) == (os.getpid(), "some host") and abs(holder.since - time.time()) < 60
+    assert holder_of(path) == holder and holder.words() == f"process {os.getpid()} on some host"
+    with pytest.raises(BadInput, match="process"), locked(two, BadInput):
+        raise AssertionError("nobody comes here")
     one.release(remove=True)
     assert not path.exists() and two.take() is None and holder_of(path) is not None
     two.release()
     assert path.exists() and holder_of(path) is None
+    with locked(two, BadInput, remove=True):
+        assert two.held and holder_of(path) == Holder(os.getpid(), "", path.stat().st_mtime)
+    assert not path.exists()
+    with locked(FileLock(tmp_path / "none" / "lock"), BadInput):
+        pass
+    with pytest.raises(BadMachine), locked(FileLock(tmp_path / "none" / "lock"), BadInput, lambda error: BadMachine(str(error))):
+        raise AssertionError("nobody comes here")
 
 
 @POSIX

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.cuts import ablation, words
-from circuitlab.session.reference_names import SHORT, differences, reference_name
-from circuitlab.session.state import Pin, State
+from circuitlab.state.cuts import ablation, short_words
+from circuitlab.state.reference_names import SHORT, differences, reference_name
+from circuitlab.state.state import Pin, State
 
 STATE = State(ModelRef("builtin:a"), "the cat", (1, 2))
 NAMES = {ModelRef("builtin:a"): ("a",), ModelRef("builtin:b"): ("b",), ModelRef("builtin:a", 3): ("a", "step 64")}
@@ -35,8 +35,8 @@ def test_each_thing_that_differs_is_named_and_nothing_else() -> None:
     assert named(STATE, STATE.with_text("one", (3,))) == ("“one”",)
     assert named(STATE, STATE.with_tokens((5, 6, 7))) == ("3 tokens",)
     assert named(edited, STATE) == ("uncut",)
-    assert named(STATE, edited) == (words(cut),)
-    assert len(named(STATE, raw)) == 1 and named(STATE, raw)[0] in raw.conventions.words()
+    assert named(STATE, edited) == (short_words((cut,)),)
+    assert len(named(STATE, raw)) == 1 and named(STATE, raw)[0] in raw.conventions.words(None)
     assert len(named(replace(edited, model=ModelRef("builtin:b")), STATE.with_text("one", (3,)))) == 3
     long = STATE.with_text("a long text of many words that does not fit", (4, 5, 6))
     assert named(STATE, long)[0].startswith("“…") and len(named(STATE, long)[0]) <= 27

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from circuitlab.model.subject import Conventions, Head, ModelRef
-from circuitlab.session.cuts import ablation, with_edits
-from circuitlab.session.gestures import menu_state, pointed_at, without_stale_positions
-from circuitlab.session.state import UNCUT, Pin, Selection, State
+from circuitlab.model.subject import Conventions, Head, ModelRef, Target
+from circuitlab.state.cuts import ablation, with_edits
+from circuitlab.state.gestures import entry_taken, menu_state, pointed_at, without_stale_positions
+from circuitlab.state.state import UNCUT, Pin, Selection, State
 
 STATE = State(ModelRef("builtin:m")).with_tokens((1, 2, 3, 4, 5))
 heads = st.builds(Head, st.integers(0, 3), st.integers(0, 3))
@@ -114,6 +114,14 @@ def test_a_menu_changes_nothing_but_what_is_selected() -> None:
     menu = menu_state(OTHER, other)
     assert menu.selection.heads == (Head(3, 3),)
     assert replace(menu, selection=OTHER.selection) == OTHER
+
+
+def test_an_entry_of_a_menu_does_what_it_says_where_one_points_and_leaves_the_selection() -> None:
+    aimed = menu_state(OTHER, alone(Head(0, 3)))
+    after = entry_taken(OTHER, aimed, with_edits(aimed, ablation(Head(0, 3))))
+    assert after == with_edits(OTHER, ablation(Head(0, 3)))
+    measured = entry_taken(OTHER, aimed, aimed.select(target=Target((7,))))
+    assert measured == OTHER.select(target=Target((7,))), "what the entry itself chooses"
 
 
 def test_a_gesture_on_the_picture_of_an_earlier_prompt_chooses_no_position() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from circuitlab.session.history import LONGEST, History
-from circuitlab.session.state import Pin, State
+from circuitlab.state.history import LONGEST, History
+from circuitlab.state.state import Pin, State
 
 REF = ModelRef("builtin:attn-only-2l")
 

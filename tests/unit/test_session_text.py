@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.session_files.file_table import with_file_names, with_file_paths
 from circuitlab.session_files.migrations import VERSION
 from circuitlab.session_files.model_search import located
-from circuitlab.session_files.session import FileEntry, ModelEntry, Note, Session
+from circuitlab.session_files.session import UNCHOSEN, FileEntry, ModelEntry, Note, Session
 from circuitlab.session_files.session_text import LARGEST, bytes_of, parse_session, read_session
-from circuitlab.story.setup import Direction, Encoded, Index, Occurrence, Other, Random, Setup
+from circuitlab.story.setup import Direction, Encoded, Index, Occurrence, Other, Random, Setup, Sweep
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import Value
+from circuitlab.story.zoom import TablePart
 
 FOLDER = Path("/somewhere/talks")
-VIEWS = {name: panel.view for name, panel in panels().items()}
+VIEWS = view_types()
 
 # -- sessions of every kind ---------------------------------------------------------------------------------------------------
 
@@ -86,13 +87,22 @@ selection = {
 }
 
 
+real = st.floats(-1e9, 1e9, allow_nan=False)
+counts = st.none() | st.integers(2, 2000)
+sweeps = st.builds(Sweep, st.sampled_from(["offset", "n_ctx"]), st.integers(-9, 99), st.integers(-9, 99), counts)
+sweeps |= st.builds(Sweep, st.sampled_from(["alpha", "base"]), real, real, counts)
+
+
 @st.composite
 def setups(draw: st.DrawFn, pins: bool = True, words: tuple[str, ...] = ()) -> Setup:
     """Words of every kind; `words`: those alone."""
-    box = st.lists(numbers, min_size=4, max_size=4).map(tuple)
+    box = st.sampled_from([2, 4]).flatmap(lambda n: st.lists(numbers, min_size=n, max_size=n).map(tuple))
+    rows, ways = st.tuples(st.integers(0, 99), st.integers(0, 99)), st.tuples(texts, st.sampled_from(["up", "down"]))
+    part = box | st.builds(TablePart, st.none() | rows, st.none() | st.just(()) | ways, texts)
     every = {**subject, **selection, "draft": texts, "compare": st.sampled_from(["now", "reference", "difference"])}
     every |= {"show": st.lists(names, max_size=2).map(tuple), "arrange": names, "alone": st.booleans()}
-    every |= {"zoom": st.dictionaries(names, box, max_size=2), "play": st.tuples(checkpoints, checkpoints)}
+    every |= {"stage": st.lists(names, max_size=2).map(tuple)}
+    every |= {"zoom": st.dictionaries(names, part, max_size=2), "play": st.tuples(checkpoints, checkpoints) | sweeps}
     every |= {"view": st.dictionaries(names, st.dictionaries(texts, plain, max_size=2), max_size=2)}
     chosen = draw(st.sets(st.sampled_from(sorted(set(words) or set(every))), max_size=6))
     values = {name: draw(every[name]) for name in sorted(chosen)}
@@ -146,6 +156,7 @@ sessions = st.builds(
     st.dictionaries(texts, st.builds(FileEntry, places_on_disk, st.sampled_from(["", "03fe"]), unknown()), max_size=2),
     texts,
     unknown(),
+    st.lists(st.sampled_from(UNCHOSEN), unique=True).map(tuple),
 )
 
 
@@ -315,7 +326,9 @@ def test_every_panel_that_names_a_file_does_it_through_the_table(tmp_path: Path)
     assert parse_session(bytes_of(named, tmp_path), tmp_path) == named
     assert with_file_names(with_file_paths(named), VIEWS) == named, "saved again"
     of_files = lambda view: any(field.metadata.get("kind") == "file" for field in dataclasses.fields(view))
-    assert {name for name, view in VIEWS.items() if of_files(view)} == {"term_importance", "induction", "prompt_sets"}
+    assert {name for name, view in VIEWS.items() if of_files(view)} == {
+        *("circuits", "induction", "prompt_sets", "term_importance"),
+    }
 
 
 def test_files_that_moved_are_found_by_their_hash_and_others_are_told(tmp_path: Path) -> None:

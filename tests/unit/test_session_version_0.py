@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import Subject
-from circuitlab.session.state import UNCUT, Pin
 from circuitlab.session_files.session_text import parse_session
+from circuitlab.state.state import UNCUT, Pin
 from circuitlab.story.resolver import Resolver
 from tests.session_files import opened, version_0
-from tests.unit.test_capture import resolver, states, words
+from tests.unit.test_capture import UNSHRUNK, resolver, states, words
 
 __all__ = ["resolver"]  # the fixture
 HERE = Path("/somewhere/else")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(UNSHRUNK, max_examples=80)
 @given(data=st.data())
 def test_a_copied_state_opens_as_the_same_state(resolver: Resolver, data: st.DataObject) -> None:
     state = data.draw(states(resolver))

@@ -36,14 +36,14 @@ from circuitlab.model.records.series_measures import (
 from circuitlab.model.subject import Head, ModelRef, Subject
 from circuitlab.paths import model_dir, shipped, shipped_models
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from circuitlab.training.metrics import head_scores, losses, repeated_random
 from circuitlab.training.series_card import control_series, section
 from circuitlab.training.series_points import points_of
 
 MEASURED = tuple(name for name in shipped_models() if has_series(model_dir(name)))
 LEAST = {"attn-only-2l": 24, "attn-only-1l": 8, "attn-only-1l-smeared": 8}
-LARGEST = 160_000_000  # bytes of all models together
+LARGEST = 200_000_000  # bytes of all models together
 
 
 def _best(m: SeriesMeasures, name: str = "prefix_matching") -> np.ndarray:
@@ -54,8 +54,9 @@ def _best(m: SeriesMeasures, name: str = "prefix_matching") -> np.ndarray:
 @pytest.mark.parametrize("name", sorted({*MEASURED, *LEAST}))
 def test_a_series_is_whole(name: str) -> None:
     m, c = read_series(model_dir(name)), open_model(model_dir(name)).weights.config
-    if GONE in m.checkpoints:
-        assert name == "attn-only-2l-smeared" and not series_of(model_dir(name))
+    if GONE in m.checkpoints:  # weights of some steps only, or of none
+        indices = {step: i for i, (step, _) in enumerate(series_of(model_dir(name)))}
+        assert m.checkpoints == (*(indices.get(step, GONE) for step in m.steps[:-1]), None) and set(indices) <= set(m.steps)
     else:
         points = points_of(model_dir(name))
         assert m.steps == tuple(p.step for p in points) and m.checkpoints == tuple(p.checkpoint for p in points)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.training.bigrams import count_bigrams, write, write_bigrams
 from circuitlab.training.corpus import Stream
 from tests.models import CONFIGS, directory
+from tests.reference.slow_forward import SlowModel
 from tests.reference.whole_circuits import Whole, as_double, centred, gauged
 from tests.unit.test_tables import DOUBLE, ask, made
 
@@ -247,7 +249,26 @@ def test_bugs_are_crossed_triples_that_the_text_never_holds(tmp_path: Path, name
         ):
             assert known_out == next(x for x in os if seen(int(d), x))
             assert known_destination == next(x for x in ds if seen(x, int(o)))
+        model = SlowModel(c, slow.t)
+        for i, (d, o) in enumerate(zip(found.destination.tolist(), found.out.tolist(), strict=True)):
+            for tokens, p in (((s, d), found.probability[i]), ((d,), found.without_source[i])):
+                row = model.run(tokens)[0][-1]
+                assert p == pytest.approx(np.exp(row[o]) / np.exp(row).sum(), rel=1e-6)
+            assert found.in_corpus[i] == pytest.approx(math.exp(hand.log_prob(d, o)), rel=0.05)
     assert wanted
+
+
+def test_the_prompt_of_a_bug_begins_as_prompts_of_the_model_do(tmp_path: Path) -> None:
+    path = directory(tmp_path / "m", CONFIGS["attention-only"], n_layers=1)
+    with_corpus(path, CONFIGS["attention-only"].d_vocab)
+    found = ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), 5, bugs=True))
+    model = SlowModel(CONFIGS["attention-only"], load_file(path / "model.safetensors"))
+    model.c = replace(model.c, n_layers=1)
+    for i, (s, d, o) in enumerate(zip(found.source.tolist(), found.destination.tolist(), found.out.tolist(), strict=True)):
+        row = model.run((0, s, d))[0][-1]
+        assert found.probability[i] == pytest.approx(np.exp(row[o]) / np.exp(row).sum(), rel=1e-6)
+    plain = ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), 5))
+    assert len(plain.probability) == 5 and np.isnan([plain.probability, plain.without_source, plain.in_corpus]).all()
 
 
 def test_bugs_need_a_text(tmp_path: Path) -> None:

@@ -263,7 +263,14 @@ def test_pairs_and_the_plane_are_those_of_the_whole_matrices(tmp_path: Path, nam
             values = result.weighted[l2, h2], result.weighted_raw[l2, h2]
             assert values == pytest.approx(behind(Head(l2, h2), total), abs=1e-6)
     assert np.isnan(found.weighted[0]).all() and np.isnan(found.weighted_raw[0]).all()
-    assert found.table().n_rows == 3 * config.n_heads**2
+    table = {column.name: column.values for column in found.table().columns}
+    n = found.copying.size
+    assert found.table().n_rows == n + 3 * config.n_heads**2
+    plane = (("copying", found.copying), ("positivity", found.weighted), ("positivity_raw", found.weighted_raw))
+    for column, points in plane:  # what the figure draws
+        np.testing.assert_array_equal(table[column][:n], points.ravel())
+    for dest, source, copying, positivity in list(zip(*(table[c] for c in list(table)[:4]), strict=True))[n:]:
+        assert copying == found.copying[Head.parse(dest)] and positivity == found.pairs[*Head.parse(dest), *Head.parse(source)]
 
 
 def test_the_plane_comes_first_and_pairs_are_kept(tmp_path: Path) -> None:
@@ -305,7 +312,7 @@ def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monk
 def test_one_layer_has_no_pairs_and_no_layer_no_heads_and_both_are_said(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", replace(TINY, n_layers=1))
     found = ask(path, "previous_head_spectrum", replace(PLANE, p="one"))
-    assert found.copying.shape == (1, 4) and found.table().n_rows == 0
+    assert found.copying.shape == (1, 4) and found.table().n_rows == 4
     assert np.isnan(found.weighted).all() and any("no pairs" in w for w in found.conventions)
     assert ask(path, "copying_scores", CopyingScoresParams()).table().n_rows == 4
     for name, params in (("previous_head_spectrum", PLANE), ("copying_scores", CopyingScoresParams())):

@@ -9,7 +9,8 @@ import pytest
 from safetensors.torch import save_file
 
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import BESIDES, ROOM, ModelStore
+from circuitlab.engine.open_model import BESIDES
+from circuitlab.engine.store import ROOM, ModelStore
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.subject import Conventions, ModelRef

@@ -5,36 +5,36 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuitlab.lessons.lesson import files, read
-from circuitlab.session.state import State
-from circuitlab.story.capture import restated, same_view, setup_of
+from circuitlab.state.state import State
+from circuitlab.story.capture import setup_of
 from circuitlab.story.editing import with_step, with_step_moved, with_view, with_words, without_step
 from circuitlab.story.resolver import Resolver
-from circuitlab.story.setup import Setup
+from circuitlab.story.restating import restated, same_view
+from circuitlab.story.setup import LAYOUT, Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.words import table_of
-from tests.unit.test_capture import BY_HAND, VIEWS, names_of, resolver, states, words
+from tests.unit.test_capture import BY_HAND, UNSHRUNK, VIEWS, names_of, resolver, states, words
 
 __all__ = ["resolver"]
-QUIET = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+FEW = settings(UNSHRUNK, max_examples=20)
 LAYOUTS = (
     Setup(),
     Setup(show=("attention",)),
     Setup(arrange="Explore", show=("heads", "spectra")),
     Setup(show=("a",), alone=True),
+    Setup(show=("heads", "attention"), stage=("attention",)),
 )
 
 
 def placed(setup: Setup, layout: Setup) -> Setup:
-    return replace(setup, arrange=layout.arrange, show=layout.show, alone=layout.alone)
+    return replace(setup, **{name: getattr(layout, name) for name in LAYOUT})
 
 
-@QUIET
+@FEW
 @given(data=st.data())
 def test_a_state_captured_alone_is_said_over_any_words(resolver: Resolver, data: st.DataObject) -> None:
     names = names_of(resolver)
@@ -46,11 +46,11 @@ def test_a_state_captured_alone_is_said_over_any_words(resolver: Resolver, data:
     said = restated(whole, before, VIEWS)
     there = said.over(before)
     assert resolver.state(there) == state and same_view(there, whole, VIEWS)
-    assert (there.arrange, there.show, there.alone) == (layout.arrange, layout.show, layout.alone)
+    assert [getattr(there, name) for name in LAYOUT] == [getattr(layout, name) for name in LAYOUT]
     assert table_of(restated(there, there, VIEWS)) == {}, "said once"
 
 
-@QUIET
+@FEW
 @given(data=st.data())
 def test_after_any_edits_every_step_shows_what_it_showed(resolver: Resolver, data: st.DataObject) -> None:
     names = names_of(resolver)

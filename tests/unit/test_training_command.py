@@ -78,8 +78,8 @@ def test_the_checkpoints_are_measured_at_the_end(
 
     asked: list[Any] = []
 
-    def measured(folder: Path, streams: Any, tokenizer: Any, *, say: Any) -> None:
-        asked.append((folder, [s.label for s in streams], tokenizer.n_tokens, open_model(folder).steps))
+    def measured(folder: Path, streams: Any, tokenizer: Any, *, context: int, say: Any) -> None:
+        asked.append((folder, [s.label for s in streams], tokenizer.n_tokens, context, open_model(folder).steps))
         say("step 4 (2/7): loss 5.7")
 
     call = ["train", "tiny", "--text", str(text), "--out", str(tmp_path / "run")]
@@ -87,7 +87,7 @@ def test_the_checkpoints_are_measured_at_the_end(
     assert "measured step 20 (7/7): loss" in capsys.readouterr().out
     monkeypatch.setattr(series_measuring, "measure_series", measured)
     assert main(call) == 0
-    assert asked == [(tmp_path / "run" / "model", ["my text.txt"], 300, (0, 4, 8, 14, 16, 18, 20))]
+    assert asked == [(tmp_path / "run" / "model", ["my text.txt"], 300, 24, (0, 4, 8, 14, 16, 18, 20))]
     assert "measured step 4 (2/7)" in capsys.readouterr().out
     assert main([*call, "--no-measure"]) == 0
     assert len(asked) == 1

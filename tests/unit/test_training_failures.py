@@ -19,7 +19,7 @@ from circuitlab.errors import BadInput, BadMachine
 from circuitlab.files import writing
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
-from circuitlab.training.files import Lock, write_whole
+from circuitlab.training.files import alone_in, write_whole
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe_file import read_recipe
 
@@ -299,7 +299,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(tmp_path: 
 def test_one_process_trains_in_a_folder(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     (out / "state").mkdir(parents=True)
-    with Lock(out / "state"):
+    with alone_in(out / "state"):
         assert train(text, out) == 3
         said = capsys.readouterr().err
         assert "Another process is training in this folder" in said and f"process {os.getpid()}" in said

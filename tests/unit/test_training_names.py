@@ -16,7 +16,7 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.figures.panels.models.models import entries
 from circuitlab.figures.panels.models.panel import SideBySideView
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 from tests.gui.training import measures
 from tests.models import directory
 from tests.training_runs import train, written

@@ -16,7 +16,7 @@ from circuitlab.training.corpus import Stream, find_sources, texts
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe import Data, Stage
 from circuitlab.training.recipe_file import read_recipe
-from circuitlab.training.repeats import NamePieces, insert_name, name_pieces, repeat_phrases
+from circuitlab.training.repeats import NamePieces, insert_name, name_pieces, repeat_passage, repeat_phrases
 from circuitlab.training.tables import without_tables
 from tests.models import byte_tokenizer
 
@@ -47,6 +47,18 @@ def test_a_name_stands_whole_in_front_of_several_words(seed: int) -> None:
     np.testing.assert_array_equal(rest, text[: len(rest)])
 
 
+def test_a_passage_is_said_again_to_the_end() -> None:
+    for seed in range(20):
+        body = np.arange(1, 41)
+        repeat_passage(np.random.default_rng(seed), body, (8, 63))
+        length = int(np.flatnonzero(body == 1)[1])
+        assert 8 <= length <= 20, "twice at least"
+        np.testing.assert_array_equal(body, (np.arange(40) % length) + 1)
+    short = np.arange(1, 16)
+    repeat_passage(np.random.default_rng(0), short, (8, 63))
+    np.testing.assert_array_equal(short, np.arange(1, 16))
+
+
 def test_a_text_without_words_takes_no_name() -> None:
     body = np.full(20, 1)
     insert_name(np.random.default_rng(0), body, PIECES, (2, 4), (2, 5))
@@ -73,6 +85,37 @@ def test_shares_of_repetition_are_kept() -> None:
     named = sum(bool(set(r) & set(range(100, 110))) and r not in windows for r in rows)
     assert 0.44 < plain < 0.56
     assert named > 100
+
+
+def test_each_kind_of_repetition_has_its_share() -> None:
+    """Cut at the shares' own sums: copies first, then phrases, names, passages."""
+    data = Data(self_copy=0.1, segment=(15, 15), phrases=0.2, phrase=(3, 3), names=0.3, passages=0.25, passage=(5, 5))
+    rows = torch.cat([batch(_streams(), data, Stage(0, 32, 16), 300, 0, s, PIECES)[:, 1:] for s in range(60)])
+    passages = (rows[:, :26] == rows[:, 5:]).all(1).float().mean()
+    assert float(passages) == pytest.approx(0.25, abs=0.06)
+    source = _streams()[0].train.tolist()
+    windows = {tuple(source[i : i + 31]) for i in range(len(source) - 30)}
+    plain = sum(tuple(row) in windows for row in rows.tolist()) / len(rows)
+    assert plain == pytest.approx(0.15, abs=0.05)
+
+
+def test_a_stage_multiplies_the_shares() -> None:
+    data = Data(random_repeat=0.25, block=(5, 5), passages=0.25, passage=(5, 5))
+    share = {}
+    for repeats in (0.0, 1.0, 2.0):
+        stage = Stage(0, 32, 16, repeats)
+        rows = torch.cat([batch(_streams(), data, stage, 300, 0, s)[:, 1:] for s in range(60)])
+        share[repeats] = float((rows[:, :26] == rows[:, 5:]).all(1).float().mean())
+    assert share == {0.0: 0.0, 1.0: pytest.approx(0.25 + 0.75 * 0.25, abs=0.05), 2.0: pytest.approx(0.5 + 0.5 * 0.5, abs=0.05)}
+
+
+def test_a_stage_multiplies_numbers_and_lengths() -> None:
+    data = Data(self_copy=0.3, segment=(2, 3), phrases=0.3, phrase=(2, 3), phrase_times=(1, 2), names=0.3, name_times=(1, 2))
+    written = replace(data, segment=(6, 9), phrase_times=(3, 6), name_times=(3, 6))
+    rows = lambda d, stage: torch.cat([batch(_streams(), d, stage, 300, 0, s, PIECES) for s in range(8)])
+    tripled = rows(data, Stage(0, 64, 8, counts=3.0))
+    assert torch.equal(tripled, rows(written, Stage(0, 64, 8))) and not torch.equal(tripled, rows(data, Stage(0, 64, 8)))
+    assert data.counted(1.0) == data and data.counted(0.1).phrase_times == (1, 1)
 
 
 def test_names_need_pieces(tmp_path: Path) -> None:
@@ -133,7 +176,9 @@ steps = 2
 """
 
 
-@pytest.mark.parametrize("data", [{"phrases": 0.6, "names": 0.6}, {"phrases": 2}, {"name": "[4, 2]"}])
+@pytest.mark.parametrize(
+    "data", [{"phrases": 0.6, "names": 0.6}, {"phrases": 2}, {"names": 0.6, "passages": 0.6}, {"name": "[4, 2]"}]
+)
 def test_shares_that_cannot_be_are_refused(tmp_path: Path, data: dict[str, Any]) -> None:
     path = tmp_path / "r.toml"
     path.write_text(RECIPE + "".join(f"{k} = {v}\n" for k, v in data.items()))

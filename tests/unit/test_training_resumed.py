@@ -18,7 +18,7 @@ from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.loading import open_model
 from circuitlab.training import loop
 from circuitlab.training.corpus import find_sources
-from circuitlab.training.files import Lock, holder_of
+from circuitlab.training.files import alone_in, holder_of
 from circuitlab.training.identity import claim, holds, identity
 from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics import losses, repeated_random
@@ -141,8 +141,9 @@ def test_a_run_that_was_begun_before_a_key_existed_is_taken_up(text: Path, tmp_p
     state.mkdir(parents=True)
     ours = identity(read_recipe("tiny"), find_sources([str(text)]), None)
     older = json.loads(json.dumps(ours))
-    for part, key in (("data", "phrases"), ("data", "name_times"), ("optimiser", "precision")):
+    for part, key in (("data", "phrases"), ("data", "name_times"), ("optimiser", "precision"), ("optimiser", "loss_share")):
         del older["recipe"][part][key]
+    del older["recipe"]["positions_angles"], older["recipe"]["stages"][1]["repeats"], older["recipe"]["stages"][1]["counts"]
     (state / "run.json").write_text(json.dumps(older))
     (state / "state.pt").touch()
     assert holds(state, ours)
@@ -166,11 +167,11 @@ def test_a_disk_without_locks_is_not_another_process(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(file_lock, "_take", refused)
-    with pytest.raises(BadMachine, match="lock could not be written") as raised, Lock(tmp_path):
+    with pytest.raises(BadMachine, match="lock could not be written") as raised, alone_in(tmp_path):
         pass
     assert raised.value.got == "No locks available" and holder_of(tmp_path) is None
     monkeypatch.undo()
-    with Lock(tmp_path):
+    with alone_in(tmp_path):
         assert holder_of(tmp_path) == os.getpid()
     assert holder_of(tmp_path) is None
 
@@ -178,7 +179,7 @@ def test_a_disk_without_locks_is_not_another_process(tmp_path: Path, monkeypatch
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_lock_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("/dev/full")
-    with pytest.raises(BadMachine, match="lock could not be written"), Lock(tmp_path):
+    with pytest.raises(BadMachine, match="lock could not be written"), alone_in(tmp_path):
         pass
 
 

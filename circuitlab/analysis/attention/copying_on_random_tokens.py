@@ -33,15 +33,15 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.behaviour.samples import bos_of, check_counts, fit_to_context, no_room, repeated_random
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
+from circuitlab.analysis.behaviour.samples import check_counts, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.recorded_norm import before_norm, norm_at_scale
 from circuitlab.model.run import Run
-from circuitlab.model.weights import Layer, Weights
+from circuitlab.model.weights import Layer, Weights, bos_of
 
 NAMES = ("unrepeated", "repeated")
 
@@ -67,7 +67,7 @@ class CopyingHeadScoreResult(Result):
 
     mean: np.ndarray = over("on", "layer", "head", unit="dimensionless")
     spread: np.ndarray = over("on", "layer", "head", unit="dimensionless")
-    names: tuple[str, ...] = NAMES
+    names: tuple[str, ...] = naming("on", NAMES)
 
     def of(self, name: str) -> np.ndarray:
         """[layer, head] means on "unrepeated" or "repeated" tokens."""
@@ -116,7 +116,7 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         mean=_over_samples(scores, 0),
         spread=_over_samples(scores, 1),
         conventions=(
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
             "uniform over the vocabulary without BOS",
             f"chance {2 / (fit.block + (bos is not None)) - 1:.2f}: logits that have nothing to do with attention".replace(

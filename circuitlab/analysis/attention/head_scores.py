@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import SCORES, UNITS
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.samples import (
-    bos_of,
     check_counts,
     control_words,
     different_random,
@@ -35,6 +34,7 @@ from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
 from circuitlab.model.run import Run
+from circuitlab.model.weights import bos_of
 
 TOKENS = 1024  # per batch, few enough to cancel within one layer in time
 CELLS = 2**21  # of patterns scored at a time, for the same reason
@@ -66,7 +66,7 @@ class HeadScoresResult(Result):
     mean: np.ndarray = over("score", "layer", "head", unit="{units}")
     spread: np.ndarray = over("score", "layer", "head", unit="{units}")
     control: np.ndarray = over("score", "layer", "head", unit="{units}")
-    names: tuple[str, ...] = tuple(SCORES)
+    names: tuple[str, ...] = naming("score", tuple(SCORES))
 
     @property
     def units(self) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
 @analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
-    words = inputs.subject.conventions.words()
+    words = inputs.convention_words()
     if p.on == "text":
         return _on_text(inputs, p, ctx, words)
     check_counts(block=p.block, repeats=p.repeats, samples=p.samples)
@@ -185,7 +185,7 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
         control=control,
         conventions=(
             *words,
-            f"this prompt, {number_of(n, 'token')}: one sample, no spread",
+            f"this prompt, {number_of(n, 'token')}: one sample, no sd",
             control_text,
         ),
     )

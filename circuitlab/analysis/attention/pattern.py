@@ -7,13 +7,15 @@
 
 v_s is the value of the query head's own key-value group (Elhage et al. 2021; Kobayashi et al. 2020 for the norms).
 
-It is not averaged over prompts, whose positions hold other tokens. `head_scores` averages properties of patterns.
+Over prompts, whose positions hold other tokens, three means over destinations are averaged: to the first position, to the one
+before, to itself. `head_scores` averages properties that depend on the tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -59,6 +61,16 @@ class AttentionResult(Result):
     heads: np.ndarray = over("head", "(layer, head)", unit="index")
     unit: str = "share of attention"
 
+    ACROSS: ClassVar[Mapping[str, str]] = dict.fromkeys(("to_first", "to_previous", "to_itself"), "{unit}")
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """[head] means over the destinations that have such a source besides themselves: from the second position on for the
+        first and the previous one, from the first on for itself; NaN where the mask hides the source from all."""
+        values = self.values.astype(np.float64)
+        last, before = values[:, 1:], np.diagonal(values, -1, 1, 2)
+        means = {"to_first": last[:, :, 0], "to_previous": before, "to_itself": np.diagonal(values, 0, 1, 2)}
+        return {name: _mean(one) for name, one in means.items()}
+
     def table(self) -> Table:
         """One row per head and visible (destination, source)."""
         head, dest, src = np.nonzero(~np.isnan(self.values))
@@ -71,6 +83,12 @@ class AttentionResult(Result):
                 Column("value", self.values[head, dest, src], self.unit),
             )
         )
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis without NaN, NaN where nothing else is there."""
+    count = (~np.isnan(values)).sum(axis=-1)
+    return np.where(count > 0, np.nansum(values, axis=-1) / np.maximum(count, 1), np.nan)
 
 
 def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tensor:
@@ -106,5 +124,5 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
         unit=UNITS[p.show],
-        conventions=(*inputs.subject.conventions.words(), SHOW_WORDS[p.show]),
+        conventions=(*inputs.convention_words(), SHOW_WORDS[p.show]),
     )

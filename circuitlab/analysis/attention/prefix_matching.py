@@ -18,11 +18,18 @@ import torch
 
 from circuitlab.analysis.attention.score_definitions import prefix_matching_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.behaviour.samples import bos_of, check_counts, fit_to_context, indistinct, no_room, repeated_random
+from circuitlab.analysis.behaviour.samples import (
+    check_counts,
+    fit_to_context,
+    indistinct,
+    no_room,
+    repeated_random,
+)
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
+from circuitlab.model.weights import bos_of
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         mass=mass,
         tokens=np.array(run.tokens),
         conventions=(
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             *sample_words,
             f"{number_of(int(again.sum()), 'destination')} with a target",
         ),

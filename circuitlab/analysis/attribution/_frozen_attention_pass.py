@@ -45,7 +45,7 @@ class FrozenAttentionPass:
         if any(run.editor.paths(i, "v") for i in range(self.config.n_layers)):
             expected = "interventions that are linear in the residual stream"
             got = "an intervention on values along a path (path_from at v)"
-            raise BadInput("The terms of this run have no order.", expected=expected, got=got)
+            raise BadInput("The terms of this run have no order.", expected=expected, got=got, remedy="Remove that intervention.")
         with torch.inference_mode():
             self._recorded = [self._record(i) for i in range(self.config.n_layers)]
 

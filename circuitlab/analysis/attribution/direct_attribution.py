@@ -29,13 +29,19 @@ from circuitlab.analysis.attribution._contributions import (
     stream_intervention,
     z_of,
 )
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only
+from circuitlab.analysis.attribution._recorded_words import at_final_scale
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, naming, over, read_only
 from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
 
-CONSTANT = "final norm bias + b_U"
+
+def constant_name(c: ModelConfig) -> str:
+    """The name of what adds to the target wherever the stream points: the biases that this model has after it."""
+    of_norm = c.norm == "layer" and c.final_norm
+    parts = ["final norm bias"] * of_norm + ["b_U"] * (of_norm or "unembed" in c.biases)
+    return " + ".join(parts) or "constant"
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class DirectAttributionResult(Result):
     total: np.ndarray = over("position", unit="logit")
     positions: np.ndarray = over("position", unit="position")
     ids: np.ndarray = over("position", "target and other", unit="token id", none=True)
-    names: tuple[str, ...]
+    names: tuple[str, ...] = naming("component")
     at: int = 0
 
     def table(self) -> Table:
@@ -91,7 +97,7 @@ def component_names(run: Run) -> tuple[str, ...]:
         names += [f"intervention L{i}"] if run.editor.touches(i, "resid_pre") else []
         names += [f"attention bias L{i}"] if "o" in c.biases or behind else []
         names += [] if c.attention_only else [f"MLP L{i}"]
-    return (*names, CONSTANT)
+    return (*names, constant_name(c))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +121,7 @@ class _Sweep:
     def begin(self, constant: Tensor) -> None:
         for name, x in initial_stream(self.run, self.dest).items():
             self.fill(name, self.D.of(x))
-        self.fill(CONSTANT, constant)
+        self.fill(self.names[-1], constant)
 
     def layer(self, i: int) -> None:
         run, dest, D = self.run, self.dest, self.D
@@ -191,7 +197,7 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
         left = np.abs(s.heads.sum((0, 1)) + s.others.sum(0) - whole).max()
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
         remainder = Remainder(float(left), float(size), "logits", PARTS_SUM)
-    words = [s.vector.words, "direct effects only, not those through later layers, at the recorded scale of the final norm"]
+    words = [s.vector.words, f"direct effects only, not those through later layers{at_final_scale(inputs.weights.config)}"]
     if p.positions == "all" and not inputs.weights.config.attention_only:
         words.append("MLP outputs: what the recorded stream gains beyond attention")
     return DirectAttributionResult(
@@ -202,7 +208,7 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
         ids=read_only(s.vector.ids.cpu().numpy()),
         names=s.names,
         at=s.at,
-        conventions=(*inputs.subject.conventions.words(), *words),
+        conventions=(*inputs.convention_words(), *words),
         remainder=remainder,
         done=done,
     )

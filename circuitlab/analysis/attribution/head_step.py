@@ -57,9 +57,9 @@ class HeadStepResult(Result):
 
     x_dest: np.ndarray = over("dimension", unit="residual units")
     x_source: np.ndarray = over("dimension", unit="residual units")
-    read_query: np.ndarray = over("dimension", unit="normalised residual units")
-    read_key: np.ndarray = over("dimension", unit="normalised residual units")
-    read_value: np.ndarray = over("dimension", unit="normalised residual units")
+    read_query: np.ndarray = over("dimension", unit="units of the head's input")
+    read_key: np.ndarray = over("dimension", unit="units of the head's input")
+    read_value: np.ndarray = over("dimension", unit="units of the head's input")
     q: np.ndarray = over("entry", unit="activation units")
     k: np.ndarray = over("entry", unit="activation units")
     v: np.ndarray = over("entry", unit="activation units")
@@ -123,8 +123,9 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     numbers |= {"scale": c.score_scale, "attention": float(arrays["pattern"][s])}
     numbers["bias"] = -slopes[p.head.head] * (d - s) if slopes else 0.0
     mask_words = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
-    norm = ("logit effects at recorded norm scales, minus their mean over the vocabulary",)
-    conventions = (*inputs.subject.conventions.words(), *norm, f"target: {vector.words}", *mask_words)
+    scales = " at recorded norm scales" if c.norm != "none" else ""
+    effects = f"logit effects{scales}, minus their mean over the vocabulary"
+    conventions = (*inputs.convention_words(), effects, f"target: {vector.words}", *mask_words)
     rest = {"target_ids": vector.ids[0].cpu().numpy(), "target_words": vector.words, "destination": d, "source": s}
     return HeadStepResult(**arrays, **numbers, **rest, conventions=conventions)  # pyright: ignore[reportArgumentType]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over, read_only, scalar
 from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -64,7 +64,7 @@ class LogitLensResult(Result):
     value: np.ndarray = over("stage", "position", unit="logit")
     positions: np.ndarray = over("position", unit="position")
     actual: np.ndarray = over("position", unit="token id", none=True)
-    stages: tuple[str, ...]
+    stages: tuple[str, ...] = naming("stage")
     at: int = scalar("index", -1, none=True)
 
     def table(self) -> Table:
@@ -162,8 +162,8 @@ class _Lens:
     def result(self, done: float, words: str) -> LogitLensResult:
         """A snapshot of the result."""
         c = self.inputs.weights.config
-        normless = not c.final_norm or c.norm == "none"
-        norm_words = "no final norm" if normless else f"final norm with {self.p.statistics} statistics"
+        statistics = f"final norm with {self.p.statistics} statistics" if c.final_norm else "no final norm"
+        norm_words = (statistics,) if c.norm != "none" else ()
         copies: dict[str, Any] = {name: array.copy() for name, array in self.arrays.items()}
         where = np.flatnonzero(self.positions == position_of(self.run.n, self.p.position))
         return LogitLensResult(
@@ -172,7 +172,7 @@ class _Lens:
             actual=read_only(self.actual),
             stages=(*(s[0] for s in self.stages), "final"),
             at=int(where[0]) if where.size else -1,
-            conventions=(*self.inputs.subject.conventions.words(), norm_words, f"target: {words}"),
+            conventions=(*self.inputs.convention_words(), *norm_words, f"target: {words}"),
             done=done,
         )
 

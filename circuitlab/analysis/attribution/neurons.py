@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import PARTS_SUM, Directions, directions, kept_share, refuse_norm_on_stream
+from circuitlab.analysis.attribution._recorded_words import at_final_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import position_of, target_at
 from circuitlab.model import block
@@ -222,6 +223,6 @@ def _result(
         position=position_of(run.n, p.position),
         total=total,
         n_neurons=c.n_layers * c.d_mlp,
-        conventions=(*inputs.subject.conventions.words(), words, "direct effects, at the recorded scale of the final norm"),
+        conventions=(*inputs.convention_words(), words, f"direct effects{at_final_scale(c)}"),
         remainder=Remainder(left, float(np.abs(sums).sum(0).max()), "logits", PARTS_SUM),
     )

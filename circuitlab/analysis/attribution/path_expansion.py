@@ -29,6 +29,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._path_following import Followed, follow
 from circuitlab.analysis.attribution._path_orders import contributions_by_order
+from circuitlab.analysis.attribution._recorded_words import recorded_parts
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.ordering import descending
@@ -90,6 +91,9 @@ class PathExpansionResult(Result):
         names = [str(self.sources[i]) if k == 0 else path(self.heads[i]) for i, k in enumerate(self.order)]
         return np.array(names, dtype=object)
 
+    def entries_along(self, axis: str) -> np.ndarray | None:
+        return self.names() if axis == "term" else None
+
     def table(self) -> Table:
         """One row per term, then the sums: paths left out, and higher orders."""
         listed = int(self.order.max(initial=0))
@@ -132,7 +136,7 @@ def _refuse(config: ModelConfig, p: PathExpansionParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: PathExpansionParams) -> int:
-    listed = [math.comb(c.n_layers, k) * c.n_heads**k for k in range(max(p.order, 1) + 1)]
+    listed = [math.comb(c.n_layers, k) * c.n_heads**k for k in range(min(max(p.order, 1), c.n_layers) + 1)]
     paths = 3 * sum(listed) * (n + c.d_model + c.n_layers + 8)
     streams = (c.n_layers + 4) * n * (2 * c.d_model + 3 * c.n_heads * c.d_head)
     return 8 * (paths + streams + 4 * c.n_heads * n * n + 4 * c.d_vocab_out)
@@ -148,7 +152,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         vector = target_at(inputs, p.target, (position,), run)
         names = sources_of(c, bool(run.edits), p.measure)
         whole, normalisation, span = _whole(run, vector, position, p.measure)
-        followed = follow(run, vector, names, p.order, ctx)
+        followed = follow(run, vector, names, min(p.order, c.n_layers), ctx)
         if p.measure == "log_prob":
             followed.levels[0][0].values[0, names.index("−logsumexp")] = normalisation
         result = replace(
@@ -158,7 +162,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
             target_ids=read_only(vector.ids[0].cpu().numpy()),
             unit="nats" if p.measure == "log_prob" else "logit",
         )
-        result = replace(result, conventions=(*inputs.subject.conventions.words(), *_words(result, vector, p, run)))
+        result = replace(result, conventions=(*inputs.convention_words(), *_words(result, vector, p, run)))
         if c.n_layers > p.order:
             ctx.partial(result)
             tick = lambda i: ctx.tick(c.n_layers + i, 2 * c.n_layers, f"deeper orders, layer {i}")
@@ -240,7 +244,7 @@ def _with_deeper(result: PathExpansionResult, by_order: Tensor, order: int) -> P
 
 def _words(result: PathExpansionResult, vector: TargetVector, p: PathExpansionParams, run: Run) -> list[str]:
     measured = f"log-probability {vector.of}" if p.measure == "log_prob" else vector.words
-    words = [f"{measured}, position {result.position}", "patterns, norm scales and MLP outputs as recorded"]
+    words = [f"{measured}, position {result.position}", f"{recorded_parts(run.weights.config)} as recorded"]
     if run.edits:
         words.append(number_of(len(run.edits), "intervention"))
     words += [f"{number_of(n, 'smaller path')} of order {k} summed" for k, n in enumerate(result.n_left_out) if n]

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._linear_reading import INTERVENTIONS, Part, Reading, merged, parts_before
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.attribution._recorded_words import recorded_scales
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, naming, over
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -52,8 +53,8 @@ class ScorePartsResult(Result):
     q: np.ndarray = over("component", "destination", "entry", unit="activation units")
     k: np.ndarray = over("component", "source", "entry", unit="activation units")
     heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
-    kinds: tuple[str, ...]
-    names: tuple[str, ...]
+    kinds: tuple[str, ...] = naming("component", further=True)
+    names: tuple[str, ...] = naming("component")
     scale: float
 
     def named(self, side: Side) -> tuple[str, ...]:
@@ -195,7 +196,7 @@ def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResu
         names=tuple(part.name for part in components),
         scale=c.score_scale,
         remainder=remainder,
-        conventions=(*inputs.subject.conventions.words(), *words(c)),
+        conventions=(*inputs.convention_words(), *words(c)),
     )
 
 
@@ -209,7 +210,6 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
 
 def words(c: ModelConfig) -> tuple[str, ...]:
     """What is held at its recorded values, for captions."""
-    scales = ["norm scales"] * (c.norm != "none") + ["q/k-norm scales"] * (c.qk_norm != "none")
     included = ["rotation"] * (c.rotary is not None) + ["smearing"] * c.smeared_keys
-    phrases = [f"at recorded {' and '.join(scales)}"] * bool(scales) + ["MLPs as recorded"] * (not c.attention_only)
+    phrases = [f"at recorded {recorded_scales(c)}"] * bool(recorded_scales(c)) + ["MLPs as recorded"] * (not c.attention_only)
     return (*phrases, *([f"{' and '.join(included)} included"] * bool(included)))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import initial_stream, stream_intervention
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over, read_only
 from circuitlab.analysis.target import position_of
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -46,8 +46,8 @@ class ResidualNormsResult(Result):
     added: np.ndarray = over("component", "position", unit="residual units")
     cosine: np.ndarray = over("component", "position", unit="dimensionless")
     tokens: np.ndarray = over("position", unit="token id")
-    stages: tuple[str, ...]
-    components: tuple[str, ...]
+    stages: tuple[str, ...] = naming("stage")
+    components: tuple[str, ...] = naming("component")
     position: int = -1
 
     def table(self) -> Table:
@@ -159,6 +159,6 @@ def _with(inputs: Inputs, p: ResidualNormsParams, partial: ResidualNormsResult |
         stages=tuple(rows.stages),
         components=tuple(rows.components),
         position=position_of(run.n, p.position),
-        conventions=(*inputs.subject.conventions.words(), number_of(run.n, "position")),
+        conventions=(*inputs.convention_words(), number_of(run.n, "position")),
         done=float((~np.isnan(arrays["stream"]).any(axis=0)).mean()),
     )

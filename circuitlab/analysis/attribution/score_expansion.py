@@ -15,7 +15,7 @@ mask and window of the row allow. A term that is the same at every source raises
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attribution.query_key_parts import ScorePartsParams, ScorePartsResult, score_parts, words
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, scalar
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, naming, over, scalar
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.target import position_of
 from circuitlab.counting import number_of
@@ -58,9 +58,9 @@ class ScoreExpansionResult(Result):
 
     terms: np.ndarray = over("destination component", "source component", unit="score")
     centred: np.ndarray = over("destination component", "source component", unit="score")
-    names_dest: tuple[str, ...]
-    names_src: tuple[str, ...]
-    kinds: tuple[str, ...]
+    names_dest: tuple[str, ...] = naming("destination component")
+    names_src: tuple[str, ...] = naming("source component")
+    kinds: tuple[str, ...] = naming("component")
     heads: np.ndarray = over("component", "(layer, head)", unit="index", none=True)
     groups: np.ndarray = over("group", unit="score")
     groups_centred: np.ndarray = over("group", unit="score")
@@ -75,6 +75,8 @@ class ScoreExpansionResult(Result):
     source: int
     seen: bool
     n_sources: int
+
+    ENTRIES: ClassVar[Mapping[str, Sequence[str]]] = {"group": GROUPS, "way": THROUGH}
 
     def table(self) -> Table:
         """One row per pair of components, the largest centred terms first."""
@@ -170,7 +172,7 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         remainder=Remainder(
             abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "in the score", "largest of the row"
         ),
-        conventions=(*inputs.subject.conventions.words(), *_conventions(inputs.weights.config, allowed), *warnings),
+        conventions=(*inputs.convention_words(), *_conventions(inputs.weights.config, allowed), *warnings),
     )
 
 

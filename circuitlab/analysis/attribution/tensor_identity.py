@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._linear_reading import Passage
+from circuitlab.analysis.attribution._recorded_words import recorded_scales
 from circuitlab.analysis.attribution.query_key_parts import read_by_attention
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, naming, over
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
 from circuitlab.counting import number_of
@@ -65,9 +66,9 @@ class TensorIdentityResult(Result):
 
     difference: np.ndarray = over("identity", unit="residual units")
     of: np.ndarray = over("identity", unit="residual units")
-    reasons: tuple[str, ...]
-    names: tuple[str, ...] = NAMES
-    formulas: tuple[str, ...] = FORMULAS
+    reasons: tuple[str, ...] = naming("identity", further=True)
+    names: tuple[str, ...] = naming("identity", NAMES)
+    formulas: tuple[str, ...] = naming("identity", FORMULAS, further=True)
 
     def table(self) -> Table:
         """One row per identity."""
@@ -180,13 +181,14 @@ def tensor_identity(inputs: Inputs, p: TensorIdentityParams, ctx: Ctx) -> Tensor
         pairs.append(None if p.earlier is None else _composed(run, one, p, tick))
         sizes = np.array([_compared(pair) for pair in pairs], dtype=np.float64)
     edited = run.editor.touches(p.head.layer, "v", "z", "result")
+    scale_words = (f"recorded {recorded_scales(c)}",) if recorded_scales(c) else ()
     edit_words = ("changes by interventions on v, z or result are included",) if edited else ()
     return TensorIdentityResult(
         difference=sizes[:, 0],
         of=sizes[:, 1],
         reasons=("", "", "" if small else _too_long(run.n, c), "", "no earlier head is chosen" if p.earlier is None else ""),
         remainder=Remainder(*map(float, sizes[np.nanargmax(sizes[:, 0])]), unit="residual units", what="largest entry"),
-        conventions=(*inputs.subject.conventions.words(), "largest entry of the difference", "recorded norm scales", *edit_words),
+        conventions=(*inputs.convention_words(), "largest entry of the difference", *scale_words, *edit_words),
     )
 
 

@@ -21,15 +21,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuitlab.analysis.attribution._frozen_attention_pass import FrozenAttentionPass, HeadOutputs
+from circuitlab.analysis.attribution._recorded_words import recorded_parts
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
-from circuitlab.analysis.behaviour.samples import check_counts, losses_of, refuse_loss, run_on, text_pieces
+from circuitlab.analysis.behaviour.samples import check_counts, losses_of, needs_of, refuse_loss, run_on, text_pieces
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 from circuitlab.model.subject import Head
@@ -57,7 +58,7 @@ class TermImportanceParams:
     @property
     def needs(self) -> Literal["weights", "tokens"]:
         """A file needs no prompt, so that its measurement stays cached while the prompt changes."""
-        return "tokens" if self.text is None or self.edited else "weights"
+        return needs_of(self.text is not None, self.edited)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,11 +92,16 @@ class TermImportanceResult(Result):
         """[order] nats: mean loss with terms up to that order, over the texts that are complete."""
         return _mean(self.losses)
 
+    def entries_along(self, axis: str) -> list[str] | None:
+        return [self.name(i) for i in range(len(self.orders))] if axis == "order" else None
+
     def name(self, i: int) -> str:
         """The name of row i of the orders."""
         before = int(self.orders[i - 1]) + 1 if i else 0
         order = int(self.orders[i])
         return f"order {order}" if before == order else f"orders {before}–{order}"
+
+    ENTRIES: ClassVar[Mapping[str, Sequence[str]]] = {"beside": BESIDE}
 
     def table(self) -> Table:
         """One row per order, per layer and, if they were measured, per head."""
@@ -276,17 +282,15 @@ def _result(inputs: Inputs, p: TermImportanceParams, partial: _Losses, sample_wo
         head_reduction=_mean(by_head),
         head_error=_error(by_head),
         uniform=uniform,
-        conventions=(*inputs.subject.conventions.words(), *sample_words, *_held_words(config)),
+        conventions=(*inputs.convention_words(), *sample_words, *_held_words(config)),
         remainder=Remainder(float(off.max()), uniform, "nats", "loss of uniform predictions") if off.size else None,
         done=min(share_done, 0.99),
     )
 
 
 def _held_words(config: ModelConfig) -> tuple[str, ...]:
-    frozen_parts = ["patterns", *([] if config.norm == "none" else ["norm scales"])]
-    frozen_parts += [] if config.attention_only else ["MLP outputs"]
     zero = "order 0: direct path" if config.attention_only else "order 0: direct path and recorded MLPs"
-    return (f"{', '.join(frozen_parts)} held as recorded", zero)
+    return (f"{recorded_parts(config)} held as recorded", zero)
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

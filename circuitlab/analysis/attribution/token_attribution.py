@@ -29,6 +29,7 @@ from circuitlab.analysis.attribution._contributions import (
     kept_share,
     refuse_norm_on_stream,
 )
+from circuitlab.analysis.attribution._recorded_words import at_final_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
 from circuitlab.analysis.target import MINUS_MEAN, TargetVector, position_of, target_at
@@ -168,7 +169,7 @@ class _TokenEffects:
         visible = ~np.isnan(self.values).all(axis=0)
         summed = np.where(visible, np.nansum(self.values, axis=0), np.nan).astype(self.values.dtype)
         some = "all heads" if not self.p.heads else number_of(len(self.heads), "head")
-        words = (self.vector.words, f"direct effects through {some}, at the recorded scale of the final norm")
+        words = (self.vector.words, f"direct effects through {some}{at_final_scale(self.run.weights.config)}")
         return TokenAttributionResult(
             values=self.values,
             summed=summed,
@@ -176,7 +177,7 @@ class _TokenEffects:
             ids=read_only(self.vector.ids.cpu().numpy()),
             tokens=read_only(np.array(self.run.tokens)),
             position=self.position,
-            conventions=(*self.inputs.subject.conventions.words(), *words),
+            conventions=(*self.inputs.convention_words(), *words),
             **more,  # type: ignore[arg-type]
         )
 

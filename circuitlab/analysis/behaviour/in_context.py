@@ -36,11 +36,11 @@ from circuitlab.analysis.base import (
     scalar,
 )
 from circuitlab.analysis.behaviour.samples import (
-    bos_of,
     check_counts,
     edit_words,
     fit_to_context,
     losses_of,
+    needs_of,
     no_room,
     refuse_loss,
     repeated_random,
@@ -52,6 +52,7 @@ from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.weights import bos_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ class InContextParams:
     @property
     def needs(self) -> Literal["weights", "tokens"]:
         """Random tokens and files need no prompt: their losses stay cached while the prompt changes."""
-        return "tokens" if self.on == "prompt" or self.edited else "weights"
+        return needs_of(self.own_texts, self.edited)
+
+    @property
+    def own_texts(self) -> bool:
+        """Whether positions are those of other texts than the prompt, whose interventions may be in force in them."""
+        return self.on != "prompt"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,15 +121,15 @@ class InContextResult(Result):
 
     def table(self) -> Table:
         """One row per index."""
-        return Table(
-            (
-                Column("index", np.arange(len(self.loss))),
-                Column("loss", self.loss, "nats"),
-                Column("sd", self.spread, "nats"),
-                Column("d loss / d ln index", self.derivative, "nats"),
-                Column("loss of the control", self.control, "nats"),
-            )
-        )
+        columns = [
+            Column("index", np.arange(len(self.loss))),
+            Column("loss", self.loss, "nats"),
+            Column("sd", self.spread, "nats"),
+            Column("d loss / d ln index", self.derivative, "nats"),
+        ]
+        if not np.isnan(self.control).all():  # where there is one
+            columns.append(Column("loss of the control", self.control, "nats"))
+        return Table(tuple(columns))
 
     def across(self) -> Mapping[str, np.ndarray]:
         """The in-context score, as it is and minus the control's."""
@@ -179,7 +185,12 @@ def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     check_counts(texts=p.texts, block=p.block, repeats=p.repeats, width=p.width)
     if p.ratio <= 1 or min(p.length, p.early, p.late) < 0:
         got = f"ratio {p.ratio:g}, length {p.length}, early {p.early}, late {p.late}"
-        raise BadInput("There are no such indices.", expected="ratio > 1; length, early, late ≥ 0", got=got)
+        raise BadInput(
+            "There are no such indices.",
+            expected="ratio > 1; length, early, late ≥ 0",
+            got=got,
+            remedy="Change the parameters to such values.",
+        )
     texts, words = texts_of(inputs, p)
     n = len(texts[0])
     control = None if p.control is None else control_of(inputs, p.control)
@@ -208,10 +219,20 @@ def control_of(inputs: Inputs, ref: SeriesRef) -> Inputs:
     mine, its = inputs.weights.tokenizer, other.weights.tokenizer
     if other.weights.config.n_layers:
         got = number_of(other.weights.config.n_layers, "layer")
-        raise BadInput("The control sees more than the previous token.", expected="a model without layers", got=got)
+        raise BadInput(
+            "The control sees more than the previous token.",
+            expected="a model without layers",
+            got=got,
+            remedy="Choose such a model, trained with this model's tokenizer, or leave out the control.",
+        )
     if mine is None or its is None or mine.content != its.content:
         expected = "a model without layers that has this model's own tokenizer"
-        raise BadInput("The control reads other tokens.", expected=expected, got=ref.source)
+        raise BadInput(
+            "The control reads other tokens.",
+            expected=expected,
+            got=ref.source,
+            remedy="Choose such a model, trained with this model's tokenizer, or leave out the control.",
+        )
     return other
 
 
@@ -250,7 +271,7 @@ def _result(
         late=late,
         starts=starts,
         conventions=(
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             *words,
             _window_words(early, late),
             *((f"control: {ModelRef(p.control.source).name}, the same texts",) if p.control is not None else ()),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over, read_only
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -40,7 +40,7 @@ class SideBySideResult(Result):
     predicted: np.ndarray = over("position", unit="token id", none=True)
     probability: np.ndarray = over("position", unit="probability")
     tokens: np.ndarray = over("position", unit="token id")
-    words: tuple[str, ...]
+    words: tuple[str, ...] = naming("position")
     n_layers: int
     why: str = ""
 
@@ -101,7 +101,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
         words=("",) * n,
         n_layers=inputs.weights.config.n_layers,
         why=why,
-        conventions=(*inputs.subject.conventions.words(), f"not computed: {why}"),
+        conventions=(*inputs.convention_words(), f"not computed: {why}"),
     )
 
 

@@ -5,7 +5,8 @@
 w_i is 1, or the result's `weight`: the number of tokens that a mean loss is over, so that the mean over prompts is a mean over
 tokens. With equal weights sd is the usual standard deviation.
 Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position;
-activations for patching or resampling come from the line's other prompt.
+activations for patching or resampling come from the line's other prompt. Beside what is averaged stands how probable the model
+finds the two answers there.
 The subject's interventions act in every prompt; they must not name positions.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from circuitlab.analysis.base import (
     Analysis,
@@ -32,10 +34,12 @@ from circuitlab.analysis.base import (
     analyses,
     analysis,
     find_analysis,
+    naming,
     over,
 )
+from circuitlab.analysis.target import target_at
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, Refused, UsageError
+from circuitlab.errors import BadInput, Refused, UsageError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.plain import from_json
@@ -44,6 +48,9 @@ from circuitlab.model.subject import Target
 
 # names of axes, if they are not layer and head alone
 AXES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("attention", "to_first"): ("head",),
+    ("attention", "to_previous"): ("head",),
+    ("attention", "to_itself"): ("head",),
     ("token_attribution", "by_distance"): ("distance",),
     ("neurons", "effect"): ("layer", "neuron"),
     ("neurons", "mlp"): ("layer",),
@@ -81,6 +88,9 @@ class OverPromptsResult(Result):
     `weights` [prompt]: each prompt's weight in mean and sd, NaN if not computed yet. … are `axes`. `names`: all arrays in
     `across()`. `prompts`: the lines' texts, of which the first `counted` are computed. `common`: the words of caption that the
     answers of all these prompts share.
+
+    `answer`, `other_answer` [prompt]: the tokens that are the prompt's target, −1 for none; of a line without answers those that
+    were measured in their place. `answer_probability`, `other_answer_probability` [prompt]: that the prompt goes on with them.
     """
 
     values: np.ndarray = over("prompt", "…", unit="{units}")
@@ -88,12 +98,16 @@ class OverPromptsResult(Result):
     mean: np.ndarray = over("…", unit="{units}")
     sd: np.ndarray = over("…", unit="{units}")
     n: np.ndarray = over("…", unit="prompts")
+    answer: np.ndarray = over("prompt", unit="token id", none=True)
+    answer_probability: np.ndarray = over("prompt", unit="probability")
+    other_answer: np.ndarray = over("prompt", unit="token id", none=True)
+    other_answer_probability: np.ndarray = over("prompt", unit="probability")
     field: str
     units: Any
     weighted_by: str
     names: tuple[str, ...]
     axes: tuple[str, ...]
-    prompts: tuple[str, ...]
+    prompts: tuple[str, ...] = naming("prompt")
     counted: int
     common: tuple[str, ...] = ()
 
@@ -119,7 +133,12 @@ def requested_analysis(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
         values = json.loads(p.params or "{}")
     except (json.JSONDecodeError, RecursionError) as error:
         expected = f"a JSON object of {inner.name}'s parameters"
-        raise UsageError("The parameter params is not JSON.", expected=expected, got=repr(p.params)[:80]) from error
+        raise UsageError(
+            "The parameter params is not JSON.",
+            expected=expected,
+            got=quoted(p.params),
+            remedy='Write it as in params=\'{"target": "12"}\'.',
+        ) from error
     return inner, from_json(inner.params, values, "params")
 
 
@@ -156,7 +175,7 @@ def of_every_prompt(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]
     return edits
 
 
-def _with_prompt(params: Any, prompt: Prompt) -> Any:
+def with_prompt(params: Any, prompt: Prompt) -> Any:
     """The parameters with this prompt's target, last position and other prompt, as far as they have such fields."""
     names = {f.name for f in fields(params)}
     changes: dict[str, Any] = {"position": -1} if "position" in names else {}
@@ -164,7 +183,12 @@ def _with_prompt(params: Any, prompt: Prompt) -> Any:
         changes["target"] = prompt.target
     if getattr(params, "reads_other", False) and not prompt.other:
         expected = "prompt, answer, other answer, other prompt"
-        raise BadInput("A line has no other prompt to patch from.", expected=expected, got=prompt.text[:60])
+        raise BadInput(
+            "A line has no other prompt to patch from.",
+            expected=expected,
+            got=prompt.text[:60],
+            remedy="Add the other prompt as the fourth field of each line, with tabs between the fields.",
+        )
     if "source" in names and prompt.other:
         changes["source"] = prompt.other
     return replace(params, **changes)
@@ -173,9 +197,19 @@ def _with_prompt(params: Any, prompt: Prompt) -> Any:
 def _field_of(arrays: Mapping[str, np.ndarray], field: str, name: str) -> str:
     """The requested field, or the first. Raises `UsageError` with the existing ones."""
     if not arrays:
-        raise BadInput(f"Under these parameters {name} gave nothing to average.", expected="an array", got="none")
+        raise BadInput(
+            f"Under these parameters {name} gave nothing to average.",
+            expected="an array",
+            got="none",
+            remedy="Change the parameters of the analysis.",
+        )
     if field and field not in arrays:
-        raise UsageError(f"There is no such array in what {name} answers.", expected=" ".join(arrays), got=repr(field))
+        raise UsageError(
+            f"There is no such array in what {name} answers.",
+            expected=" ".join(arrays),
+            got=quoted(field),
+            remedy="Name one of these arrays.",
+        )
     return field or next(iter(arrays))
 
 
@@ -196,13 +230,56 @@ def statistics(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[n
     return mean, np.where(n > 1, np.sqrt(squares * n / np.maximum(n - 1, 1)), np.nan), n
 
 
-def _axes(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
+def axes_across(analysis: str, field: str, shape: tuple[int, ...], config: ModelConfig) -> tuple[str, ...]:
     """Names of the axes: from `AXES`, else layer and head for the last two if their sizes match."""
     if (analysis, field) in AXES and len(AXES[analysis, field]) == len(shape):
         return AXES[analysis, field]
     if shape[-2:] == (config.n_layers, config.n_heads):
         return (*(f"axis {i}" for i in range(len(shape) - 2)), "layer", "head")
     return tuple(f"axis {i}" for i in range(len(shape)))
+
+
+SPREAD = "sd: standard deviation over prompts"
+
+
+def measures_target(params: Any) -> bool:
+    """Whether an analysis with these parameters measures a target."""
+    return hasattr(params, "target") and getattr(params, "effect", "target") == "target"
+
+
+Answered = tuple[int, float, int, float]  # the answer and its probability, the other one and its; −1 and NaN for none
+NO_ANSWER = -1, float("nan")
+
+
+def _answered(at: Inputs, prompt: Prompt, params: Any) -> Answered:
+    """The target's tokens and how probable they are after the prompt that `at` is of. `params`: those with its own target."""
+    run = at.run()
+    ids = prompt.target.tokens
+    if not ids and measures_target(params):
+        ids = tuple(i for i in target_at(at, params.target, [run.n - 1], run).ids[0].tolist() if i >= 0)
+    with torch.inference_mode():
+        p = torch.softmax(run.logits(slice(run.n - 1, run.n))[0].double(), dim=0)
+        (first, of_first), (other, of_other) = ((i, float(p[i])) if 0 <= i < len(p) else NO_ANSWER for i in (*ids, -1, -1)[:2])
+        return first, of_first, other, of_other
+
+
+def target_words(prompts: tuple[Prompt, ...]) -> str:
+    """What the lines' answers make of the target, "" where no line has one."""
+    kinds = {2: "answer minus other answer", 1: "answer", 0: "no answer"}
+    counts = {kinds[n]: sum(len(prompt.target.tokens) == n for prompt in prompts) for n in kinds}
+    each = [kind if count == len(prompts) else f"{kind} in {count}" for kind, count in counts.items() if count]
+    return f"target in logits: {', '.join(each)}" if counts[kinds[0]] < len(prompts) else ""
+
+
+def mean_words(p: OverPromptsParams, counted: int, total: int) -> str:
+    """What is averaged: so many prompts of the file."""
+    of = f"{counted} of " if counted < total else ""
+    return f"mean of {of}{prompts_words(p, total)}"
+
+
+def prompts_words(p: OverPromptsParams, total: int) -> str:
+    """So many prompts of the file."""
+    return f"{number_of(total, 'prompt')} of {Path(p.file.path).name if p.file else ''}"
 
 
 @dataclass
@@ -215,6 +292,7 @@ class _PromptRows:
     config: ModelConfig
     rows: list[np.ndarray]
     weights: list[float]
+    answers: list[Answered]
     field: str = ""
     units: Unit = ""
     weighted_by: str = "dimensionless"
@@ -227,11 +305,13 @@ class _PromptRows:
         if isinstance(previous, OverPromptsResult) and previous.counted:
             self.rows = list(previous.values[: previous.counted])
             self.weights = previous.weights[: previous.counted].tolist()
+            both = (previous.answer, previous.answer_probability, previous.other_answer, previous.other_answer_probability)
+            self.answers = list(zip(*(one[: previous.counted].tolist() for one in both), strict=True))
             self.field, self.names, self.common = previous.field, previous.names, previous.common
             self.units, self.weighted_by = previous.units, previous.weighted_by
             self.remainder = previous.remainder
 
-    def add(self, result: Result) -> None:
+    def add(self, result: Result, answered: Answered) -> None:
         """Add one prompt's result. Raises `BadInput` if its array has another shape."""
         arrays = result.across()
         number = len(self.rows) + 1
@@ -246,8 +326,10 @@ class _PromptRows:
                 f"The array {self.field} of {self.p.analysis} has another shape in prompt {number} than in the first.",
                 expected=str(self.rows[0].shape),
                 got=f"{row.shape} for {self.prompts[number - 1].text[:60]!r}",
+                remedy="Use prompts of one length, or another array.",
             )
         self.rows.append(row)
+        self.answers.append(answered)
         self.weights.append(float(getattr(result, "weight", 1.0)))
         self.common = tuple(w for w in self.common if w in result.conventions)
         self.remainder = _worse(self.remainder, result.remainder)
@@ -258,17 +340,22 @@ class _PromptRows:
         mean, sd, n = statistics(rows, np.array(self.weights))
         values, weights = np.full((len(self.prompts), *rows.shape[1:]), np.nan), np.full(len(self.prompts), np.nan)
         values[:counted], weights[:counted] = rows, self.weights
+        answers = np.array([*self.answers, *[(-1, np.nan, -1, np.nan)] * (len(self.prompts) - counted)])
         return OverPromptsResult(
             values=values,
             weights=weights,
             mean=mean,
             sd=sd,
             n=n,
+            answer=answers[:, 0].astype(np.int64),
+            answer_probability=answers[:, 1].copy(),
+            other_answer=answers[:, 2].astype(np.int64),
+            other_answer_probability=answers[:, 3].copy(),
             field=self.field,
             units=self.units,
             weighted_by=self.weighted_by,
             names=self.names,
-            axes=_axes(self.p.analysis, self.field, mean.shape, self.config),
+            axes=axes_across(self.p.analysis, self.field, mean.shape, self.config),
             prompts=tuple(prompt.text for prompt in self.prompts),
             counted=len(rows),
             common=self.common,
@@ -277,9 +364,12 @@ class _PromptRows:
             done=len(rows) / len(self.prompts),
         )
 
+    def _target(self) -> tuple[str, ...]:
+        """What the answers of the lines are measured as, where the analysis has a target."""
+        _, params = requested_analysis(self.p)
+        return tuple(filter(None, (target_words(self.prompts) if measures_target(params) else "",)))
+
     def _conventions(self, counted: int) -> tuple[str, ...]:
-        of = f"{counted} of " if counted < len(self.prompts) else ""
-        file = Path(self.p.file.path).name if self.p.file else ""
         longer = sum(prompt.longer for prompt in self.prompts[:counted])
         first = (
             (number_of(longer, "longer answer, by its first token", "longer answers, by their first tokens"),) if longer else ()
@@ -287,25 +377,27 @@ class _PromptRows:
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
-            f"mean of {of}{number_of(len(self.prompts), 'prompt')} of {file}",
+            mean_words(self.p, counted, len(self.prompts)),
+            *self._target(),
             *each,
-            "spread: standard deviation over prompts",
+            SPREAD,
             *first,
         )
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
     """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused
     inner, params = requested_analysis(p)
     edits = of_every_prompt(inputs.subject.edits)
     prompts = inputs.prompts(p.file)
-    partial = _PromptRows(p, prompts, inputs.subject.conventions.words(), inputs.weights.config, [], [])
+    partial = _PromptRows(p, prompts, inputs.convention_words(), inputs.weights.config, [], [], [])
     partial.resume(ctx.previous)
     for i in range(len(partial.rows), len(prompts)):
         ctx.tick(i, len(prompts), f"prompt {i + 1} of {len(prompts)}")
-        partial.add(inputs.at(prompts[i].tokens, edits).answer(inner, _with_prompt(params, prompts[i])))
+        at, own = inputs.at(prompts[i].tokens, edits), with_prompt(params, prompts[i])
+        partial.add(at.answer(inner, own), _answered(at, prompts[i], own))
         if i + 1 < len(prompts):
             ctx.partial(partial.result())
     return partial.result()

@@ -5,7 +5,9 @@ p = softmax(logits);   rank of a token = number of tokens with a larger logit + 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +46,15 @@ class PredictionsResult(Result):
     actual_logit: float = scalar("logit", float("nan"))
     all_logits: np.ndarray = over("token", unit="logit")
 
+    ACROSS: ClassVar[Mapping[str, str]] = {"largest_log_prob": "nats"}
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """Entropy, the log-probability of the most probable token, and that, the logit and the rank of the actual next one."""
+        rank = float("nan") if self.actual_rank < 0 else float(self.actual_rank)
+        numbers = {"entropy": self.entropy, "largest_log_prob": self.log_probs[0], "actual_log_prob": self.actual_log_prob}
+        numbers |= {"actual_logit": self.actual_logit, "actual_rank": rank}
+        return {name: np.array(value, np.float64) for name, value in numbers.items()}
+
     def listed(self, k: int, also: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` if all logits are known."""
         k = min(k, len(self.ids))
@@ -66,6 +77,16 @@ class PredictionsResult(Result):
                 Column("logit", self.logits, "logit"),
             )
         )
+
+    def table_beside(self, other: Result) -> Table:
+        """`table`, then the tokens that the other lists, where all logits are known."""
+        own = self.table()
+        if not isinstance(other, PredictionsResult) or not len(self.ids):
+            return own
+        k = len(self.ids)
+        ids, ranks, logits, p = (values[k:] for values in self.listed(k, other.ids))
+        values = (ranks, ids, p, logits.astype(np.float64) - (float(self.logits[0]) - float(self.log_probs[0])), logits)
+        return own.with_rows(values)
 
 
 def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
@@ -101,6 +122,6 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         position=position,
         entropy=entropy,
         n_vocab=len(logits),
-        conventions=(*inputs.subject.conventions.words(), logit_words),
+        conventions=(*inputs.convention_words(), logit_words),
         **next_token,
     )

@@ -11,7 +11,8 @@ there are more pieces than requested, some are drawn with a seed. A text shorter
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,18 +20,15 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, TextRef
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.run import Run
-from circuitlab.model.weights import Weights
+from circuitlab.model.weights import bos_of
+from circuitlab.paths import base_name
 
 LEAST = 3  # tokens in a repeated block
-
-
-def bos_of(weights: Weights) -> int | None:
-    """The id of the token that begins every prompt of this model; None without one."""
-    return weights.tokenizer.bos if weights.tokenizer is not None and weights.config.prepend_bos else None
+MOST = 10**9  # of one count; what fits in memory is another question
 
 
 def drawable(config: ModelConfig, bos: int | None) -> np.ndarray:
@@ -103,10 +101,14 @@ def no_room(config: ModelConfig, block: int, repeats: int) -> str | None:
 
 
 def check_counts(**counts: int) -> None:
-    """Raise `BadInput` for counts of a sample, by name, of which one is below 1."""
+    """Raise `BadInput` for counts of a sample, by name, of which one is below 1 or beyond any sample."""
     if min(counts.values()) < 1:
         got = ", ".join(f"{name} {count}" for name, count in counts.items() if count < 1)
-        raise BadInput("The sample is empty.", expected=f"{', '.join(counts)} ≥ 1", got=got)
+        raise BadInput("The sample is empty.", expected=f"{', '.join(counts)} ≥ 1", got=got, remedy="Change these counts.")
+    if max(counts.values()) > MOST:
+        name, count = max(counts.items(), key=lambda one: one[1])
+        got = f"{name} {quoted(count)}"
+        raise BadInput("The sample is too large.", expected=f"{name} at most {MOST:,}", got=got, remedy="Choose a smaller one.")
 
 
 def refuse_loss(config: ModelConfig) -> str | None:
@@ -123,22 +125,33 @@ def indistinct(block: int, repeats: int) -> str | None:
     return None
 
 
-def pieces(tokens: tuple[int, ...], bos: int | None, length: int, count: int, seed: int) -> list[tuple[int, ...]]:
+def pieces(tokens: Sequence[int], bos: int | None, length: int, count: int, seed: int) -> list[tuple[int, ...]]:
     """At most `count` pieces of `length` tokens each, BOS included, in the order of the text. Raises `BadInput` without any."""
     front = () if bos is None else (bos,)
     step = length - len(front)
-    if step < 1 or not tokens or count < 1:
+    if not tokens:
+        raise BadInput("The text is empty.", expected="a text of one token or more", got="none", remedy="Choose another file.")
+    if step < 1 or count < 1:
         raise BadInput(
             "The text has no piece of that length.",
-            expected="a text that is not empty, and pieces longer than BOS",
-            got=number_of(len(tokens), "token"),
+            expected="one piece or more, longer than BOS",
+            got=f"{number_of(count, 'piece')} of {number_of(length, 'token')}",
+            remedy="Choose longer pieces, or more of them.",
         )
     if len(tokens) <= step:
         return [(*front, *tokens)]
     starts = np.arange(0, len(tokens) - step + 1, step)
     if len(starts) > count:
         starts = np.sort(np.random.default_rng(seed).choice(starts, size=count, replace=False))
-    return [(*front, *tokens[s : s + step]) for s in starts]
+    return [(*front, *tokens[s : s + step]) for s in starts.tolist()]
+
+
+def needs_of(own_texts: bool, edited: bool) -> Literal["weights", "tokens"]:
+    """What is needed of a subject to measure on the prompt, or on texts of one's own, with or without its interventions.
+
+    Own texts without them need no prompt: what was measured stays cached while the prompt changes.
+    """
+    return "weights" if own_texts and not edited else "tokens"
 
 
 def edit_words(inputs: Inputs, edited: bool) -> tuple[str, ...]:
@@ -152,10 +165,10 @@ def text_pieces(
     """(pieces of a file, or for None the prompt itself; words for the caption)."""
     if ref is None:
         n = len(inputs.subject.tokens)
-        return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: a single text, so no spread and much noise",)
+        return [inputs.subject.tokens], (f"this prompt, {number_of(n, 'token')}: a single text, so no sd and much noise",)
     config = inputs.weights.config
     chosen = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
-    name = ref.path.replace("\\", "/").rpartition("/")[2]
+    name = base_name(ref.path)
     sample_words = f"{number_of(len(chosen), 'piece')} of {number_of(len(chosen[0]), 'token')} from {name}, seed {seed}"
     return chosen, (sample_words, *edit_words(inputs, edited))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -29,6 +31,8 @@ class TokenLossResult(Result):
     rank: np.ndarray = over("position", unit="rank", none=True)
     tokens: np.ndarray = over("position", unit="token id")
 
+    ACROSS: ClassVar[Mapping[str, str]] = {"mean_loss": "nats"}
+
     @property
     def mean(self) -> float:
         """Mean loss of the predicted tokens in nats; NaN without any."""
@@ -38,6 +42,15 @@ class TokenLossResult(Result):
     def n_predicted(self) -> int:
         """The number of tokens that have a loss."""
         return int(np.isfinite(self.loss).sum())
+
+    @property
+    def weight(self) -> int:
+        """How much it counts in a mean over prompts, which is then one over their tokens."""
+        return self.n_predicted
+
+    def across(self) -> Mapping[str, np.ndarray]:
+        """The mean loss of the prompt's tokens."""
+        return {"mean_loss": np.array(self.mean)}
 
     def table(self) -> Table:
         """One row per position."""
@@ -80,5 +93,5 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
         loss=loss,
         rank=rank,
         tokens=read_only(np.array(tokens)),
-        conventions=(*inputs.subject.conventions.words(), number_of(max(0, n - 1 - without), "predicted token"), *without_words),
+        conventions=(*inputs.convention_words(), number_of(max(0, n - 1 - without), "predicted token"), *without_words),
     )

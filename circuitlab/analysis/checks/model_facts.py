@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis
-from circuitlab.analysis.behaviour.samples import bos_of
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.counting import number_of
 from circuitlab.model.config import Experts, ModelConfig
-from circuitlab.model.weights import parameters_of
+from circuitlab.model.weights import bos_of, parameters_of
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,10 @@ def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResu
     c = inputs.weights.config
     facts = [*_shape_facts(c), *_option_facts(c, bos_of(inputs.weights)), *_counts(c, parameters_of(inputs.weights))]
     facts.append(("reading", "weights", exactness(c)))
-    facts.append(("reading", "conventions", " · ".join(inputs.subject.conventions.words())))
+    facts.append(("reading", "conventions", " · ".join(inputs.convention_words())))
     return ModelFactsResult(
         facts=tuple(facts),
         n_parameters=parameters_of(inputs.weights),
         exactness=exactness(c),
-        conventions=inputs.subject.conventions.words(),
+        conventions=inputs.convention_words(),
     )

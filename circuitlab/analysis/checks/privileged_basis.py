@@ -27,7 +27,7 @@ from circuitlab.analysis.checks.rotation_invariance import FLOPS, random_orthogo
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition.virtual_weight_path import mlp_of
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.subject import Head
@@ -56,6 +56,10 @@ class PrivilegedBasisResult(Result):
     token_kurtosis: np.ndarray = over("stage", unit="dimensionless")
     token_control: np.ndarray = over("stage", unit="dimensionless")
     n_positions: int
+
+    def entries_along(self, axis: str) -> list[str] | None:
+        """The stream before each block, and at the end."""
+        return [*(f"before L{i}" for i in range(len(self.kurtosis) - 1)), "final"] if axis == "stage" else None
 
     def table(self) -> Table:
         """One row per dimension: the final stream, and the weights."""
@@ -140,7 +144,7 @@ def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> Priv
         weights_control=control,
         n_positions=n,
         conventions=(
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             number_of(n, "position") + (", BOS left out: it alone would be most of every kurtosis" if first else ""),
             f"at most {n - 2 + 1 / (n - 1):.3g} over {number_of(n, 'position')}" if n > 1 else "one position varies over nothing",
             f"control: a random basis, seed {p.seed}",
@@ -210,7 +214,9 @@ def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
         plain.add(rows)
         other.add(rows @ Q if rotated is writer else rotated.rows(start, start + _tile(d)))
     if not plain.finite:
-        raise BadModel(f"The weights of {writer.name} are not finite.", expected="finite weights", got="NaN or infinity")
+        raise BadModel(
+            f"The weights of {writer.name} are not finite.", expected="finite weights", got="NaN or infinity", remedy=NOT_FINITE
+        )
     return plain, other
 
 

@@ -108,7 +108,12 @@ def _refuse(config: ModelConfig, p: RotationClockParams) -> str | None:
 def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> RotationClockResult:
     """Rotary clock of the constructed induction model: hands, sum of cosines, attention by closed form and measured."""
     if not 0 < p.epsilon < 0.5:
-        raise BadInput("The parameter epsilon is out of range.", expected="above 0, below 0.5", got=f"{p.epsilon:g}")
+        raise BadInput(
+            "The parameter epsilon is out of range.",
+            expected="above 0, below 0.5",
+            got=f"{p.epsilon:g}",
+            remedy="Change epsilon to a value within these bounds.",
+        )
     parameters = parameters_of(inputs.weights.config)
     assert parameters is not None  # `_refuse`
     tokens, run = inputs.subject.tokens, inputs.run(edits=())
@@ -134,7 +139,7 @@ def rotation_clock(inputs: Inputs, p: RotationClockParams, ctx: Ctx) -> Rotation
         stream=_stream(run),
         places=tuple((name, at.start, at.stop) for name, at in stream(parameters).items()),
         conventions=(
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             f"{parameters}, prompts of up to {number_of(parameters.n_ctx, 'token')}",
             f"bounds for ε = {p.epsilon:g}",
             "this prompt, no interventions",

@@ -21,13 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over, read_only, scalar
 from circuitlab.analysis.circuits.factors import check_finite
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import normalise, soft_cap
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import centres_writes
 from circuitlab.model.forward import forward
 from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -58,8 +57,8 @@ class RotationCheckResult(Result):
 
     difference: np.ndarray = over("model", unit="logit")
     logit_range: float = scalar("logit")
-    names: tuple[str, ...] = NAMES
-    reasons: tuple[str, ...] = ("", "")
+    names: tuple[str, ...] = naming("model", NAMES)
+    reasons: tuple[str, ...] = naming("model", ("", ""), further=True)
 
     def table(self) -> Table:
         """One row for the model as it is, one for it folded and centred."""
@@ -191,7 +190,7 @@ def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> Rotation
     conventions = inputs.subject.conventions
     plain = inputs.presented(replace(conventions, fold_norm=False, centre=False))
     both = replace(conventions, fold_norm=True, centre=True)
-    folded, rms = inputs.presented(both), centres_writes(plain.config, both)
+    folded, rms = inputs.presented(both), both.centres_writes(plain.config)
     with torch.inference_mode():
         Q = random_orthogonal(plain.config.d_model, p.seed, lambda: ctx.tick(0, 1, "a random rotation"))
         Q = Q.to(plain.embed().W_E.dtype)
@@ -241,6 +240,8 @@ def _moved(weights: Weights, tokens: tuple[int, ...], Q: Tensor, rms: bool, ctx:
         b = soft_cap(two @ (Q.T @ W_U) + bias, c.logit_soft_cap)
         difference = max(difference, float((a - b).abs().max()))
         if not math.isfinite(float((a - b).sum())):
-            raise BadModel("The logits are not finite.", expected="finite weights", got="NaN or infinity in a logit")
+            raise BadModel(
+                "The logits are not finite.", expected="finite weights", got="NaN or infinity in a logit", remedy=NOT_FINITE
+            )
         low, high = min(low, float(a.min())), max(high, float(a.max()))
     return _Moved(difference, high - low, other.reason())

@@ -68,8 +68,21 @@ def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -
             scale = x.double().norm(dim=1) * plain.norm(dim=1)  # 0: no direction, NaN
             values[start : start + tile] = x.cpu().numpy()
             cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
-    description = "no MLP: W_E" if c.attention_only else "W_E + MLP₀(norm(W_E)), as the next norm scales it"
-    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, description))
+    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, _formula(c)))
+
+
+def _formula(c: ModelConfig) -> str:
+    """What is computed, with the norms that this model has."""
+    if c.attention_only:
+        return "no MLP: W_E"
+    before, after = (c.norm != "none" and c.norm_placement in places for places in (("pre", "both"), ("post_sublayer", "both")))
+    written = f"MLP₀({'norm(W_E)' if before else 'W_E'})"
+    return f"W_E + {f'norm({written})' if after else written}{', as the next norm scales it' if before else ''}"
+
+
+def effective_words(c: ModelConfig) -> str:
+    """For the captions of what reads it."""
+    return f"{_formula(c)}, attention left out"
 
 
 def effective_rows(weights: Weights, tokens: Tensor) -> Tensor:

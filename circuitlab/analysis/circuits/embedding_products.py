@@ -19,12 +19,13 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.effective_embedding import (
     EffectiveEmbeddingParams,
     effective_embedding,
+    effective_words,
 )
 from circuitlab.analysis.circuits.factors import embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import TILE, centres_writes, unembed_columns
+from circuitlab.model.folding import TILE, unembed_columns
 from circuitlab.model.weights import Weights
 
 
@@ -66,7 +67,9 @@ class EmbeddingProductsResult(Result):
         )
 
 
-EFFECTIVE = "tokens after the first MLP: W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out"
+def embedding_words(c: ModelConfig, embed: Embedding) -> str:
+    """What stands for the tokens, where that is not their own rows of W_E."""
+    return "" if embed == "tokens" else f"tokens after the first MLP: {effective_words(c)}"
 
 
 def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
@@ -111,8 +114,10 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         ctx.tick(c.d_vocab, c.d_vocab, "W_U")
         unembed_sum += unembed_columns(weights, slice(start, start + TILE)).sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(M).all() & torch.isfinite(embed_sum).all() & torch.isfinite(unembed_sum).all()):
-        raise BadModel("An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them")
-    if p.embed == "tokens" and centres_writes(c, inputs.subject.conventions):  # W_E is centred over d_model on both sides
+        raise BadModel(
+            "An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them", remedy=NOT_FINITE
+        )
+    if p.embed == "tokens" and inputs.subject.conventions.centres_writes(c):  # W_E is centred over d_model on both sides
         M = M - M.mean(1, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(
@@ -120,5 +125,5 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
         embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
         n_vocab=c.d_vocab,
-        conventions=words(inputs, "W_U not centred over the vocabulary", "" if p.embed == "tokens" else EFFECTIVE),
+        conventions=words(inputs, "W_U not centred over the vocabulary", embedding_words(c, p.embed)),
     )

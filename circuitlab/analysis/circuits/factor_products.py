@@ -22,7 +22,6 @@ from circuitlab.analysis.base import Inputs
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsResult
 from circuitlab.analysis.circuits.factors import Heads, heads_of
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramResult
-from circuitlab.model.folding import centres_writes
 from circuitlab.model.subject import Head
 
 PART_FLOPS = 4e9  # per batch of heads
@@ -36,7 +35,7 @@ def reads_centred(inputs: Inputs) -> bool:
     has no effect.
     """
     conventions = inputs.subject.conventions
-    return conventions.fold_norm and centres_writes(inputs.weights.config, conventions)
+    return conventions.fold_norm and conventions.centres_writes(inputs.weights.config)
 
 
 def factors_of(inputs: Inputs, layer: int) -> Heads:

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
 from circuitlab.model.recorded_norm import linear_part
 from circuitlab.model.weights import Layer, Norm, Weights
+
+BEFORE_SMEARING = "keys before smearing"  # what captions say of products of weights, where a model smears its keys
 
 
 def exactness(c: ModelConfig) -> str:
@@ -45,7 +47,7 @@ def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
 
 def words(inputs: Inputs, *more: str) -> tuple[str, ...]:
     """The caption of a weight analysis: conventions, exactness, and the analysis' own words."""
-    return (*inputs.subject.conventions.words(), exactness(inputs.weights.config), *(m for m in more if m))
+    return (*inputs.convention_words(), exactness(inputs.weights.config), *(m for m in more if m))
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,12 @@ def check_finite(layer: Layer, i: int) -> None:
     for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
         value = getattr(layer, name)
         if value is not None and not bool(torch.isfinite(value.sum())) and not bool(torch.isfinite(value).all()):
-            raise BadModel(f"The weights layers.{i}.{name} are not finite.", expected="finite weights", got="NaN or infinity")
+            raise BadModel(
+                f"The weights layers.{i}.{name} are not finite.",
+                expected="finite weights",
+                got="NaN or infinity",
+                remedy=NOT_FINITE,
+            )
 
 
 def rotated(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:

@@ -57,6 +57,9 @@ class OvTopTokensResult(Result):
     values: np.ndarray = over("source", "top", unit="logit")
     first: int = 0
 
+    def entries_along(self, axis: str) -> np.ndarray | None:
+        return self.first + np.arange(len(self.ids)) if axis == "source" else None
+
     def table(self) -> Table:
         """One row per source token."""
         columns = [Column("source", self.first + np.arange(len(self.ids)), of="token")]

@@ -156,7 +156,12 @@ def _sided(name: str, side_words: str) -> str:
 def check_distance(c: ModelConfig, distance: int) -> None:
     """Raise `BadInput` for a distance outside the context."""
     if not 0 <= distance < c.n_ctx:
-        raise BadInput("There is no such distance.", expected=f"0..{number_of(c.n_ctx - 1, 'position')} back", got=str(distance))
+        raise BadInput(
+            "There is no such distance.",
+            expected=f"0..{number_of(c.n_ctx - 1, 'position')} back",
+            got=str(distance),
+            remedy="Choose a distance within the context.",
+        )
 
 
 def score_words(c: ModelConfig, head: OneHead, distance: int) -> tuple[str, ...]:

@@ -5,7 +5,8 @@
 (Elhage et al. 2021, "One-layer attention-only transformers": since QK and OV factorise, a head also promotes crossed triples that
 nobody would write, such as "keep … in bay".) A *bug candidate* is a triple among the strongest destinations and outs of a source
 whose bigram destination → out is nowhere in the training text, although the text has that destination with another of these outs,
-and that out with another of these destinations.
+and that out with another of these destinations. What is left of it in the whole model is measured in prompts made for it:
+p(out | s d) against p(out | d) without the source, and against the text's own p(out | d), which is smoothed (`corpus_bigrams`).
 
 With `source` −1 the sources are those of the longest QK columns and OV rows, ‖QK[:, s]‖ · ‖OV[s, :]‖.
 """
@@ -38,9 +39,12 @@ from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.forward import logits
 from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.subject import Head
+from circuitlab.model.weights import bos_of
 
+TOGETHER, LONGEST = 32, 3  # prompts of bugs that are run together, and their tokens
 WIDTH = 32  # destinations and outs of a source among which bug candidates are searched
 FORMULA = "score(s, d, o) = QK[d, s] · OV[s, o], each minus the mean of its row, both > 0"
 
@@ -65,7 +69,8 @@ class SkipTrigramsResult(Result):
     """`source`, `destination`, `out` int64, `qk`, `ov`, `score` [≤ k], the largest score first; `formula` of the score.
 
     For bug candidates: in the text `known_out` follows the destination, and `known_destination` precedes the out, the strongest
-    such of the same source; else −1.
+    such of the same source; else −1. `probability`, `without_source`, `in_corpus` [≤ k] float64: of the out after a prompt of BOS
+    (if the model has one), source and destination; after BOS and destination; after the destination in the text. Else NaN.
     """
 
     source: np.ndarray = over("trigram", unit="token id")
@@ -76,12 +81,17 @@ class SkipTrigramsResult(Result):
     score: np.ndarray = over("trigram", unit="score · logit")
     known_out: np.ndarray = over("trigram", unit="token id", none=True)
     known_destination: np.ndarray = over("trigram", unit="token id", none=True)
+    probability: np.ndarray = over("trigram", unit="probability")
+    without_source: np.ndarray = over("trigram", unit="probability")
+    in_corpus: np.ndarray = over("trigram", unit="probability")
     formula: str
 
     def table(self) -> Table:
         """One row per triple."""
         tokens = lambda *names: tuple(Column(name, getattr(self, name), of="token") for name in names)
         numbers = tuple(Column(name, getattr(self, name), str(self.unit_of(name))) for name in ("qk", "ov", "score"))
+        measured = ("probability", "without_source", "in_corpus")
+        numbers += tuple(Column(name.replace("_", " "), getattr(self, name), "probability") for name in measured)
         return Table((*tokens("source", "destination", "out"), *numbers, *tokens("known_out", "known_destination")))
 
 
@@ -96,11 +106,12 @@ def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
     width = WIDTH if p.bugs else max(p.k, 1)
     ends = c.d_vocab + c.d_vocab_out + BLOCK
     factors = 0 if p.source >= 0 else 3 * c.d_head * ends
-    numbers = factors + 2 * n_sources * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
+    prompts = TOGETHER * LONGEST * (4 * c.d_vocab_out + c.n_layers * 8 * c.d_model) if p.bugs else 0
+    numbers = prompts + factors + 2 * n_sources * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
     return 8 * (numbers + n_sources * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
     """Skip-trigrams source … destination → out that a head promotes most, or the "bugs" among them, absent from the text."""
     c = inputs.weights.config
@@ -116,6 +127,8 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         for i, source in enumerate(sources):
             ctx.tick(i, len(sources), "triples of each source")
             triples.add(source, _desc(qk[:, i], p), _desc(ov[i], p), corpus)
+        best, values = triples.best()
+        measured = _measured(inputs, best, corpus, ctx)
     formula = FORMULA
     if corpus is not None:
         formula += f"; among the {WIDTH} strongest d and o of s, d → o not in the text, d → o′ and d′ → o in it"
@@ -129,7 +142,43 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         ov_bias_words(head),
         corpus.words() if corpus else "",
     )
-    return triples.result(formula, words(inputs, *conventions), inputs.subject.conventions.dtype)
+    source, destination, out, known_out, known_destination = np.ascontiguousarray(best.T)
+    qk, ov, score = np.ascontiguousarray(values.T.astype(inputs.subject.conventions.dtype))
+    probability, without_source, in_corpus = measured
+    return SkipTrigramsResult(
+        source=source,
+        destination=destination,
+        out=out,
+        qk=qk,
+        ov=ov,
+        score=score,
+        known_out=known_out,
+        known_destination=known_destination,
+        probability=probability,
+        without_source=without_source,
+        in_corpus=in_corpus,
+        formula=formula,
+        conventions=words(inputs, *conventions),
+    )
+
+
+def _measured(inputs: Inputs, triples: np.ndarray, corpus: CorpusBigrams | None, ctx: Ctx) -> np.ndarray:
+    """[(with source, without, in the text), trigram] float64: probabilities of outs of bug candidates [trigram, 5], else NaN."""
+    probabilities = np.full((3, len(triples)), np.nan)
+    if corpus is None or not len(triples):
+        return probabilities
+    source, destination, out = triples[:, :3].T
+    bos = bos_of(inputs.weights)
+    begin = [] if bos is None or inputs.weights.config.n_ctx < LONGEST else [np.full(len(triples), bos)]
+    for row, prompt in enumerate(((*begin, source, destination), (*begin, destination))):
+        tokens = np.stack(prompt, axis=1)[:, -inputs.weights.config.n_ctx :]
+        for start in range(0, len(tokens), TOGETHER):
+            ctx.tick(start, len(tokens), "prompts of bugs")
+            some = slice(start, start + TOGETHER)
+            log_p = torch.log_softmax(logits(inputs.weights, torch.as_tensor(tokens[some]))[:, -1].double(), dim=-1)
+            probabilities[row, some] = log_p.gather(1, torch.as_tensor(out[some])[:, None])[:, 0].exp().cpu().numpy()
+    probabilities[2] = [np.exp(corpus.log_probs(int(d))[o]) for d, o in zip(destination, out, strict=True)]
+    return probabilities
 
 
 def _corpus(inputs: Inputs) -> CorpusBigrams:
@@ -188,7 +237,7 @@ def _desc(row: Tensor, p: SkipTrigramsParams) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Triples:
-    """The best triples of each source, sorted by `result`."""
+    """The best triples of each source, sorted by `best`."""
 
     def __init__(self, k: int) -> None:
         self.k, self.ids, self.values = k, [np.zeros((0, 5), np.int64)], [np.zeros((0, 3))]
@@ -210,21 +259,8 @@ class _Triples:
         self.ids.append(np.stack([np.full(len(i), s), d[i], o[j], from_text[0, i, j], from_text[1, i, j]], axis=1))
         self.values.append(np.stack([qk[i], ov[j], scores[i, j]], axis=1))
 
-    def result(self, formula: str, conventions: tuple[str, ...], dtype: str) -> SkipTrigramsResult:
-        """The k best triples of all sources."""
+    def best(self) -> tuple[np.ndarray, np.ndarray]:
+        """([triple, 5] ids: source, destination, out, known out, known destination; [triple, 3] QK, OV, score), the best k."""
         ids, values = np.concatenate(self.ids), np.concatenate(self.values)
         order = descending(values[:, 2])[: self.k]
-        source, destination, out, known_out, known_destination = np.ascontiguousarray(ids[order].T)
-        qk, ov, score = np.ascontiguousarray(values[order].T.astype(dtype))
-        return SkipTrigramsResult(
-            source=source,
-            destination=destination,
-            out=out,
-            qk=qk,
-            ov=ov,
-            score=score,
-            known_out=known_out,
-            known_destination=known_destination,
-            formula=formula,
-            conventions=conventions,
-        )
+        return ids[order], values[order]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
@@ -70,7 +70,7 @@ class TokenCircuitsResult(Result):
     bias_top_ids: np.ndarray = over("top of the bias", unit="token id")
     bias_top: np.ndarray = over("top of the bias", unit="score")
     rows: np.ndarray = over("table", "token", unit="{units}")
-    tables: tuple[str, ...] = TABLES
+    tables: tuple[str, ...] = naming("table", TABLES)
 
     @property
     def units(self) -> dict[str, str]:
@@ -90,6 +90,21 @@ class TokenCircuitsResult(Result):
                 Column("value", values.ravel()),
             )
         )
+
+    def table_beside(self, other: Result) -> Table:
+        """`table`, then the tokens that the other lists, where the whole rows are known."""
+        own = self.table()
+        if not isinstance(other, TokenCircuitsResult) or other.tables != self.tables or not self.rows.shape[1]:
+            return own
+        ends = (("top", self.top_ids, other.top_ids), ("bottom", self.bottom_ids, other.bottom_ids))
+        more = [
+            (table, end, i, self.rows[t, i])
+            for t, table in enumerate(self.tables)
+            for end, ids, others in ends
+            for i in others[t].tolist()
+            if 0 <= i < self.rows.shape[1] and i not in ids[t]
+        ]
+        return own.with_rows(tuple(zip(*more, strict=True))) if more else own
 
 
 def _refuse(c: ModelConfig, p: TokenCircuitsParams) -> str | None:

@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, rows_as, uncentred
+from circuitlab.analysis.circuits.embedding_products import embedding_words, rows_as, uncentred
 from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import TILE, centres_writes, unembed_columns
+from circuitlab.model.folding import TILE, unembed_columns
 
 
 def _centred(gram: np.ndarray, mean: np.ndarray, other: np.ndarray, n_vocab: int) -> np.ndarray:
@@ -95,13 +95,14 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
         total += rows.sum(0, dtype=torch.float64)
         other += columns.sum(0, dtype=torch.float64)
     if not bool(torch.isfinite(G).all()):
-        raise BadModel("The embedding is not finite.", expected="finite W_E", got="NaN or infinity")
-    if centres_writes(c, inputs.subject.conventions):  # W_E is centred over d_model on both sides
+        raise BadModel("The embedding is not finite.", expected="finite W_E", got="NaN or infinity", remedy=NOT_FINITE)
+    if inputs.subject.conventions.centres_writes(c):  # W_E is centred over d_model on both sides
         if p.destination == "tokens":
             G, other = G - G.mean(1, keepdim=True), other - other.mean()
         if p.source == "tokens":
             G, total = G - G.mean(0, keepdim=True), total - total.mean()
-    conventions = words(inputs, "W_E not centred over the vocabulary", *(() if same and p.source == "tokens" else (EFFECTIVE,)))
+    embed = p.destination if p.source == "tokens" else p.source
+    conventions = words(inputs, "W_E not centred over the vocabulary", embedding_words(c, embed))
     return EmbeddingGramResult(
         G=G.cpu().numpy(),
         mean=(total / c.d_vocab).cpu().numpy(),
@@ -152,7 +153,7 @@ def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> Unem
         K += columns @ columns.T
         total += columns.sum(1, dtype=torch.float64)
     if not bool(torch.isfinite(K).all()):
-        raise BadModel("The unembedding is not finite.", expected="finite W_U", got="NaN or infinity")
+        raise BadModel("The unembedding is not finite.", expected="finite W_U", got="NaN or infinity", remedy=NOT_FINITE)
     return UnembeddingGramResult(
         K=K.cpu().numpy(),
         mean=(total / c.d_vocab_out).cpu().numpy(),

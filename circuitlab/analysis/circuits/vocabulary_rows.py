@@ -21,7 +21,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, effective_embedding, effective_rows
+from circuitlab.analysis.circuits.effective_embedding import (
+    EffectiveEmbeddingParams,
+    effective_embedding,
+    effective_rows,
+    effective_words,
+)
 from circuitlab.analysis.circuits.factors import heads_of, refuse_inexact
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -61,13 +66,15 @@ def one_head(inputs: Inputs, head: Head) -> OneHead:
 def check_token(token: int, n: int) -> None:
     """Raise `BadInput` for a token outside a vocabulary of n."""
     if not 0 <= token < n:
-        raise BadInput("There is no such token.", expected=f"0..{n - 1}", got=str(token))
+        raise BadInput(
+            "There is no such token.", expected=f"0..{n - 1}", got=str(token), remedy="Choose an id of the vocabulary."
+        )
 
 
 def check_count(k: int) -> None:
     """Raise `BadInput` for a count below 1."""
     if k < 1:
-        raise BadInput("No entry is requested.", expected="k ≥ 1", got=str(k))
+        raise BadInput("No entry is requested.", expected="k ≥ 1", got=str(k), remedy="Ask for one token or more.")
 
 
 def refuse_pair(head: Head, earlier: Head | None) -> str | None:
@@ -165,7 +172,7 @@ def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None
     if embed == "tokens" or first.layer == 0:
         note = f"{first} reads before the first MLP: the tokens themselves" if embed != "tokens" else ""
         return Side(weights.embed().W_E, weights.config.embed_scale, mover, "; ".join(t for t in (words, note) if t))
-    words = "; ".join(t for t in (words, "W_E + MLP₀(norm(W_E)), as the next norm scales it, attention left out") if t)
+    words = "; ".join(t for t in (words, effective_words(weights.config)) if t)
     if not every:
         return _Few(weights.embed().W_E, 1.0, mover, words, weights)
     return Side(inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values, 1.0, mover, words)

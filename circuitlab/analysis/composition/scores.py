@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, number_size, over
 from circuitlab.analysis.circuits.factor_products import factors_of, gram, reading_words, reads_centred, root, working_dtype
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
 from circuitlab.analysis.composition._frobenius import (
@@ -70,7 +70,7 @@ class CompositionResult(Result):
         "kind", "destination layer", "destination head", "source layer", "source head", unit="standard deviations"
     )
     baseline: float
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...] = naming("kind")
 
     def table(self) -> Table:
         """One row per pair and kind, the strongest first, those without a score last."""
@@ -187,7 +187,9 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
     """Q-, K- and V-composition scores of every head with every earlier head, against a random baseline."""
     kinds = tuple(dict.fromkeys(p.kinds))
     if not kinds:
-        raise UsageError("No kind of composition is given.", expected="one or more of Q K V", got="none")
+        raise UsageError(
+            "No kind of composition is given.", expected="one or more of Q K V", got="none", remedy="Name one or more of them."
+        )
     c = inputs.weights.config
     d = c.d_model - 1 if reads_centred(inputs) else c.d_model
     shape = (len(kinds), c.n_layers, c.n_heads, c.n_layers, c.n_heads)

@@ -11,7 +11,7 @@ matrix.
 A matrix that spans the whole stream has no angles. With such a matrix the overlap is weighted: X is W_E, W_pos, W_Uᵀ, W_inᵀ of
 the first MLP or W_out of the last, and A the head's product on its left side (rows in the stream):
 
-    ‖A Xᵀ‖ / (‖A‖ ‖X‖),     chance √(1/d), as for composition.
+    ‖A Xᵀ‖ / (‖A‖ ‖X‖),     baseline √(1/d), as for composition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
@@ -68,7 +68,7 @@ class SubspaceOverlapResult(Result):
     right_rank: np.ndarray = over("layer", "head", unit="dimensions")
     weighted: np.ndarray = over("part", "layer", "head", unit="dimensionless")
     weighted_baseline: float
-    weighted_names: tuple[str, ...] = WEIGHTED
+    weighted_names: tuple[str, ...] = naming("part", WEIGHTED)
 
     def table(self) -> Table:
         """One row per pair of left and right head."""
@@ -290,7 +290,7 @@ def _conventions(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
     shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
     return [
         reading_words(inputs),
-        "subspaces of the products W_OV, W_QK; singular values under 1e-6 of the largest (float64: 1e-10) count as 0",
+        "subspaces of the products W_OV, W_QK; singular values under 1e−6 of the largest (float64: 1e−10) count as 0",
         "heads of one key-value group read the same keys and values" if shared else "",
         "W_QK at distance 0" if c.positions == "rotary" else "",
         f"weighted: {p.left} of each head",

@@ -56,7 +56,7 @@ class VirtualHeadResult(Result):
             (
                 Column("destination", dest, of="position"),
                 Column("source", src, of="position"),
-                Column("value", self.pattern[dest, src]),
+                Column("value", self.pattern[dest, src], "share of attention"),
             )
         )
 
@@ -91,7 +91,7 @@ def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadR
         row_sums=sums.cpu().numpy(),
         heads=read_only(np.array((p.earlier, p.later), dtype=np.int64)),
         sums_to_one=whole,
-        conventions=(*inputs.subject.conventions.words(), f"{p.later} ∘ {p.earlier}: patterns and scales as recorded", row_words),
+        conventions=(*inputs.convention_words(), f"{p.later} ∘ {p.earlier}: patterns and scales as recorded", row_words),
     )
 
 

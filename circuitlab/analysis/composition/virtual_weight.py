@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
-from circuitlab.analysis.circuits.factors import exactness, refuse_inexact
+from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, exactness, refuse_inexact
 from circuitlab.analysis.composition._mlp_jacobian import At, refuse_jacobian
 from circuitlab.analysis.composition.virtual_weight_path import (
     Pairs,
@@ -203,7 +203,7 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
 def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
     """Virtual weight of a writer and a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
     if p.k < 1:
-        raise BadInput("No token is requested.", expected="k ≥ 1", got=str(p.k))
+        raise BadInput("No token is requested.", expected="k ≥ 1", got=str(p.k), remedy="Ask for one token or more.")
     with torch.inference_mode():
         return _computed(inputs, p, ctx)
 
@@ -348,7 +348,7 @@ def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | N
         elif p.mlp == "linear" and any(place.kind != "heads" for place in path):
             assumed.append("MLPs are taken as linear")
         exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact}")
-    return (*inputs.subject.conventions.words(), exact, *(word for word in _caption_parts(inputs, p, path, at, sigma) if word))
+    return (*inputs.convention_words(), exact, *(word for word in _caption_parts(inputs, p, path, at, sigma) if word))
 
 
 def _caption_parts(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> list[str]:
@@ -365,10 +365,10 @@ def _caption_parts(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at
             [] if c.attention_only else [mlps.get(p.mlp, f"MLPs by their Jacobian, {'mean of ' * (p.mlp == RECORDED[1])}{where}")]
         )
     how = "both ends rotated at random against what stands between" if path else "one side rotated at random, both spectra kept"
-    parts += [f"chance: {how}"]
+    parts += [f"baseline: {how}"]
     if p.reader.startswith("QK"):
         rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)
-        parts += ["offset 0" if rotates else "", "keys before smearing" if c.smeared_keys else ""]
+        parts += ["offset 0" if rotates else "", BEFORE_SMEARING if c.smeared_keys else ""]
     if p.reader == "mlp" and c.gated:
         parts += ["W_in of the gated MLP, not its gate"]
     top = sigma[: DIRECTIONS + 1]

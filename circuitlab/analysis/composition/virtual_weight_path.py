@@ -21,7 +21,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, jacobian_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import sinusoid_table
@@ -89,7 +89,9 @@ def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
 
 def _check(name: str, value: Tensor) -> None:
     if not bool(torch.isfinite(value).all()):
-        raise BadModel(f"The weights of {name} are not finite.", expected="finite weights", got="NaN or infinity")
+        raise BadModel(
+            f"The weights of {name} are not finite.", expected="finite weights", got="NaN or infinity", remedy=NOT_FINITE
+        )
 
 
 def linear_pairs(inputs: Inputs, place: Place) -> Pairs:

@@ -1,4 +1,4 @@
-"""The sets of heads or edges that are ablated in turn to test a circuit, and random sets of the same size."""
+"""The sets of heads or edges that are ablated in turn to test a circuit, and other sets of the same size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import torch
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.interventions import ablation_sweep
 from circuitlab.analysis.interventions._edge_ablation import cut_final, cut_of
+from circuitlab.analysis.interventions._other_sets import other_sets
 from circuitlab.analysis.interventions.ablation_sweep import AblationSweep
-from circuitlab.analysis.interventions.edges import Through, Universe, random_edges, universe
+from circuitlab.analysis.interventions.edges import Through, Universe, universe
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -130,20 +131,20 @@ class EdgeSets:
 
 
 def head_sets(config: ModelConfig, heads: tuple[Head, ...], samples: int, seed: int) -> HeadSets:
-    """The circuit (`heads`; () for all) and random sets. Raises `BadInput` for a head that the model does not have."""
+    """The circuit (`heads`; () for all) and other sets. Raises `BadInput` for a head that the model does not have."""
     flat = np.array([h.layer * config.n_heads + h.head for h in chosen_heads(config, tuple(sorted(set(heads))))], dtype=np.int64)
-    return HeadSets(config, flat, random_sets(config, len(flat), samples, seed))
+    return HeadSets(config, flat, other_sets(flat, config.n_layers * config.n_heads, samples, seed))
 
 
 def edge_sets(config: ModelConfig, edges: tuple[str, ...], through: tuple[Through, ...], samples: int, seed: int) -> EdgeSets:
-    """The circuit by edge names, and random sets of as many edges. Raises `UsageError`, or `BadInput` for an unknown edge."""
+    """The circuit by edge names, and other sets of as many edges. Raises `UsageError`, or `BadInput` for an unknown edge."""
     every = universe(config, through)
     if not len(every):
-        raise BadInput("There is no edge to ablate.", expected="through Q, K, V or logits", got=", ".join(through) or "none")
+        raise BadInput(
+            "There is no edge to ablate.",
+            expected="through Q, K, V or logits",
+            got=", ".join(through) or "none",
+            remedy="Name edges that the circuit does not keep, or leave the list out.",
+        )
     circuit = every.find(config, edges)
-    return EdgeSets(config, every, circuit, random_edges(len(every), len(circuit), samples, seed))
-
-
-def random_sets(config: ModelConfig, size: int, samples: int, seed: int) -> np.ndarray:
-    """[sample, size] indices of heads: sets drawn uniformly without replacement, each sorted."""
-    return random_edges(config.n_layers * config.n_heads, size, samples, seed)
+    return EdgeSets(config, every, circuit, other_sets(circuit, len(every), samples, seed))

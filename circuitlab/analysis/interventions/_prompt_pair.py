@@ -16,6 +16,7 @@ from circuitlab.analysis.interventions._partial_reruns import Span, Tick, span_o
 from circuitlab.analysis.interventions.ablation_sweep import has_paths
 from circuitlab.analysis.interventions.alignment import Alignment, alignment_of
 from circuitlab.analysis.target import TargetVector, position_of, target_at
+from circuitlab.counting import number
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.intervention import Intervention
@@ -85,8 +86,8 @@ class PromptPair:
     def words(self) -> tuple[str, ...]:
         """For captions: the target, its values on both prompts, the alignment."""
         alike = () if differ(self.clean, self.other) else (f"no normalised effect: {_why_alike(self.other)}",)
-        values = f"{self.clean:.3f} on this prompt"
-        values += "" if math.isnan(self.other) else f", {self.other:.3f} on {self.donor}"
+        values = f"{number(self.clean, '.3f')} on this prompt"
+        values += "" if math.isnan(self.other) else f", {number(self.other, '.3f')} on {self.donor}"
         return (f"{self.aim.words}, position {self.at}: {values}", *alike, self.aligned.words, "later patterns recomputed")
 
 

@@ -82,6 +82,9 @@ class AblationResult(Result):
         """The name of each set: `L0H1 + L1H4`."""
         return tuple(" + ".join(str(Head(*head)) for head in one) for one in self.members.tolist())
 
+    def entries_along(self, axis: str) -> tuple[str, ...] | None:
+        return self.set_names if axis == "set" else None
+
     @property
     def set_sums(self) -> np.ndarray:
         """[set]: the sum of the members' own effects; NaN until all of them are exact."""
@@ -221,7 +224,7 @@ def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     estimated |= p.what != "each" and bool(p.heads)
     tick = ticker(ctx, 0, 1, "first-order estimate")
     sweep = prepare_sweep(inputs, p.how, p.source, p.frozen, p.effect, p.target, p.position, tick, sloped=not estimated)
-    words = (*inputs.subject.conventions.words(), *sweep_conventions(sweep), "effect = after − before")
+    words = (*inputs.convention_words(), *sweep_conventions(sweep), "effect = after − before")
     k = len(heads) if p.heads else p.most
     total = len(heads) + {"each": 0, "set": 1, "pairs": k * (k - 1) // 2}[p.what]
     partial = _PartialResult(sweep, ctx.previous, words, total)

@@ -5,13 +5,14 @@
 An ablation replaces z, so that the head's output `z W_O` changes and the output bias stays. It equals an intervention at site `z`
 that follows the subject's own. A batch starts from the recorded residual stream of the first layer in which a head is ablated.
 Later layers are recomputed for each ablation, or with every pattern held at its recorded value (the pattern-preserving ablation
-of Olsson et al. 2022); the last one only for the positions that are measured.
+of Olsson et al. 2022); the last one only for the positions that are measured. An ablation that replaces z by what it is already
+changes nothing, and is not run: another order of the same additions would differ from none by rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -31,6 +32,7 @@ from circuitlab.model.subject import Target
 
 How = Literal["zero", "mean", "resample"]
 
+ROUNDING = 16  # units in the last place of the largest z: a mean of means differs from them by less
 AT_ONCE = 768  # rows (ablations × positions) per batch: a longer call could not be cancelled for a second
 
 
@@ -185,6 +187,23 @@ class AblationSweep:
     before: float
     losses: Tensor
     slope: Tensor | None = None
+    _idle: dict[int, Tensor] = field(default_factory=dict, repr=False)
+
+    def idle(self, layer: int) -> Tensor:
+        """[head] bool: whether z is what would replace it but for rounding, as after the same ablation in the subject itself."""
+        if layer not in self._idle:
+            z = self.run.get("z", layer)
+            change, size = ((self.replacement(layer, z) - z).abs().amax((-1, -2)), z.abs().amax((-1, -2)))
+            self._idle[layer] = (change <= ROUNDING * torch.finfo(z.dtype).eps * size).cpu()
+        return self._idle[layer]
+
+    def _effective(self, heads: Tensor) -> Tensor:
+        """The heads of bool [batch, layer, head] that are not idle."""
+        layers = torch.nonzero(heads.any(dim=0).any(dim=1))[:, 0].tolist()
+        effective = heads.clone()
+        for i in layers:
+            effective[:, i] &= ~self.idle(i)
+        return effective
 
     @property
     def linear_end(self) -> bool:
@@ -201,6 +220,19 @@ class AblationSweep:
 
     def cut(self, heads: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
         """(value [batch], losses [batch, row]) with the heads of bool [batch, layer, head] ablated."""
+        with torch.inference_mode():
+            effective = self._effective(heads)
+            runs = effective.any(dim=-1).any(dim=-1)
+            value = torch.full((len(heads),), self.before, dtype=torch.float64)
+            losses = self.losses.expand(len(heads), -1).clone()
+            if bool(runs.any()):
+                changed, changed_losses = self._cut(effective[runs], tick)
+                value[runs] = changed.to(value)
+                losses[runs.to(losses.device)] = changed_losses.to(losses)
+            return value, losses
+
+    def _cut(self, heads: Tensor, tick: Callable[[], None]) -> tuple[Tensor, Tensor]:
+        """The same, of ablations that change something."""
         dest = self.measure.dest
         with torch.inference_mode():
             if self.linear_end and not bool(heads[:, :-1].any()):

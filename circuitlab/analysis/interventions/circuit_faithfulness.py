@@ -23,6 +23,7 @@ import numpy as np
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
 from circuitlab.analysis.interventions._circuit_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
 from circuitlab.analysis.interventions._metric import Effect
+from circuitlab.analysis.interventions._other_sets import n_others
 from circuitlab.analysis.interventions.ablation_sweep import (
     AblationSweep,
     How,
@@ -48,7 +49,8 @@ class KeepOnlyParams:
     """The circuit: `heads` (() for all), or `edges` by name, as `L0H1->L1H2:K` and `L1H2->logits`, and no heads.
 
     `through`: the kinds of edges that may be ablated or drawn. `how`, `source`, `effect`, `target`, `position` as in `ablation`.
-    `samples` random sets of as many heads or edges are drawn with `seed`.
+    `samples` random sets of as many heads or edges are drawn with `seed`, no two alike and none the circuit; all others, where
+    there are no more.
     """
 
     heads: tuple[Head, ...] = ()
@@ -112,19 +114,20 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
     return 8 * (trial + streams + 4 * config.n_heads * n * n) + edges + random + sweep_bytes(config, n, p.source)
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Circuit faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config
     draw = (p.samples, p.seed)
     sets: Sets = edge_sets(config, p.edges, p.through, *draw) if p.edges else head_sets(config, p.heads, *draw)
     sweep = prepare_sweep(inputs, p.how, p.source, False, p.effect, p.target, p.position, ticker(ctx, 0, 1, "the whole model"))
-    words = (*inputs.subject.conventions.words(), *sweep_conventions(sweep), *sets.words(), _sample(p, len(sets.members)))
-    k, total = len(sets.members), 3 + len(sets.members) + 2 * p.samples
+    words = (*inputs.convention_words(), *sweep_conventions(sweep), *sets.words(), _sample(p, sets))
+    k, n = len(sets.members), len(sets.random)
+    total = 3 + k + 2 * n
     values = _left_by(ctx.previous, np.full(total, np.nan), sets)
     waiting = np.flatnonzero(np.isnan(values)) if not np.isnan(sweep.before) else np.zeros(0, dtype=np.int64)
     # the circuit and each sample's two sets come early and together
-    order = sorted(waiting.tolist(), key=lambda i: i if i < 3 + k else 3 + k + (i - 3 - k) % p.samples)
+    order = sorted(waiting.tolist(), key=lambda i: i if i < 3 + k else 3 + k + (i - 3 - k) % n)
     step = sets.at_once(sweep.run.n)
     for batch in (order[i : i + step] for i in range(0, len(order), step)):
         done = int((~np.isnan(values)).sum())
@@ -133,9 +136,15 @@ def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     return _finished(_result(sweep, sets, values, words), "edge" if p.edges else "head")
 
 
-def _sample(p: KeepOnlyParams, size: int) -> str:
-    members = number_of(size, "edge" if p.edges else "head")
-    return f"{number_of(p.samples, 'random set')} of {members}, seed {p.seed}" if p.samples else "no random sets"
+def _sample(p: KeepOnlyParams, sets: Sets) -> str:
+    """What the circuit is compared with."""
+    size = len(sets.members)
+    members, others = number_of(size, "edge" if p.edges else "head"), n_others(sets.of, size)
+    if not p.samples:
+        return "no random sets"
+    if others > p.samples:
+        return f"{number_of(p.samples, 'random set')} of {members}, all different, the circuit not among them, seed {p.seed}"
+    return f"all {number_of(others, 'other set')} of {members}" if others else f"there is no other set of {members}"
 
 
 def _finished(result: KeepOnlyResult, what: str) -> KeepOnlyResult:

@@ -1,4 +1,4 @@
-"""Edges between heads: their names, the universe of all edges, and random sets of them.
+"""Edges between heads: their names, and the universe of all edges.
 
 An edge leads from what a head writes to the input of one later head's query, key or value (Elhage et al. 2021: Q-, K- and
 V-composition), or to the unembedding: `L0H1->L1H2:K`, `L1H2->logits`. As numbers: (source layer, head, destination layer, head,
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from circuitlab.errors import BadInput, UsageError
+from circuitlab.errors import BadInput, UsageError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -39,7 +39,12 @@ class Edge(NamedTuple):
         """The edge of a name, `"L0H1->L1H2:K"` or `"L1H2->logits"`. Raises `UsageError`."""
         match = _FORM.match(text)
         if not match:
-            raise UsageError("An edge could not be read.", expected="L0H1->L1H2:K, or L1H2->logits", got=repr(text))
+            raise UsageError(
+                "An edge could not be read.",
+                expected="L0H1->L1H2:K, or L1H2->logits",
+                got=quoted(text),
+                remedy="Write the earlier head, the later one and what it reads, as expected.",
+            )
         if match[4]:
             return cls(Head.parse(match[1]), None, "logits")
         return cls(Head.parse(match[1]), Head.parse(match[2]), match[3].upper())  # type: ignore[arg-type]
@@ -80,7 +85,12 @@ class Universe:
             key = _keys(np.array([edge.row()], dtype=np.int64))[0]
             at = int(np.searchsorted(keys, key))
             if at == len(keys) or keys[at] != key or not _inside(config, edge):
-                raise BadInput("There is no such edge.", expected=_expected(config, self.through), got=str(edge))
+                raise BadInput(
+                    "There is no such edge.",
+                    expected=_expected(config, self.through),
+                    got=str(edge),
+                    remedy="Name an edge between heads of this model.",
+                )
             indices.append(at)
         return np.unique(np.array(indices, dtype=np.int64))
 
@@ -103,13 +113,6 @@ def universe(config: ModelConfig, through: tuple[Through, ...]) -> Universe:
         parts.append(rows[(rows[:, 2] > rows[:, 0]) | (rows[:, 2] < 0)])
     rows = np.concatenate(parts) if parts else np.zeros((0, 5), dtype=np.int32)
     return Universe(rows[np.argsort(_keys(rows))], tuple(k for k in KINDS if k in through))
-
-
-def random_edges(n_edges: int, size: int, samples: int, seed: int) -> np.ndarray:
-    """[sample, size] indices of edges: sets drawn uniformly without replacement, each sorted."""
-    rng = np.random.default_rng(seed)
-    sets = [np.sort(rng.choice(n_edges, size, replace=False)) for _ in range(samples)]
-    return np.stack(sets) if sets else np.zeros((0, size), dtype=np.int64)
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:

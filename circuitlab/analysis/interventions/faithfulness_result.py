@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from circuitlab.analysis.base import Column, Result, Table, over, scalar
+from circuitlab.analysis.interventions._other_sets import n_others
 from circuitlab.analysis.interventions.edges import Edge
 from circuitlab.model.subject import Head
 
@@ -25,8 +26,9 @@ class KeepOnlyResult(Result):
     """Metric values F in `unit`: `intact` F(all), `bare` F(∅), `circuit` F(S), `without` F(all ∖ S); NaN: not computed yet.
 
     `members` int [member, 2 or 5]: the circuit S, heads as (layer, head) or edges as numbered in `edges`; `left_out` [member]:
-    F(S ∖ m). Random sets: `random_members` int [sample, member, 2 or 5]; `random_kept`, `random_cut` [sample]: F with only that
-    set left, and with only that set ablated. `of`: the number of heads or edges in all.
+    F(S ∖ m). Random sets of the same size, no two alike and none of them S: `random_members` int [sample, member, 2 or 5];
+    `random_kept`, `random_cut` [sample]: F with only that set left, and with only that set ablated. `of`: the number of heads or
+    edges in all.
     """
 
     intact: float = scalar("{unit}")
@@ -53,6 +55,20 @@ class KeepOnlyResult(Result):
     def names(self) -> tuple[str, ...]:
         """The members of the circuit by name."""
         return names_of(self.members)
+
+    @property
+    def random_names(self) -> tuple[str, ...]:
+        """The members of each random set, by name."""
+        return tuple(map(" ".join, map(names_of, self.random_members)))
+
+    def entries_along(self, axis: str) -> Sequence[str] | None:
+        names = {"member": lambda: self.names, "sample": lambda: self.random_names}
+        return names[axis]() if axis in names else None
+
+    @property
+    def all_others(self) -> bool:
+        """Whether the random sets are all other sets of the same size; otherwise they are drawn from them."""
+        return len(self.random_members) == n_others(self.of, len(self.members))
 
     @property
     def whole(self) -> float:
@@ -94,7 +110,7 @@ class KeepOnlyResult(Result):
 
     def table(self) -> Table:
         """The circuit, the circuit without each of its members, then each random set."""
-        names = ["circuit", *(f"without {name}" for name in self.names), *map(" ".join, map(names_of, self.random_members))]
+        names = ["circuit", *(f"without {name}" for name in self.names), *self.random_names]
         kind = ["circuit", *["left out"] * len(self.members), *["random"] * len(self.random_members)]
         nothing = np.full(len(self.members), np.nan)
         faithful = np.concatenate([[self.faithfulness], self.faithfulness - self.minimality, self.random_faithfulness])

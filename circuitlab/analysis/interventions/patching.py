@@ -244,7 +244,12 @@ class _Sweep:
         what, pair = self.p.what, self.pair
         if what == "resid_mid":
             why = "The stream after attention cannot be patched while an intervention acts along a path."
-            raise BadInput(why, expected="another value, or no such intervention", got="resid_mid")
+            raise BadInput(
+                why,
+                expected="another value, or no such intervention",
+                got="resid_mid",
+                remedy="Patch another value, or remove that intervention.",
+            )
         name = site_of(what)
         for cell, head in enumerate(cells.heads):
             chosen = (head,) if what in BY_HEAD else ()
@@ -272,7 +277,7 @@ class _Sweep:
         where = "at each position" if p.grid == "position" else "at all positions at once"
         grouped = " of key-value heads" if p.what in ("k", "v") and inputs.weights.config.group > 1 else ""
         return (
-            *inputs.subject.conventions.words(),
+            *inputs.convention_words(),
             f"{VALUE_NAMES[p.what]}{grouped} patched {where} from {self.pair.donor}",
             *self.pair.words(),
             *error_words(self.values - self.pair.clean, self.estimate),

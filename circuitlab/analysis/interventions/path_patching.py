@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, scalar
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over, scalar
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.interventions._partial_reruns import projected, rerun_entries
 from circuitlab.analysis.interventions._prompt_pair import PatchEffects, PromptPair, prompt_pair
 from circuitlab.analysis.interventions.patched_block import Cells, PatchedBlock, What, inside_cone
 from circuitlab.analysis.ordering import head_names
+from circuitlab.counting import number
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
@@ -63,7 +64,7 @@ class PathPatchingResult(PatchEffects, Result):
     """
 
     values: np.ndarray = over("through", "layer", "head", unit="logit")
-    names: tuple[str, ...]
+    names: tuple[str, ...] = naming("through")
     align: np.ndarray = over("position", unit="position", none=True)
     differs: np.ndarray = over("position", unit="true or false")
     ids: np.ndarray = over("target and other", unit="token id", none=True)
@@ -135,9 +136,16 @@ def _receivers(config: ModelConfig, p: PathPatchingParams) -> tuple[Head, ...]:
     later = tuple(Head(i, h) for i in range(p.sender.layer + 1, config.n_layers) for h in range(config.n_heads))
     if bad := [h for h in p.receivers if h not in later]:
         got = " ".join(map(str, bad))
-        raise BadInput("A receiver is not later than the sender.", expected=f"{later[0]} … {later[-1]}", got=got)
+        raise BadInput(
+            "A receiver is not later than the sender.",
+            expected=f"{later[0]} … {later[-1]}",
+            got=got,
+            remedy="Choose receivers in later layers, or none for all of them.",
+        )
     if not p.through:
-        raise BadInput("A path leads through a query, key or value.", expected="Q, K or V", got="none")
+        raise BadInput(
+            "A path leads through a query, key or value.", expected="Q, K or V", got="none", remedy="Choose one or more of them."
+        )
     return p.receivers or later
 
 
@@ -197,12 +205,12 @@ def _result(pair: PromptPair, p: PathPatchingParams, values: np.ndarray, total: 
     shared = config.group > 1 and bool(set(p.through) & {"K", "V"})
     grouped = ("heads of a key-value group share their paths through K and V",) if shared else ()
     path_words = f"output of {sender} patched from {pair.donor}, for one receiver's {' or '.join(p.through)} alone"
-    every_reader = f"patched for every reader: {total - pair.clean:+.3f} (single paths need not add up to it)"
+    every_reader = f"patched for every reader: {number(total - pair.clean, '+.3f')} (single paths need not add up to it)"
     return PathPatchingResult(
         values=values.copy(),
         names=tuple(p.through),
         total=total,
         **pair.result_fields(),
-        conventions=(*pair.inputs.subject.conventions.words(), path_words, *grouped, *pair.words(), every_reader),
+        conventions=(*pair.inputs.convention_words(), path_words, *grouped, *pair.words(), every_reader),
         done=done,
     )

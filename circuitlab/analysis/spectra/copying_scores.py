@@ -22,10 +22,10 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
 from circuitlab.analysis.circuits.embedding_products import (
-    EFFECTIVE,
     EmbeddingProductsParams,
     EmbeddingProductsResult,
     embedding_products,
+    embedding_words,
 )
 from circuitlab.analysis.circuits.factor_products import (
     PART_FLOPS,
@@ -236,7 +236,7 @@ def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     phrases = [centred_words("W_U and source W_E"), NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
-    phrases += [] if p.embed == "tokens" else [EFFECTIVE]
+    phrases += [embedding_words(c, p.embed)]
     if p.diagonal == "none" or p.embed != "tokens":
         return phrases
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""

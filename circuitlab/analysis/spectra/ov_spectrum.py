@@ -20,7 +20,7 @@ import torch
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE, EmbeddingProductsParams, embedding_products
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products, embedding_words
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
 from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_grams import (
@@ -115,5 +115,5 @@ def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
     composed = "" if p.through is None else f"composed with {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
         return [composed, "W_OV alone: no vocabulary to centre over, so raw is the same", reading_words(inputs), NO_BIAS]
-    effective = "" if p.embed == "tokens" else EFFECTIVE
+    effective = embedding_words(inputs.weights.config, p.embed)
     return [effective, composed, centred_words("W_U"), "singular values of the centred matrix", NO_BIAS]

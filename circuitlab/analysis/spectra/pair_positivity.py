@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
+from circuitlab.analysis.circuits.embedding_products import embedding_words
 from circuitlab.analysis.circuits.factor_products import (
     PART_FLOPS,
     Middle,
@@ -217,6 +217,5 @@ def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
 def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
     """Words for captions of QK circuits whose keys read through earlier heads."""
     c = inputs.weights.config
-    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS]
-    phrases += [] if embed == "tokens" else [EFFECTIVE]
+    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS, embedding_words(c, embed)]
     return phrases + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

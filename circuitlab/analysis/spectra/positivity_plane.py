@@ -18,10 +18,11 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores, sample_words
-from circuitlab.analysis.base import Ctx, Inputs, Result, Table, analysis, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.factor_products import Values, factors_of, head_batches
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
+from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
     PairPositivityParams,
@@ -64,8 +65,20 @@ class PreviousHeadSpectrumResult(Result):
     pairs_raw: np.ndarray = over("destination layer", "destination head", "source layer", "source head", unit="dimensionless")
 
     def table(self) -> Table:
-        """One row per pair, the most positive first."""
-        return pair_table(self.pairs, self.pairs_raw)
+        """One row per head, with all earlier heads weighted: a point of the plane; then one per pair, the most positive first."""
+        heads, pairs = head_names(*np.indices(self.copying.shape).reshape(2, -1)), pair_table(self.pairs, self.pairs_raw)
+        dest, source, positivity, raw = (column.values for column in pairs.columns)
+        copying = dict(zip(heads.tolist(), self.copying.ravel().tolist(), strict=True))
+        return Table(
+            (
+                Column("destination", np.array([*heads, *dest], dtype=object)),
+                Column("source", np.array([*["all earlier, weighted"] * len(heads), *source], dtype=object)),
+                Column("copying", np.array([copying[name] for name in (*heads.tolist(), *dest.tolist())], dtype=float)),
+                Column("positivity", np.concatenate([self.weighted.ravel(), positivity])),
+                Column("positivity_raw", np.concatenate([self.weighted_raw.ravel(), raw])),
+                Column("weight as an earlier head", np.concatenate([self.p.ravel(), np.full(len(dest), np.nan)])),
+            )
+        )
 
 
 def _refuse(c: ModelConfig, p: PreviousHeadSpectrumParams) -> str | None:

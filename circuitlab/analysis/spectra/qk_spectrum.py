@@ -21,9 +21,9 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_products import EFFECTIVE
+from circuitlab.analysis.circuits.embedding_products import embedding_words
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
-from circuitlab.analysis.circuits.factors import Heads, rotated, words
+from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, Heads, rotated, words
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra._head_spectra import (
@@ -83,7 +83,12 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """QK circuit spectra: eigenvalues, singular values, effective rank and positivity Σλ/Σ|λ| of chosen heads."""
     if p.distance < 0:
-        raise BadInput("A destination cannot come before its source.", expected="distance ≥ 0", got=str(p.distance))
+        raise BadInput(
+            "A destination cannot come before its source.",
+            expected="distance ≥ 0",
+            got=str(p.distance),
+            remedy="Choose a distance of 0 or more.",
+        )
     c = inputs.weights.config
     heads = chosen_heads(c, p.heads)
     full = {ends: _full(inputs, *ends) for ends in {_ends(p, head) for head in heads}} if p.matrix == "full" else {}
@@ -128,13 +133,13 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
     """Words for captions of W_QK without a text."""
     biased = {"q", "k"} & set(c.biases) or c.norm == "layer"
     phrases = ["score scale left out", "query and key biases left out" if biased else ""]
-    phrases += ["keys before smearing"] if c.smeared_keys else []
+    phrases += [BEFORE_SMEARING] if c.smeared_keys else []
     return phrases + ([f"rotary: at distance {distance}"] if c.positions == "rotary" else [])
 
 
 def _conventions(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
-    phrases = [*qk_words(inputs.weights.config, p.distance)]
-    phrases += [] if p.embed == "tokens" or p.matrix == "bare" else [EFFECTIVE]
+    c = inputs.weights.config
+    phrases = [*qk_words(c, p.distance), "" if p.matrix == "bare" else embedding_words(c, p.embed)]
     phrases += [] if p.behind is None else [f"{p.side} composed with {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK alone: no vocabulary to centre over, so raw is the same", reading_words(inputs), *phrases]

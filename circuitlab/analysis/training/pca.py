@@ -78,9 +78,19 @@ def training_pca(inputs: Inputs, p: TrainingPcaParams, ctx: Ctx) -> TrainingPcaR
     counted = at.tokens >= p.first
     losses = np.concatenate([m["token_loss"] for m in measures]).astype(float)[counted]
     if len(losses) < FEWEST:
-        raise BadInput("There are too few points for a plane.", expected=f"at least {FEWEST}", got=str(len(losses)))
+        raise BadInput(
+            "There are too few points for a plane.",
+            expected=f"at least {FEWEST}",
+            got=str(len(losses)),
+            remedy="Lower first, or measure more checkpoints: circuitlab measure MODEL.",
+        )
     if not np.isfinite(losses).all():
-        raise BadInput("Some losses were not measured.", expected="a loss of every text at every point", got="NaN or infinity")
+        raise BadInput(
+            "Some losses were not measured.",
+            expected="a loss of every text at every point",
+            got="NaN or infinity",
+            remedy="Measure the checkpoints again: circuitlab measure MODEL.",
+        )
     ctx.tick(0, 1, "principal components")
     model = at.model[counted]
     longest = int(np.bincount(model).argmax())

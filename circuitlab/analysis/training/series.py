@@ -11,13 +11,13 @@ file that was measured once (`model/records/series_measures`), so that curves of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, SeriesRef, Table, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.in_context import log_slope
 from circuitlab.analysis.training._phase_change import PhaseRule
 from circuitlab.analysis.training._provenance import indices_of, words_on_sequences
@@ -100,7 +100,7 @@ class TrainingSeriesResult(Result):
     and last early index, first and last late index, as positions in the text.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = naming("model")
     model: np.ndarray = over("point", unit="index")
     steps: np.ndarray = over("point", unit="steps")
     tokens: np.ndarray = over("point", unit="tokens")
@@ -125,6 +125,11 @@ class TrainingSeriesResult(Result):
     fall: np.ndarray = over("model", "kind", unit="nats")
     rise: np.ndarray = over("model", "kind", unit="share of attention")
     windows: np.ndarray = over("model", "first and last index", unit="position")
+
+    ENTRIES: ClassVar[Mapping[str, Sequence[str]]] = {"kind": KINDS, "measure": HEAD_ARRAYS}
+
+    def entries_along(self, axis: str) -> Sequence[str] | None:
+        return self.names if axis == "other model" else KINDS[:TEXT] if axis == "repeated kind" else None
 
     @property
     def head_units(self) -> dict[str, str]:
@@ -183,7 +188,12 @@ def training_series(inputs: Inputs, p: TrainingSeriesParams, ctx: Ctx) -> Traini
         or p.ratio <= 1
     ):
         expected = "thresholds > 0, 0 < share ≤ 1, apart ≥ 1, first ≥ 0, ratio > 1"
-        raise BadInput("The rule of a phase change cannot be applied.", expected=expected, got=_rules(p))
+        raise BadInput(
+            "The rule of a phase change cannot be applied.",
+            expected=expected,
+            got=_rules(p),
+            remedy="Change the parameters to such values.",
+        )
     names, measures = read(inputs, p.models, ctx)
     at = points_of(measures)
     ends = np.array([indices_of(m) for m in measures])
@@ -230,7 +240,10 @@ def read(inputs: Inputs, models: tuple[SeriesRef, ...], ctx: Ctx) -> tuple[tuple
         by_name[name] = inputs.series(ref)
         if (size := sum(a.size for a in by_name[name].arrays.values())) > LARGEST:
             raise BadInput(
-                f"The training series of {name} is too large.", expected=f"at most {LARGEST:,} numbers", got=f"{size:,}"
+                f"The training series of {name} is too large.",
+                expected=f"at most {LARGEST:,} numbers",
+                got=f"{size:,}",
+                remedy="Measure fewer checkpoints or fewer texts: circuitlab measure MODEL.",
             )
         if ref.source == inputs.subject.model.source:
             _of_this_model(inputs, name, by_name[name])
@@ -318,7 +331,10 @@ def _joined(measures: list[SeriesMeasures], array_of: Callable[[SeriesMeasures],
     if math.prod(whole) > LARGEST * len(measures):  # many points of one model, long texts of another
         got = " × ".join(map(str, whole))
         raise BadInput(
-            "These series are too different in size.", expected=f"at most {number_of(LARGEST * len(measures), 'number')}", got=got
+            "These series are too different in size.",
+            expected=f"at most {number_of(LARGEST * len(measures), 'number')}",
+            got=got,
+            remedy="Compare fewer models, or models measured on texts of one length.",
         )
     out = np.full(whole, np.nan)
     row = 0
@@ -341,7 +357,12 @@ def _control(inputs: Inputs, ref: SeriesRef | None) -> SeriesMeasures | None:
     control = inputs.series(ref)
     if layers := control["copying"].shape[1]:
         got = f"{ModelRef(ref.source).name}, {number_of(layers, 'layer')}"
-        raise BadInput("The control sees more than the previous token.", expected="a model without layers", got=got)
+        raise BadInput(
+            "The control sees more than the previous token.",
+            expected="a model without layers",
+            got=got,
+            remedy="Choose a model without layers, or leave out the control.",
+        )
     return control
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice
-from PySide6.QtGui import QFont, QImage, QPainterPath, QTextLayout
+from PySide6.QtGui import QFont, QImage, QPainterPath, QRawFont, QTextLayout
 
 from circuitlab.draw.look.theme import LIGHT, MONO, SANS
 from circuitlab.paths import resource
+from circuitlab.session_files.in_pictures.limits import ELEMENT, NAMESPACE
 
 _LETTERING = replace(LIGHT, tabular=False)  # as on all paper
 SVG, XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
@@ -25,19 +26,23 @@ _FACES = {
 # characters that XML 1.0 has no place for; Qt writes those of a token as they are
 _FORBIDDEN = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 _REPLACEMENT = "\ufffd".encode()
+_FONT = ("font-family", "font-size", "font-weight", "font-style")
 _DATA_IMAGE = "data:image/png;base64,"
 Matrix = tuple[float, float, float, float, float, float]
 
 ET.register_namespace("", SVG[1:-1])
 ET.register_namespace("xlink", XLINK[1:-1])
+ET.register_namespace("circuitlab", NAMESPACE)
 
 
-def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, grey: bool) -> bytes:
-    """`data` from QSvgGenerator, as a finished file of `width_mm` × `height_mm`."""
+def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, grey: bool, view: str = "") -> bytes:
+    """`data` from QSvgGenerator, as a finished file of `width_mm` × `height_mm`. `view`: the text for its metadata."""
     root = ET.fromstring(_FORBIDDEN.sub(_REPLACEMENT, data))
     root.set("width", f"{width_mm:.4g}mm")
     root.set("height", f"{height_mm:.6g}mm")
     for group in root.iter(f"{SVG}g"):
+        for name in _FONT:  # that of the application; each text has its own
+            group.attrib.pop(name, None)
         _scaling_lines(group)
     _without_empty(root)
     for image in root.iter(f"{SVG}image"):
@@ -49,6 +54,10 @@ def finished(data: bytes, width_mm: float, height_mm: float, outlined: bool, gre
         _with_fonts(root)
     if grey:
         _grey(root)
+    if view:
+        metadata = ET.Element(f"{SVG}metadata")
+        ET.SubElement(metadata, f"{{{NAMESPACE}}}{ELEMENT}").text = view
+        root.insert(sum(child.tag in (f"{SVG}title", f"{SVG}desc") for child in root), metadata)
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="utf-8")
 
 
@@ -143,7 +152,7 @@ def _glyphs(text: ET.Element, names: dict[tuple[str, float, int], str], shapes: 
         for glyph, at in zip(run.glyphIndexes(), run.positions(), strict=True):
             key = (f"{raw.familyName()} {raw.weight()}", raw.pixelSize(), glyph)
             if key not in names:
-                outline = _written(raw.pathForGlyph(glyph))
+                outline = _written(*_outline(raw, glyph))
                 names[key] = f"g{len(names)}" if outline else ""
                 if outline:
                     shapes.append(ET.Element(f"{SVG}path", {"id": names[key], "d": outline, "fill-rule": "nonzero"}))
@@ -153,14 +162,24 @@ def _glyphs(text: ET.Element, names: dict[tuple[str, float, int], str], shapes: 
     return holder
 
 
-def _written(path: QPainterPath) -> str:
-    """A path as SVG path data."""
+def _outline(font: QRawFont, glyph: int) -> tuple[QPainterPath, float]:
+    """(a glyph's outline in units of its font, px a unit).
+
+    At the size of the text Qt rounds it to 1/64 px, up or down by what the process has drawn before.
+    """
+    whole = QRawFont(font)
+    whole.setPixelSize(font.unitsPerEm())
+    return whole.pathForGlyph(glyph), font.pixelSize() / font.unitsPerEm()
+
+
+def _written(path: QPainterPath, scale: float) -> str:
+    """A path as SVG path data. `scale`: px a unit of the path."""
     parts: list[str] = []
     for i in range(path.elementCount()):
         element = path.elementAt(i)
         letter = {QPainterPath.ElementType.MoveToElement: "M", QPainterPath.ElementType.LineToElement: "L"}
         curve = "C" if element.type == QPainterPath.ElementType.CurveToElement else ""
-        parts.append(f"{letter.get(element.type, curve)}{element.x:.4g},{element.y:.4g}")  # type: ignore[attr-defined]
+        parts.append(f"{letter.get(element.type, curve)}{element.x * scale:.4g},{element.y * scale:.4g}")  # type: ignore[attr-defined]
     return " ".join(parts)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QColor, QPaintEngine, QPainter, QPainterPath, QPen
+from PySide6.QtGui import QColor, QPaintEngine, QPainter, QPainterPath
 
-from circuitlab.draw.look.colours import BARELY, dark_text, rgb
+from circuitlab.draw.look.colours import BARELY, DARK_INK, LIGHT_INK, dark_text, rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
@@ -65,10 +65,10 @@ def paint_signs(painter: QPainter, mark: Heatmap, frame: QRectF, theme: Theme) -
         negative = np.argwhere(mark.values < -BARELY * top)
     if not len(negative):
         return
-    dark = dark_text(rgb(mark.values[tuple(negative.T)], mark.levels, mark.map, theme))
+    dark = dark_text(rgb(mark.values[tuple(negative.T)], mark.levels, mark.map, theme), theme)
     half = min(wide * 0.3, 4.0)
     for on_dark in (False, True):
-        pen = QPen(QColor("#ffffff" if on_dark else "#101014"), min(max(high * 0.14, 0.35), 1.2))
+        pen = theme.pen(QColor(LIGHT_INK if on_dark else DARK_INK), min(max(high * 0.14, 0.35), 1.2))
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
         painter.setPen(pen)
         lines = [

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from math import ceil, floor, inf
+from typing import Any, NamedTuple
 
 import numpy as np
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.colour_bar import ColourBar
 from circuitlab.draw.look.legend import Legend
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.plots._step_labels import AxisRoom
 from circuitlab.draw.plots.plot import LEAST_PICTURE, UNLIMITED, PlotMark
 from circuitlab.figures.marks import Heatmap
 
@@ -21,7 +24,24 @@ LARGEST_CELL, LARGEST_ALONE = 56.0, 140.0  # px: beside something else, and with
 LARGEST_ON_PAPER = 28.0
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_TITLED = 36  # px of picture: on less the caption says what the axes are, and the picture has their room
+STRETCH = 1.75  # on a stage a cell may be so much longer than it is wide or high: the picture fills the room, as the page is wide
+LEAST_EDGE = 5  # px above and below the picture
+MOST_MEASURED = 1024  # sizes that are remembered
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
+
+
+class MapSize(NamedTuple):
+    """A map in some room, in px. `width`, `height`: the whole; `picture`: (width, height) of its cells; `around`: what the left
+    axis, the bottom axis and the legend above take; `left`, `bottom`: what its axes have room for; `legend`: the legend's width.
+    """
+
+    width: float
+    height: float
+    picture: tuple[float, float]
+    around: tuple[float, float, float]
+    left: AxisRoom
+    bottom: AxisRoom
+    legend: float
 
 
 class FittedMap(PlotMark):
@@ -35,6 +55,10 @@ class FittedMap(PlotMark):
         self._alone = False
         self._paper: Paper | None = None
         self._bar_left_out = self._untitled = False
+        self.bar_elsewhere = False  # another map has the colour bar of this one, and the caption says which
+        self._measured: dict[tuple[float, float, bool, bool], MapSize] = {}
+        self._measured_of: tuple[Any, ...] = ()  # what they follow from
+        self._most_side = inf  # px of height on paper, beside others that are as high
         self.bar = ColourBar(theme)
         self.legend = Legend(theme)
         self.plot_item.layout.addItem(self.bar, 2, 3)
@@ -43,56 +67,122 @@ class FittedMap(PlotMark):
     def _barred(self) -> bool:
         return self.mark.colour_bar and self.mark.rgb is None
 
-    def _measure(self, width: float, height: float, barred: bool) -> tuple[float, float, float]:
-        """(width, height) of the whole in this room, and the height of the picture alone; fits the axes to cells of that size."""
+    def left_out(self) -> tuple[str, ...]:
+        """Labels, the colour bar."""
+        return (*super().left_out(), *(["no colour bar"] if self._bar_left_out else []))
+
+    def hold_range(self, on: bool) -> None:
+        """A map shows its cells, all of them."""
+
+    def measured(self, width: float, height: float, barred: bool, titled: bool) -> MapSize:
+        """How it is laid out in this room, with its colour bar and the titles of its axes or without; nothing is changed."""
+        facts = self._facts()
+        if facts != self._measured_of:
+            self._measured_of = facts
+            self._measured.clear()
+        key = width, height, barred, titled
+        if (size := self._measured.get(key)) is None:
+            if len(self._measured) >= MOST_MEASURED:
+                self._measured.clear()
+            size = self._measured[key] = self._measure(width, height, barred, titled)
+        return size
+
+    def _facts(self) -> tuple[Any, ...]:
+        """What a measurement follows from beside its room."""
+        axes, mark = (self.left_axis, self.bottom_axis), self.mark
+        labels = tuple((axis.labels, axis.pitch) for axis in axes)
+        ratio = self.devicePixelRatioF(), self._paper is None
+        return labels, mark.values.shape, mark.square, self.bar.extent(), self.legend.key, self._largest(), ratio
+
+    def _measure(self, width: float, height: float, barred: bool, titled: bool) -> MapSize:
+        across, down = (width, height) if self.theme.stage else (inf, inf)
+        short = height < self.theme.px(SHORT)
+        left, bottom = (AxisRoom(0.0, whole, False, not titled, short) for whole in (across, down))
+        size = self._fitted(width, height, barred, left, bottom)
+        crowded = self.left_axis.labels.crowds(size.left) or self.bottom_axis.labels.crowds(size.bottom)
+        if self.theme.stage and self.mark.square and crowded:  # then both show positions
+            size = self._fitted(width, height, barred, left._replace(numbered=True), bottom._replace(numbered=True))
+        return size
+
+    def _fitted(self, width: float, height: float, barred: bool, left: AxisRoom, bottom: AxisRoom) -> MapSize:
+        """As `_measure`, with labels of the kind that these rooms say."""
         rows, cols = self.mark.values.shape
-        left, bottom, top, cell_x, cell_y = 0.0, 0.0, 0.0, 64.0, 64.0
-        bar = self.bar.extent() if barred else 0.0
-        self.left_axis.short = self.bottom_axis.short = height < self.theme.px(SHORT)
+        axis, below = self.left_axis, self.bottom_axis
+        bar, edge, largest = self.bar.extent() if barred else 0.0, self._edge(), self._largest()
+        at, before = (64.0, 64.0), (0.0, 0.0)
+        legend, around = 0.0, (0.0, 0.0, 0.0)
         for turn in range(5):
-            left, bottom = self.left_axis.fit(cell_y), self.bottom_axis.fit(cell_x)
-            top = self.legend.height_for(min(cell_x * cols, width - left - bar))
+            left, bottom = left._replace(cell=at[1] * axis.pitch), bottom._replace(cell=at[0] * below.pitch)
+            beside, under = axis.labels.extent(left), below.labels.extent(bottom)
+            # not in the width of the picture, which names that stand in many lines would make narrower still
+            legend = width - beside - bar
+            top = self.legend.height_at(legend)
+            around = float(beside), float(under), top
             # finally cells only shrink: otherwise axes and cells could enlarge and shrink each other for ever
-            most_x, most_y = (cell_x, cell_y) if turn > 2 else (inf, inf)
-            cell_x = min(max((width - left - bar - 10) / cols, 1e-3), most_x)
-            cell_y = min(max((height - bottom - top - 10) / rows, 1e-3), most_y)
+            most_x, most_y = at if turn > 2 else (inf, inf)
+            cell_x = min(max((width - beside - bar - 10) / cols, 1e-3), most_x)
+            cell_y = min(max((height - under - top - 2 * edge) / rows, 1e-3), most_y)
             if self.mark.square:
-                cell_x = cell_y = self._snapped(min(cell_x, cell_y, self._largest()))
-        return left + bar + cell_x * cols, bottom + top + cell_y * rows, cell_y * rows
+                side = min(cell_x, cell_y, largest)
+                most = STRETCH * side if self.theme.stage else side
+                cell_x, cell_y = self._snapped(min(cell_x, most)), self._snapped(min(cell_y, most))
+            before, at = at, (cell_x, cell_y)
+            if at == before:
+                break
+        picture = at[0] * cols, at[1] * rows
+        beside, under, top = around
+        return MapSize(beside + bar + picture[0], under + top + picture[1], picture, around, left, bottom, legend)
 
     def fit(self) -> None:
         """Give each cell a whole number of device pixels, starting at the top left of the room."""
         width, height = self.viewport().width(), self.viewport().height()
         barred = self._barred()
-        used_x, used_y, picture = self._measure(width, height, barred)
-        if barred and picture < self.theme.px(LOWEST_BAR):
+        across, down = self.measured(width, height, barred, not self._untitled).picture
+        narrow = self.theme.stage and across < self.theme.px(LOWEST_BAR)  # the picture has the bar's room
+        if barred and (narrow or down < self.theme.px(LOWEST_BAR)):
             barred = False
-            used_x, used_y, _ = self._measure(width, height, barred)
-        untitled = self._paper is None and 0 < self._side(width, height, barred) < self.theme.px(LOWEST_TITLED)
-        self._title_axes(not untitled)
-        used_x, used_y, _ = self._measure(width, height, barred)
+        titled = self._holds_titles(width, height, barred)
+        size = self.measured(width, height, barred, titled)
+        self.left_axis.fit(size.left)
+        self.bottom_axis.fit(size.bottom)
+        self.legend.height_across(size.legend)
         self.bar.setVisible(barred)
-        left_out = self._barred() and not barred, untitled
+        left_out = self._barred() and not barred, not titled
         if left_out != (self._bar_left_out, self._untitled):
             self._bar_left_out, self._untitled = left_out
             self.noted.emit()
-        layout = self.plot_item.layout
-        layout.setContentsMargins(0, 5, max(0.0, width - used_x), max(0.0, height - used_y - 5))
+        layout, above = self.plot_item.layout, self._beyond(size)[0]
+        layout.setContentsMargins(0, above, max(0.0, width - size.width), max(0.0, height - size.height - above))
         # The margins are part of the plot's least size: with old ones its geometry may have been refused.
         self.plot_item.setGeometry(self.range)
         layout.activate()
 
-    def _side(self, width: float, height: float, barred: bool) -> float:
-        """Height of the picture in px when the axes have their titles."""
-        self._title_axes(True)
-        return self._measure(width, height, barred)[2]
+    def _edge(self) -> int:
+        """px above and below the picture: half a number beside its first and its last row reaches so far."""
+        return max(LEAST_EDGE, ceil(QFontMetricsF(self.theme.font(self.theme.small)).capHeight() / 2) + 1)
 
-    def _title_axes(self, titled: bool) -> None:
-        self.left_axis.untitled = self.bottom_axis.untitled = not titled
+    def _holds_titles(self, width: float, height: float, barred: bool) -> bool:
+        """Whether this room has a place for the titles of both axes. On paper they are whole, and may reach over the picture."""
+        size = self.measured(width, height, barred, True)
+        wide, high = size.picture
+        if self._paper is None:
+            return not 0 < high < self.theme.px(LOWEST_TITLED)
+        left, bottom, top = size.around
+        aside = (self.bottom_axis.title_length(size.bottom) - wide) / 2
+        right = width - left - wide
+        return sum(self._beyond(size)) + top + high + bottom <= height + 1 and aside <= min(left, right)
+
+    def _beyond(self, size: MapSize) -> tuple[float, float]:
+        """px above the legend and below the bottom axis: edges, or what the title beside needs."""
+        edge, (_, bottom, top) = self._edge(), size.around
+        over = 0.0 if self._paper is None else (self.left_axis.title_length(size.left) - size.picture[1]) / 2
+        return max(edge, over - top), max(edge, over - bottom)
 
     def _largest(self) -> float:
         if self._paper is not None:
-            return LARGEST_ON_PAPER
+            return min(LARGEST_ON_PAPER, self._most_side / self.mark.values.shape[0])
+        if self.theme.stage:
+            return inf
         return self.theme.px(LARGEST_ALONE if self._alone else LARGEST_CELL)
 
     def set_alone(self, alone: bool) -> None:
@@ -107,19 +197,19 @@ class FittedMap(PlotMark):
         ratio = self.devicePixelRatioF()
         return floor(cell * ratio) / ratio if cell * ratio >= 3 and self._paper is None else cell
 
-    def side_in(self, width: int, height: int) -> float:
-        """Height of the picture in px in a room of this size."""
-        side = self._side(width, height, self._barred())
-        self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
-        return side
+    def titled_in(self, width: float, height: float) -> MapSize:
+        """How it is laid out in a room of this size with the titles of its axes; nothing is changed."""
+        return self.measured(width, height, self._barred(), True)
 
-    def index_step_in(self, width: int, height: int) -> int:
+    def index_step_in(self, width: float, height: float) -> int:
         """Step between the position indices on the axes in a room of this size; 0 where both axes show the tokens themselves."""
-        self._measure(width, height, self._barred())
-        step = max(self.left_axis.index_step, self.bottom_axis.index_step)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
-        return step
+        size = self.titled_in(width, height)
+        return max(self.left_axis.labels.index_step(size.left), self.bottom_axis.labels.index_step(size.bottom))
+
+    def lower_to(self, height: float) -> None:
+        """On paper: no picture of square cells is higher than so many px."""
+        self._most_side = height
+        self.fit()
 
     def widen_bar(self, least: int) -> None:
         """Reserve at least this many px for the colour bar, so that the columns of stacked maps line up."""
@@ -132,25 +222,35 @@ class FittedMap(PlotMark):
         """Width in px that a picture of this height can use: square cells do not get wider."""
         if not self.mark.square:
             return UNLIMITED
-        self._title_axes(True)
-        used = self._measure(1e4, height, self._barred())[0]
-        self._title_axes(not self._untitled)
-        self._measure(self.viewport().width(), self.viewport().height(), self.bar.isVisible())  # restore the axes
-        return ceil(used + 12)
+        size = self.titled_in(1e4, height)
+        return ceil(max(size.width, size.around[0] + self.legend.line_width()) + 12)
 
     def least_width(self) -> float:
         """Width in px of the axis, a picture of at least one dot per column, and the colour bar."""
-        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
-        return beside + max(LEAST_PICTURE, self.mark.values.shape[1] * 72 / 300 * self.theme.small / 7)
+        return self._beside() + max(LEAST_PICTURE, self.mark.values.shape[1] * 72 / 300 * self.theme.small / 7)
+
+    def _beside(self) -> float:
+        """Width in px of the axis and the colour bar, where cells are large."""
+        axis = self.left_axis
+        return axis.labels.extent(axis.room_of(LARGEST_ON_PAPER)) + (self.bar.extent() if self._barred() else 0.0)
 
     def fits_on_paper(self, width: float) -> bool:
         """Whether the cells get more of this width than what stands beside them, and the colour bar has its height."""
-        beside = self.left_axis.fit(LARGEST_ON_PAPER) + (self.bar.extent() if self._barred() else 0.0)
-        used, _, picture = self._measure(width, 1e4, self._barred())
-        return picture >= self.theme.px(LOWEST_BAR) and used - beside >= beside
+        beside, size = self._beside(), self.measured(width, 1e4, self._barred(), not self._untitled)
+        return size.picture[1] >= self.theme.px(LOWEST_BAR) and size.width - beside >= beside
 
     def natural_height(self, width: int) -> int:
         """Height in px of square cells at this width, with their labels."""
         if not self.mark.square:
-            return round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120))
-        return ceil(self._measure(width, 1e4, self._barred())[1] + 12)
+            return max(round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120)), self._height_of_title(width))
+        size, around = self.titled_in(width, 1e4), 2 * self._edge() + 2
+        if size.height + around < self.theme.px(SHORT):  # so low that titles are left out
+            size = self.titled_in(width, size.height + around)
+        return ceil(size.height + sum(self._beyond(size)) + 2)
+
+    def _height_of_title(self, width: float) -> int:
+        """px on paper of a picture as high as the title beside it, with what stands above and below."""
+        if self._paper is None:
+            return 0
+        size = self.titled_in(width, 1e4)
+        return ceil(sum(size.around[1:]) + self.left_axis.title_length(size.left) + 2 * self._edge() + 2)

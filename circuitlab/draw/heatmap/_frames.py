@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen
+from PySide6.QtGui import QPainter
 
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
@@ -25,7 +25,7 @@ def paint_frames(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRe
         return
     off = (-2, -2, 1, 1) if min(cell.width(), cell.height()) >= CLEAR else (0, 0, -1, -1)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.setPen(QPen(theme.colour("muted"), 1))
+    painter.setPen(theme.pen("muted"))
     for row, col in np.argwhere(mark.framed).tolist():
         painter.drawRect(box(row, col).adjusted(*off))
 
@@ -35,7 +35,7 @@ def paint_tiles(painter: QPainter, mark: Heatmap, box: Callable[[tuple[int, int]
     tiles = mark.tiles
     if tiles is None or tiles.rows * tiles.cols > MOST_TILES:
         return
-    painter.setPen(QPen(theme.colour("line"), 1))
+    painter.setPen(theme.pen("line"))
     for row in range(tiles.rows):
         for col in range(tiles.cols):
             painter.drawRect(box((row, col)))
@@ -44,7 +44,7 @@ def paint_tiles(painter: QPainter, mark: Heatmap, box: Callable[[tuple[int, int]
 def paint_rules(painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], theme: Theme) -> None:
     """A line where one named range ends and another begins; `box(row, col, rows, cols)` in pixels."""
     rows, cols = mark.values.shape
-    painter.setPen(QPen(theme.colour("faint"), 1))
+    painter.setPen(theme.pen("faint"))
     for first, _, _ in mark.x.spans[1:]:
         edge = box(0, first, rows, 1)
         painter.drawLine(edge.topLeft(), edge.bottomLeft())
@@ -54,17 +54,17 @@ def paint_rules(painter: QPainter, mark: Heatmap, box: Callable[[float, float, f
 
 
 def paint_crosshair(
-    painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], frame: QRectF, accent: QColor
+    painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], frame: QRectF, theme: Theme
 ) -> None:
     """The selected row and column, and the cell where they meet; `box` as above, `frame` the picture in pixels."""
     rows, cols = mark.values.shape
     row, col = mark.row, mark.col
-    painter.setPen(QPen(accent, 1))
+    painter.setPen(theme.pen("accent"))
     inside = frame.adjusted(0, 0, -1, -1)
     if row is not None and row < rows:
         painter.drawRect(box(row, 0, 1, cols).adjusted(0, -1, 0, 0) & inside)
     if col is not None and col < cols:
         painter.drawRect(box(0, col, rows, 1).adjusted(-1, 0, 0, 0) & inside)
-    painter.setPen(QPen(accent, 2))
+    painter.setPen(theme.pen("accent", 2.0))
     if row is not None and col is not None and row < rows and col < cols:
         painter.drawRect(box(row, col, 1, 1))

@@ -7,13 +7,13 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPen
+from PySide6.QtGui import QBrush, QColor, QPainter
 
 from circuitlab.draw.look.colours import dark_text, rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
-APART = 4.0  # px along x or y between two lines on paper
+APART = 4.0  # px along x or y between two lines
 
 
 class Hatching:
@@ -32,7 +32,8 @@ class Hatching:
     ) -> None:
         """Runs of hatched cells, a row at a time; `box(row, col, rows, cols)` in pixels.
 
-        `on_paper` lines are lines: every format and every viewer shows a pattern of its own.
+        `on_paper` lines are lines: every format and every viewer shows a pattern of its own. So they are where strokes are not
+        those of the pattern.
         """
         if mark.hatched is None:
             return
@@ -43,9 +44,9 @@ class Hatching:
                 if not kinds[start]:
                     continue
                 ink, place = inks_of[int(kinds[start])], box(row, start, 1, stop - start)
-                if on_paper:
-                    painter.setPen(QPen(ink, 0.6))
-                    painter.drawLines(_diagonals(place))
+                if on_paper or theme.stroke != 1.0:
+                    painter.setPen(theme.pen(ink))
+                    painter.drawLines(_diagonals(place, APART * (1.0 if on_paper else theme.stroke)))
                 else:
                     painter.fillRect(place, QBrush(ink, Qt.BrushStyle.BDiagPattern))
 
@@ -55,15 +56,15 @@ class Hatching:
             return np.asarray(mark.hatched, dtype=np.int8)
         memo = self._memo
         if memo is None or memo[0] is not mark or memo[1] is not theme:
-            light = dark_text(rgb(mark.values, mark.levels, mark.map, theme))
+            light = dark_text(rgb(mark.values, mark.levels, mark.map, theme), theme)
             kinds = np.where(np.isnan(mark.values), 1, np.where(light, 2, 3)) * mark.hatched
             self._memo = memo = (mark, theme, kinds.astype(np.int8))
         return memo[2]
 
 
-def _diagonals(place: QRectF) -> list[QLineF]:
-    """Diagonal lines through `place` that continue in the neighbouring place."""
+def _diagonals(place: QRectF, apart: float) -> list[QLineF]:
+    """Diagonal lines `apart` px from each other through `place` that continue in the neighbouring place."""
     left, top, right, bottom = place.left(), place.top(), place.right(), place.bottom()
-    first, last = ceil((left + top) / APART), floor((right + bottom) / APART)
-    sums = [k * APART for k in range(first, last + 1)]  # x + y of every point of a line
+    first, last = ceil((left + top) / apart), floor((right + bottom) / apart)
+    sums = [k * apart for k in range(first, last + 1)]  # x + y of every point of a line
     return [QLineF(min(right, c - top), max(top, c - right), max(left, c - bottom), min(bottom, c - left)) for c in sums]

@@ -7,15 +7,14 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from circuitlab.draw.look.colours import dark_text, rgb
+from circuitlab.draw.look.colours import DARK_INK, LIGHT_INK, dark_text, rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Heatmap
 
 LEAST_CHARACTERS = 3  # that fit a cell's width; with fewer nothing is written
 ELLIPSIS_FROM = 5
-DARK, LIGHT = QColor(16, 16, 20), QColor(255, 255, 255)
 
 Visible = tuple[tuple[float, float], tuple[float, float]]
 
@@ -27,23 +26,33 @@ def shortened(text: str, most: int) -> str:
     return text[:most] if most < ELLIPSIS_FROM else text[: most - 1] + "…"
 
 
+def _font(theme: Theme) -> QFont:
+    return theme.font(max(theme.small - 1, ceil(theme.least)), mono=True)
+
+
+def has_room(cell: QRectF, theme: Theme) -> bool:
+    """Whether a cell of this size can hold a text."""
+    metrics = QFontMetricsF(_font(theme))
+    return cell.width() >= metrics.horizontalAdvance("m" * LEAST_CHARACTERS) and cell.height() >= metrics.height()
+
+
 def paint_texts(painter: QPainter, mark: Heatmap, box: Callable[[int, int], QRectF], visible: Visible, theme: Theme) -> None:
     """Write `mark.texts` into the cells of the `visible` columns and rows; `box(row, col)` is a cell in pixels."""
     if mark.texts is None or not mark.values.size:
         return
-    font = theme.font(max(theme.small - 1, ceil(theme.least)), mono=True)
-    metrics, cell = QFontMetricsF(font), box(0, 0)
-    if cell.width() < metrics.horizontalAdvance("m" * LEAST_CHARACTERS) or cell.height() < metrics.height():
+    font = _font(theme)
+    metrics = QFontMetricsF(font)
+    if not has_room(box(0, 0), theme):
         return
     (x0, x1), (y0, y1) = visible
     rows, cols = mark.values.shape
     painter.setFont(font)
     for row in range(max(0, floor(y0)), min(rows, ceil(y1))):
-        inks = dark_text(rgb(mark.values[row], mark.levels, mark.map, theme))
+        inks = dark_text(rgb(mark.values[row], mark.levels, mark.map, theme), theme)
         for col in range(max(0, floor(x0)), min(cols, ceil(x1))):
             room = box(row, col).adjusted(2, 0, -2, 0)
             text = shortened(str(mark.texts[row, col]), floor(room.width() / metrics.horizontalAdvance("m")))
             while len(text) > 1 and not text.isascii() and metrics.horizontalAdvance(text) > room.width():
                 text = text[:-1]  # what no mono face has may be wider
-            painter.setPen(DARK if bool(np.all(inks[col])) else LIGHT)
+            painter.setPen(QColor(DARK_INK if bool(np.all(inks[col])) else LIGHT_INK))
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, text)

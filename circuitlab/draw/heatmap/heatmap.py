@@ -13,7 +13,7 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QPainter, QPen, QResizeEvent
+from PySide6.QtGui import QPainter, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.caption_parts import Essential
@@ -21,16 +21,15 @@ from circuitlab.draw.heatmap._cells import MOST, cell_colours, paint_cells, pain
 from circuitlab.draw.heatmap._fitted import FittedMap
 from circuitlab.draw.heatmap._frames import paint_crosshair, paint_frames, paint_rules, paint_tiles
 from circuitlab.draw.heatmap._hatching import Hatching
-from circuitlab.draw.heatmap._texts import paint_texts
+from circuitlab.draw.heatmap._texts import has_room, paint_texts
 from circuitlab.draw.look.colour_bar import short
-from circuitlab.draw.look.colours import inks, rgba_table, steps
+from circuitlab.draw.look.colours import inks, legend_rgb, rgba_table, steps
 from circuitlab.draw.look.cross import paint_cross
 from circuitlab.draw.look.paper import POINTS, Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots.items import Image
 from circuitlab.draw.plots.plot import Overlay, Range
 from circuitlab.draw.pointing.gestures import Id, number
-from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Axis, Heatmap
 
 MOSTLY_EMPTY = 16  # cells per painted one at most; painted cells of larger maps are not counted
@@ -45,6 +44,7 @@ class HeatmapMark(FittedMap):
         self._mip = 0
         self._cursor: Id | None = None
         self._hatching = Hatching()
+        self._mute = False  # cells have texts, and no room for them
         self._cells: np.ndarray | None = None  # colours of cells painted as rectangles
         self.box.invertY(True)
         self.image = Image()
@@ -70,7 +70,7 @@ class HeatmapMark(FittedMap):
             self._cursor = self._hovered = None
         self._describe()
         self.bar.show_levels(mark.map, mark.levels, mark.unit, self.theme)
-        self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in mark.legend], self.theme)
+        self._name_colours()
         parts = (shape, mark.square != old.square, mark.colour_bar != old.colour_bar, mark.legend != old.legend)
         if (
             first
@@ -116,6 +116,9 @@ class HeatmapMark(FittedMap):
 
     def _upload(self) -> None:
         """Give the image the level of detail that the screen can show."""
+        if (mute := self._is_mute()) != self._mute:
+            self._mute = mute
+            self.noted.emit()
         (x0, x1), _ = self.box.viewRange()
         cell = self.box.width() * self._density() / ((x1 - x0) or 1.0)
         level = 0 if cell >= 0.75 or cell <= 0 or self._cells is not None else ceil(np.log2(0.75 / cell))
@@ -142,11 +145,14 @@ class HeatmapMark(FittedMap):
         """Pooling, and what is not shown beside the map: the levels of a missing colour bar, titles of axes."""
         side, mark = 2 ** max(self._mip, 0), self.mark
         words = [Essential(f"drawn as the largest of {side} × {side} cells")] if side > 1 else list[str]()
-        if self._bar_left_out:
+        if not self.bar_elsewhere and (self._bar_left_out or not self._barred()):
             low, high = map(short, mark.levels)
             words.append(Essential(f"colours from {low} to {high} {mark.unit}".rstrip()))
+        if self._is_mute():
+            words.append(Essential("no room for the texts of cells"))
         if self._untitled:
-            words += [f"{way}: {axis.label}" for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label]
+            kind = str if self._paper is None else Essential  # nothing else on paper says it
+            words += [kind(f"{way}: {axis.label}") for way, axis in (("down", mark.y), ("across", mark.x)) if axis.label]
         if self._paper is not None and self._paper.grey:
             words += [Essential("hues of heads cannot be told apart in grey")] if mark.rgb is not None and mark.legend else []
             words += [Essential("− marks negative cells")] if mark.rgb is None and mark.map == "signed" else []
@@ -167,7 +173,7 @@ class HeatmapMark(FittedMap):
         return (0.0, float(cols)), (0.0, float(rows))
 
     def _along(self, part: Range) -> tuple[str, str]:
-        """“source 3–17 of 40” for each axis that is not shown whole: cells, or tiles, at least partly visible."""
+        """“source 3–17 of 0–39” for each axis that is not shown whole: cells, or tiles, at least partly visible."""
         rows, cols = self.mark.values.shape
         tiles = self.mark.tiles
         sizes = (1, 1) if tiles is None else (tiles.width + tiles.gap, tiles.height + tiles.gap)
@@ -176,13 +182,17 @@ class HeatmapMark(FittedMap):
         names = (self.mark.x.label or "column", self.mark.y.label or "row")
         for name, (low, high), size, n in zip(names, part, sizes, counts, strict=True):
             first, last = max(0, floor(low / size + 0.05)), min(n, ceil(high / size - 0.05)) - 1
-            words.append("" if first <= 0 and last >= n - 1 else f"{name} {first}–{last} of {n}")
+            words.append("" if first <= 0 and last >= n - 1 else f"{name} {first}–{last} of 0–{n - 1}")
         return words[0], words[1]
 
     def fit(self) -> None:
         """Repaint the overlay too."""
         super().fit()
         self._over.update()
+
+    def _is_mute(self) -> bool:
+        """Whether cells have texts, and no room for them."""
+        return self.mark.texts is not None and bool(self.mark.values.size) and not has_room(self._box(0, 0, 1, 1), self.theme)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Fit again; the zoom stays."""
@@ -196,12 +206,15 @@ class HeatmapMark(FittedMap):
         if self._ready:
             self._upload()
 
+    def _name_colours(self) -> None:
+        self.legend.show_entries([(text, legend_rgb(colour, self.theme)) for text, colour in self.mark.legend], self.theme)
+
     def restyle(self) -> None:
         """The zero of the map follows the background."""
         if self._ready:
             self._table()
             self.bar.show_levels(self.mark.map, self.mark.levels, self.mark.unit, self.theme)
-            self.legend.show_entries([(text, hue_rgb(hue, self.theme.dark)) for text, hue in self.mark.legend], self.theme)
+            self._name_colours()
             self.fit()
             self._upload()
 
@@ -272,15 +285,17 @@ class HeatmapMark(FittedMap):
         self._hatching.paint(painter, self.mark, self._box, self.theme, self._paper is not None)
         paint_rules(painter, self.mark, self._box, self.theme)
         paint_frames(painter, self.mark, lambda row, col: self._box(row, col, 1, 1), self.theme)
-        accent = self.theme.colour("accent")
-        paint_crosshair(painter, self.mark, self._box, self.frame(), accent)
-        painter.setPen(QPen(accent, 2))
+        if self.part is not None:  # white cells have no edge of their own
+            painter.setPen(self.theme.pen("line"))
+            painter.drawRect((self._box(0, 0, *self.mark.values.shape) & self.frame()).adjusted(0, 0, -1, -1))
+        paint_crosshair(painter, self.mark, self._box, self.frame(), self.theme)
+        painter.setPen(self.theme.pen("accent", 2.0))
         for item in self.mark.tiles.chosen if self.mark.tiles else ():
             painter.drawRect(self._item_box(item).adjusted(0, 0, 0, 0))
         for item in self.mark.struck:
             paint_cross(painter, self._item_box(item), self.theme, corner=self.mark.tiles is not None)
         if self._cursor is not None:
-            painter.setPen(QPen(self.theme.colour("text"), 1))
+            painter.setPen(self.theme.pen("text"))
             painter.drawRect(self._item_box(self._cursor).adjusted(0, 0, -1, -1))
 
 

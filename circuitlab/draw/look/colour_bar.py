@@ -8,20 +8,29 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QImage, QPainter
 
-from circuitlab.draw.look.colours import dark_text, table
+from circuitlab.counting import number
+from circuitlab.draw.look.colours import DARK_INK, LIGHT_INK, dark_text, table
 from circuitlab.draw.look.guarded import guarded_item
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
-from circuitlab.figures.marks import ColourMap
+from circuitlab.figures.marks import BETWEEN, ColourMap
 
-UNIT = 72  # px that a unit may widen the bar to
+UNIT = 72  # px that a unit may widen the bar to, unless one of its words is wider: then it stands in several lines
+BEFORE, STRIP, AFTER = 12, 10, 5  # px before the strip, of it, and before its numbers
+HIGHEST, LOWEST = 160, 8  # px of the strip
 
 
 def short(value: float) -> str:
     """A level in few characters."""
-    return f"{value:.3g}".replace("-", "−")
+    return number(value, ".3g")
+
+
+def _broken(text: str, behind: str) -> list[str]:
+    """The parts of a text, each but the last with the sign that it is broken behind."""
+    *parts, last = text.split(behind)
+    return [*(f"{part}{behind.rstrip()}" for part in parts), last]
 
 
 class ColourBar(pg.GraphicsWidget):
@@ -32,7 +41,7 @@ class ColourBar(pg.GraphicsWidget):
         self._theme = theme
         self._key: tuple[ColourMap, tuple[float, float], str] = ("magnitude", (0.0, 1.0), "")
         self._image = QImage()
-        self.least = 0  # px that it takes in any case
+        self.least = self._natural = 0  # px that it takes in any case; that its numbers and unit do
         self._paper: Paper | None = None
         self.show_levels(*self._key, theme=theme)
 
@@ -44,6 +53,7 @@ class ColourBar(pg.GraphicsWidget):
         strip = np.ascontiguousarray(table(name, theme)[:0:-1])
         self._strip = strip[:, 0] if strip.ndim == 3 else strip
         self._image = QImage(strip.data, 1, 255, 3, QImage.Format.Format_RGB888).copy()
+        self._natural = self._natural_extent()
         self.setFixedWidth(self.extent())
         self.update()
 
@@ -61,8 +71,8 @@ class ColourBar(pg.GraphicsWidget):
         if self._paper.grey and self._key[0] == "signed":
             for part in (0.625, 0.75, 0.875, 1.0):
                 row = min(round(part * len(self._strip)), len(self._strip) - 1)
-                dark = bool(dark_text(self._strip[row]))
-                painter.setPen(QPen(QColor("#101014" if dark else "#ffffff"), 0.8))
+                dark = bool(dark_text(self._strip[row], self._theme))
+                painter.setPen(self._theme.pen(QColor(DARK_INK if dark else LIGHT_INK)))
                 at = bar.top() + (row - 0.03 * len(self._strip)) * step
                 painter.drawLine(QPointF(bar.center().x() - 2.5, at), QPointF(bar.center().x() + 2.5, at))
 
@@ -77,16 +87,37 @@ class ColourBar(pg.GraphicsWidget):
 
     def extent(self) -> int:
         """Width in px."""
-        return max(self.least, self.natural_extent())
+        return max(self.least, self._natural)
 
-    def natural_extent(self) -> int:
+    @property
+    def natural(self) -> int:
         """Width in px of its numbers and unit."""
+        return self._natural
+
+    def _natural_extent(self) -> int:
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
         low, high = self._key[1]
         texts = [short(v) for v in (low, (low + high) / 2, high)]
         widest = max(metrics.horizontalAdvance(t) for t in texts)
-        unit = metrics.horizontalAdvance(self._key[2])
-        return round(12 + 10 + 5 + max(widest, min(unit, self._theme.px(UNIT)) - 10) + 2)
+        unit = max(map(metrics.horizontalAdvance, self._unit()), default=0.0)
+        before, wide, after = self._across()
+        return round(before + wide + after + max(widest, unit - wide) + 2)
+
+    def _unit(self) -> list[str]:
+        """The lines of the unit: one where it has the room, else broken behind a “·”, and between words where it must be."""
+        metrics, most = QFontMetricsF(self._theme.font(self._theme.small)), self._theme.px(UNIT)
+        lines = list[str]()
+        for part in _broken(self._key[2], BETWEEN) if metrics.horizontalAdvance(self._key[2]) > most else [self._key[2]]:
+            lines.append("")
+            for word in part.split():
+                longer = f"{lines[-1]} {word}".strip()
+                lines = [*lines[:-1], longer] if not lines[-1] or metrics.horizontalAdvance(longer) <= most else [*lines, word]
+        return [line for line in lines if line]
+
+    def _across(self) -> tuple[int, int, int]:
+        """px before the strip, of it, and before its numbers."""
+        px = self._theme.px
+        return px(BEFORE), px(STRIP), px(AFTER)
 
     @guarded_item
     def paint(self, painter: QPainter, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -95,21 +126,22 @@ class ColourBar(pg.GraphicsWidget):
         font = theme.font(theme.small)
         metrics = QFontMetricsF(font)
         painter.setFont(font)
-        top = metrics.height() + 2 if self._key[2] else metrics.height() / 2
-        height = min(self.height() - top - 2, 160)
-        if height < 8:
+        lines = self._unit()
+        top = len(lines) * metrics.height() + 2 if lines else metrics.height() / 2
+        height = min(self.height() - top - 2, theme.px(HIGHEST))
+        if height < LOWEST:
             return
-        bar = QRectF(12, top, 10, height)
+        before, wide, after = self._across()
+        bar = QRectF(before, top, wide, height)
         self._paint_strip(painter, bar)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(theme.colour("line"))
+        painter.setPen(theme.pen("line"))
         painter.drawRect(bar)
         painter.setPen(theme.colour("muted"))
-        if self._key[2]:
-            unit = metrics.elidedText(self._key[2], Qt.TextElideMode.ElideRight, self.width() - 12)
-            painter.drawText(QPointF(12, metrics.ascent()), unit)
+        for i, line in enumerate(lines):
+            painter.drawText(QPointF(before, metrics.ascent() + i * metrics.height()), line)
         low, high = self._key[1]
         for value in self.ticks():
             at = bar.bottom() - (value - low) / ((high - low) or 1.0) * height
             at = min(max(at, bar.top() + metrics.ascent() / 2 - 1), bar.bottom() - 1)
-            painter.drawText(QPointF(bar.right() + 5, at + metrics.ascent() / 2 - 1), short(value))
+            painter.drawText(QPointF(bar.right() + after, at + metrics.ascent() / 2 - 1), short(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen
+from PySide6.QtGui import QPainter
 
 from circuitlab.draw.look.theme import Theme
 
@@ -19,7 +19,7 @@ def paint_cross(painter: QPainter, place: QRectF, theme: Theme, corner: bool = F
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     for colour, width in (("background", 5.0), ("text", 2.0)):
-        pen = QPen(theme.colour(colour), width * max(theme.scale, 0.6))
+        pen = theme.pen(colour, width)
         pen.setCapStyle(Qt.PenCapStyle.RoundCap)
         painter.setPen(pen)
         painter.drawLines(arms)

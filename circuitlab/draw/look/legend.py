@@ -10,7 +10,7 @@ from math import ceil
 
 import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QTransform
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QTransform
 
 from circuitlab.draw.look.guarded import guarded_item
 from circuitlab.draw.look.theme import Theme
@@ -31,7 +31,24 @@ class Legend(pg.GraphicsWidget):
         self._lines = False
         self._symbols: Sequence[QPainterPath] = ()
         self._widest = 0.0
+        self._left_out = False
+        self._across = 0.0  # px in which the entries stand, where that is more than the width of the picture below
         self.setFixedHeight(0)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is equal for two legends that say the same in the same way."""
+        return (
+            tuple(self._entries),
+            self._lines,
+            tuple(sorted((i, tuple(d)) for i, d in self._dashes.items())),
+            bool(self._symbols),
+        )
+
+    def leave_out(self) -> None:
+        """Another legend beside it says the same: it has no entries from now on."""
+        self._left_out = True
+        self.show_entries((), self._theme, self._lines)
 
     def show_entries(
         self,
@@ -43,7 +60,8 @@ class Legend(pg.GraphicsWidget):
     ) -> None:
         """Set names, colours and theme. `symbols`: paths in the unit square around 0, one for each entry."""
         self._symbols = symbols
-        self._entries, self._theme, self._lines, self._dashes = list(entries), theme, lines, dashes or {}
+        self._entries = [] if self._left_out else list(entries)
+        self._theme, self._lines, self._dashes = theme, lines, dashes or {}
         self.prepareGeometryChange()
         self._widest = self.least_width()
         self.update()
@@ -51,33 +69,56 @@ class Legend(pg.GraphicsWidget):
     def boundingRect(self) -> QRectF:
         """Where it paints: a name may reach beyond a narrow picture."""
         rect = self.rect()
-        return rect.adjusted(0, 0, max(0.0, self._widest - rect.width()), 0)
+        return rect.adjusted(0, 0, max(0.0, max(self._widest, self._across) - rect.width()), 0)
 
     def _flow(self, width: float) -> tuple[list[QPointF], float]:
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
         line = metrics.height() + 4
         x, y, places = 0.0, 0.0, []
         for text, _ in self._entries:
-            need = self._sample() + 6 + metrics.horizontalAdvance(text)
+            need = self._before() + metrics.horizontalAdvance(text)
             if x and x + need > width:
                 x, y = 0.0, y + line
             places.append(QPointF(x, y))
-            x += need + GAP
+            x += need + self._px(GAP)
         return places, y + line if self._entries else 0.0
 
     def _sample(self) -> float:
         """Width in px of the swatch or stroke before a name."""
-        return STROKE if self._lines else SWATCH
+        return (STROKE if self._lines else SWATCH) * self._theme.stroke
+
+    def _px(self, length: float) -> float:
+        """On a stage with the text; in a window of large type the names themselves need the room."""
+        return self._theme.px(length) if self._theme.stage else length
+
+    def _before(self) -> float:
+        """px before a name."""
+        return self._sample() + self._px(6)
 
     def least_width(self) -> float:
         """Width in px of its longest name with its swatch."""
         metrics = QFontMetricsF(self._theme.font(self._theme.small))
-        return max((self._sample() + 6 + metrics.horizontalAdvance(text) for text, _ in self._entries), default=0.0)
+        return max((self._before() + metrics.horizontalAdvance(text) for text, _ in self._entries), default=0.0)
+
+    def line_width(self) -> float:
+        """Width in px of all entries in one line."""
+        metrics = QFontMetricsF(self._theme.font(self._theme.small))
+        names = [self._before() + metrics.horizontalAdvance(text) for text, _ in self._entries]
+        return sum(names) + self._px(GAP) * max(len(names) - 1, 0)
+
+    def height_across(self, width: float) -> float:
+        """Set and return the height at this width, which may be more than that of the picture below."""
+        self._across = width
+        return self.height_for(width)
+
+    def height_at(self, width: float) -> float:
+        """The height at this width."""
+        height = self._flow(width)[1] if self._entries else 0.0
+        return float(ceil(height + 4)) if height else 0.0
 
     def height_for(self, width: float) -> float:
         """Set and return the height at this width."""
-        height = self._flow(width)[1]
-        height = float(ceil(height + 4)) if height else 0.0
+        height = self.height_at(width)
         self.setFixedHeight(height)
         return height
 
@@ -87,21 +128,22 @@ class Legend(pg.GraphicsWidget):
         font = self._theme.font(self._theme.small)
         metrics = QFontMetricsF(font)
         painter.setFont(font)
-        places, _height = self._flow(self.width())
+        places, _height = self._flow(max(self.width(), self._across))
+        sample = self._sample()
         for i, ((text, rgb), at) in enumerate(zip(self._entries, places, strict=True)):
             middle = at.y() + metrics.height() / 2
             if self._lines:
-                pen = QPen(QColor(*rgb), 1.5)
+                pen = self._theme.pen(QColor(*rgb), 1.5)
                 if i in self._dashes:
                     pen.setDashPattern(self._dashes[i])
                 pen.setCapStyle(Qt.PenCapStyle.FlatCap)
                 painter.setPen(pen)
-                painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + STROKE, middle))
+                painter.drawLine(QPointF(at.x(), middle), QPointF(at.x() + sample, middle))
             elif self._symbols:
-                shape = QTransform.fromTranslate(at.x() + SWATCH / 2, middle).scale(SWATCH, SWATCH).map(self._symbols[i])
+                shape = QTransform.fromTranslate(at.x() + sample / 2, middle).scale(sample, sample).map(self._symbols[i])
                 painter.setRenderHint(QPainter.RenderHint.Antialiasing)
                 painter.fillPath(shape, QColor(*rgb))
             else:
-                painter.fillRect(QRectF(at.x(), middle - SWATCH / 2, SWATCH, SWATCH), QColor(*rgb))
+                painter.fillRect(QRectF(at.x(), middle - sample / 2, sample, sample), QColor(*rgb))
             painter.setPen(self._theme.colour("muted"))
-            painter.drawText(QPointF(at.x() + self._sample() + 6, at.y() + metrics.ascent()), text)
+            painter.drawText(QPointF(at.x() + self._before(), at.y() + metrics.ascent()), text)

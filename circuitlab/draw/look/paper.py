@@ -13,6 +13,7 @@ from circuitlab.formats import PICTURES, suffixes
 PRESETS = {"one column": 84.0, "one and a half": 120.0, "two columns": 174.0}  # mm
 INCH, POINTS = 25.4, 72.0
 MOST_PIXELS = 200_000_000
+HIGHEST = 240.0  # mm that a page of a journal has for a figure
 
 LIMITS = {
     "width_mm": (20.0, 1200.0, "mm"),
@@ -52,9 +53,14 @@ class Paper:
             if field.name in LIMITS:
                 if value is not None or field.default is not None:
                     _within(field.name, value)
+                    if value is not None and field.name != "dpi":  # 84 is 84.0: equal paper gives equal files
+                        object.__setattr__(self, field.name, float(value))
             elif value not in get_args(kinds[field.name]):
                 raise UsageError(
-                    f"A figure cannot have this {field.name}.", expected=" ".join(get_args(kinds[field.name])), got=str(value)
+                    f"A figure cannot have this {field.name}.",
+                    expected=" ".join(get_args(kinds[field.name])),
+                    got=str(value),
+                    remedy="Change it to such a value.",
                 )
         object.__setattr__(self, "least_pt", min(self.least_pt, self.font_pt))
 
@@ -86,8 +92,18 @@ def format_of(path: Path) -> str:
     suffix = path.suffix.lower()
     formats = suffixes(PICTURES)
     if suffix not in formats:
-        raise UsageError("A figure cannot be written in this format.", expected=" ".join(formats), got=path.suffix or "no suffix")
+        raise UsageError(
+            "A figure cannot be written in this format.",
+            expected=" ".join(formats),
+            got=path.suffix or "no suffix",
+            remedy="Give the file one of these endings.",
+        )
     return suffix
+
+
+def height_remark(height_mm: float) -> str:
+    """What is to be said of a picture that is too high for a page, "" of one that is not."""
+    return f"higher than the {HIGHEST:g} mm of a page" if height_mm > HIGHEST else ""
 
 
 def _within(name: str, value: Any) -> None:
@@ -95,4 +111,9 @@ def _within(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high):
         what = name.rpartition("_")[0] or name
-        raise UsageError(f"A figure cannot have this {what}.", expected=f"{low:g} to {high:g} {unit}", got=str(value))
+        raise UsageError(
+            f"A figure cannot have this {what}.",
+            expected=f"{low:g} to {high:g} {unit}",
+            got=str(value),
+            remedy="Change it to such a value.",
+        )

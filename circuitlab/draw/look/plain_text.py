@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from html import escape
 
-from PySide6.QtGui import QShowEvent, Qt
+from PySide6.QtCore import QEvent
+from PySide6.QtGui import QColor, QShowEvent, Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QWidget
 
 
@@ -18,6 +19,29 @@ class PlainLabel(QLabel):
         words, owner = (text, parent) if isinstance(text, str) else ("", parent or text)
         super().__init__(words, owner)
         self.setTextFormat(Qt.TextFormat.PlainText)
+
+
+class InkLabel(PlainLabel):
+    """A plain label in a colour of its own, also where it comes under another style sheet, by which Qt takes back its palette."""
+
+    _ink: QColor | None = None
+
+    def set_ink(self, colour: QColor) -> None:
+        """Write in this colour."""
+        self._ink = colour
+        self._write()
+
+    def _write(self) -> None:
+        ink = self.palette()
+        if self._ink is not None and ink.color(self.foregroundRole()) != self._ink:
+            ink.setColor(self.foregroundRole(), self._ink)
+            self.setPalette(ink)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """See the class."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._write()
 
 
 class PlainBox(QMessageBox):

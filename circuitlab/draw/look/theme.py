@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPalette
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPalette, QPen
 from PySide6.QtWidgets import QApplication
 
 SANS = ("Inter", "Noto Sans Mono", "sans-serif")
 MONO = ("Noto Sans Mono", "Inter", "monospace")  # Inter holds the ↵ and ␣ that Noto Sans Mono lacks
 GRID = 8
 NORMAL = 13.0  # px of ordinary text
+GUIDE = 0.45  # opacity of a grid, of that of data
+WIDE = 4.0  # device px of a curve of many short segments, above which square ends would stand out of it
 
 Face = tuple[int, bool, bool, bool]  # px, mono, bold, tabular figures
 
@@ -40,6 +44,12 @@ def advance(face: Face, text: str) -> float:
 
 
 @lru_cache(maxsize=256)
+def line_height(face: Face) -> float:
+    """px of a line of text."""
+    return QFontMetricsF(_font(*face)).height()
+
+
+@lru_cache(maxsize=256)
 def _colour(written: str, alpha: float) -> QColor:
     colour = QColor(written)
     colour.setAlphaF(alpha)
@@ -48,7 +58,12 @@ def _colour(written: str, alpha: float) -> QColor:
 
 @dataclass(frozen=True)
 class Theme:
-    """Greys from `background` to `text`, the accent, and text sizes in pixels."""
+    """Greys from `background` to `text`, the accent, text sizes in pixels, and how heavily and how wordily is drawn.
+
+    `stroke` multiplies the widths of lines and the sizes of dots, symbols and rings, in every mark, on the screen and on paper.
+    `weakest`: the least opacity of a line that is data. `words` of captions: all, or what can be read at once. `stage`: maps are
+    as large as they can be, and tables say how many rows have no room.
+    """
 
     name: str
     dark: bool
@@ -65,12 +80,22 @@ class Theme:
     normal: float = NORMAL
     large: float = 15.0
     least: float = 0.0  # least text size in px
+    stroke: float = 1.0
+    weakest: float = 0.0
+    words: Literal["full", "brief"] = "full"
+    stage: bool = False
+    grey: bool = False  # printed in one ink: what stands on a colour is chosen for its grey
     tabular: bool = True  # False on paper: Qt's PDF maps tabular figures to private characters, which cannot be searched
 
     @property
     def scale(self) -> float:
         """Text size relative to the normal one."""
         return self.normal / NORMAL
+
+    @property
+    def solid(self) -> bool:
+        """Whether bars are as dark as what they stand for asks: on a stage and on paper, where no number lies on them."""
+        return self.stage or not self.tabular
 
     def px(self, length: float) -> int:
         """A length that holds text or stands beside it, and so grows with the text."""
@@ -87,6 +112,28 @@ class Theme:
     def colour(self, name: str, alpha: float = 1.0) -> QColor:
         """One of the colours above, by name."""
         return QColor(_colour(getattr(self, name), alpha))
+
+    def pen(
+        self, ink: str | QColor, width: float = 1.0, style: Qt.PenStyle = Qt.PenStyle.SolidLine, *, cosmetic: float = 0.0
+    ) -> QPen:
+        """The pen of a line `width` px wide at stroke 1, of a colour or of one of the above by name.
+
+        `cosmetic`: device pixels per px, for items in units of data, whose pens do not scale with the painter; 0: it does.
+        """
+        colour = self.colour(ink) if isinstance(ink, str) else ink
+        pen = QPen(colour, width * self.stroke * (cosmetic or 1.0), style)
+        pen.setCosmetic(bool(cosmetic))
+        if cosmetic and pen.widthF() > WIDE:
+            pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+        return pen
+
+    def opacity(self, part: float) -> float:
+        """The opacity of a line that is data, where `part` is asked for."""
+        return max(part, self.weakest)
+
+    def guide_opacity(self, part: float) -> float:
+        """The same of a grid and of lines that data is read against: they stay below it."""
+        return max(part, GUIDE * self.weakest)
 
 
 LIGHT = Theme(
@@ -141,14 +188,15 @@ def palette(theme: Theme) -> QPalette:
 
 def stylesheet(theme: Theme) -> str:
     """What the palette cannot express: hairlines, headers, tool tips, the focus ring."""
+    thin = max(1, round(theme.stroke))
     return f"""
 QToolTip {{ color: {theme.text}; background: {theme.raised}; border: 1px solid {theme.line}; padding: 4px; }}
 QHeaderView {{ background: {theme.background}; border: none; font-size: {theme.small:.0f}px; }}
 QHeaderView::section {{ color: {theme.muted}; background: {theme.background}; border: none;
-  border-bottom: 1px solid {theme.line}; padding: 4px 8px; }}
+  border-bottom: {thin}px solid {theme.line}; padding: {theme.px(4) if theme.stage else 4}px {theme.px(8)}px; }}
 QTableView {{ background: {theme.background}; border: 1px solid {theme.background}; outline: none;
   selection-background-color: transparent; }}
-QTableView:focus {{ border: 1px solid {theme.faint}; }}
+QTableView:focus {{ border: 1px solid {theme.background if theme.stage else theme.faint}; }}
 QLineEdit {{ background: {theme.background}; border: 1px solid {theme.line}; border-radius: 4px; padding: 3px 8px; }}
 QLineEdit:focus {{ border: 1px solid {theme.accent}; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}

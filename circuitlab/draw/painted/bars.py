@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.draw.look.colours import NEUTRAL, table
+from circuitlab.counting import number as figured
+from circuitlab.draw.look.colours import bar_rgb
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.painted.mark import PaintedMark
 from circuitlab.draw.pointing.gestures import Id, number
 from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Bars
+from circuitlab.story.zoom import Part, TablePart
 
 ROW = 20  # px at text size 1
 GAP = 8
@@ -28,11 +30,15 @@ def _numbers(values: np.ndarray) -> list[str]:
     if not 1e-3 <= top < 1e4 or (finite == np.round(finite)).all():
         return ["" if v != v else number(v) for v in values.tolist()]
     digits = max(2, 2 - math.floor(math.log10(top)))
-    return ["" if v != v else f"{v:.{digits}f}".replace("-", "−") for v in values.tolist()]
+    return ["" if v != v else figured(v, f".{digits}f") for v in values.tolist()]
 
 
 class BarsMark(PaintedMark):
     """Realises `Bars`."""
+
+    CONTENT = "rows"
+
+    turned = Signal()  # scrolled by hand
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
@@ -41,6 +47,9 @@ class BarsMark(PaintedMark):
         self._numbers = 0.0
         self._span = (0.0, 1.0)
         self._texts: list[str] = []
+        self._holds, self._held = False, (0.0, 0.0)  # while ranges are held: the ends of all values since
+        self._first: int | None = None  # the row that words have at the top, until somebody scrolls
+        self.verticalScrollBar().actionTriggered.connect(self._scrolled)
 
     def show_mark(self, mark: Bars) -> None:
         """Measure again only for other values or labels."""
@@ -50,6 +59,12 @@ class BarsMark(PaintedMark):
             if len(mark.values) != len(old.values):
                 self.forget_hover()
             self.relayout()
+        self.viewport().update()
+
+    def hold_range(self, on: bool) -> None:
+        """From now on the scale only grows from one figure to the next, or it fits each again."""
+        self._holds, self._held = on, (0.0, 0.0)
+        self._measure()
         self.viewport().update()
 
     def restyle(self) -> None:
@@ -63,12 +78,17 @@ class BarsMark(PaintedMark):
         values = np.asarray(self.mark.values, dtype=np.float64)
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        low, high = min(low, self._held[0]), max(high, self._held[1])
         self._span = (min(low, 0.0), max(high, 0.0)) if low or high else (0.0, 1.0)
+        if self._holds and finite.size:
+            self._held = self._span
         self._texts = _numbers(values)
         names = QFontMetricsF(self._font())
+        least = (self._names, self._numbers) if self._holds else (0.0, 0.0)
         self._names = max((names.horizontalAdvance(t) for t in self.mark.labels), default=0.0)
         numbers = QFontMetricsF(self.theme.font(self.theme.small))
         self._numbers = max((numbers.horizontalAdvance(t) for t in self._texts), default=0.0)
+        self._names, self._numbers = max(self._names, least[0]), max(self._numbers, least[1])
 
     @property
     def _row_height(self) -> int:
@@ -80,30 +100,59 @@ class BarsMark(PaintedMark):
 
     def least_width(self) -> float:
         """Names, numbers, and a bar between them long enough to compare."""
-        return self._names + self._numbers + 3 * GAP + LEAST_BAR
+        return self._names + self._numbers + 3 * self.theme.px(GAP) + LEAST_BAR
 
     def line_height(self) -> int:
         """A row."""
         return self._row_height
 
+    @Slot()
+    def _scrolled(self, *_: object) -> None:
+        self._first = None
+        self.turned.emit()
+
+    def relayout(self) -> None:
+        """The row that words have at the top stays there."""
+        super().relayout()
+        if self._first is not None:
+            self.verticalScrollBar().setValue(self._first * self._row_height)
+
+    def visible_part(self) -> Part | None:
+        """The first and the last row in view, None at the top."""
+        first = self.offset // self._row_height if self._first is None else self._first
+        last = min(first + self.viewport().height() // self._row_height, len(self.mark.values)) - 1
+        return (float(first), float(max(first, last))) if first else None
+
+    def show_visible_part(self, part: Part) -> bool:
+        """Bring the first of these rows to the top. Whether there is such a row."""
+        if isinstance(part, TablePart) or len(part) != 2:
+            self.show_whole()
+            return False
+        self._first = min(max(int(part[0]), 0), max(len(self.mark.values) - 1, 0))
+        self.verticalScrollBar().setValue(self._first * self._row_height)
+        return int(part[0]) == self._first
+
+    def show_whole(self) -> None:
+        """To the top."""
+        self._first = None
+        self.verticalScrollBar().setValue(0)
+
     def _columns(self) -> tuple[float, float, float]:
         """Right edge of the names; left and right edge of the bars."""
-        width = self.viewport().width()
-        names = min(self._names, width * 0.4) + 6
-        return names, names + GAP, max(names + GAP + 10, width - self._numbers - GAP - 6)
+        width, px = self.viewport().width(), self.theme.px
+        names = min(self._names, width * 0.4) + px(6)
+        return names, names + px(GAP), max(names + px(GAP) + 10, width - self._numbers - px(GAP) - px(6))
 
     def item_rect(self, item: Id) -> QRectF:
         """The whole row."""
         return QRectF(0, item[0] * self._row_height, self.viewport().width(), self._row_height)
 
     def colour(self, i: int) -> QColor:
-        """The hue of its head, or the neutral colour, or a side of the signed map."""
+        """The hue of its head, or that of its sign."""
         mark = self.mark
         if mark.hues is not None and mark.hues[i] >= 0:
             return QColor(*hue_rgb(mark.hues[i], self.theme.dark))
-        if self._span[0] < 0:
-            return QColor(*table("signed", self.theme)[196 if mark.values[i] >= 0 else 60].tolist())
-        return QColor(*NEUTRAL)
+        return QColor(*bar_rgb(self._span[0] < 0, float(mark.values[i]), self.theme))
 
     def draw(self, painter: QPainter, visible: QRectF) -> None:
         """The visible rows."""
@@ -114,7 +163,7 @@ class BarsMark(PaintedMark):
         zero = left - low * scale
         for i in range(max(0, int(visible.top() // self._row_height)), min(n, int(visible.bottom() // self._row_height) + 1)):
             self._row(painter, i, right, zero, scale, end)
-        painter.setPen(self.theme.colour("faint" if low < 0 else "line"))
+        painter.setPen(self.theme.pen("faint" if low < 0 else "line"))
         painter.drawLine(QPointF(round(zero) + 0.5, 0), QPointF(round(zero) + 0.5, n * self._row_height))
         if self.mark.unit:
             painter.setFont(self.theme.font(self.theme.small))
@@ -127,18 +176,20 @@ class BarsMark(PaintedMark):
         chosen = i in self.mark.chosen
         if chosen:
             painter.fillRect(row, self.theme.colour("accent", 0.14))
-            painter.fillRect(QRectF(0, row.top(), 3, self._row_height), self.theme.colour("accent"))
+            painter.fillRect(QRectF(0, row.top(), 3 * self.theme.stroke, self._row_height), self.theme.colour("accent"))
         elif self._hovered == (i,):
             painter.fillRect(row, self.theme.colour("line", 0.5))
         value = float(self.mark.values[i])
         if np.isfinite(value):
-            edge = zero + value * scale
-            bar = QRectF(min(zero, edge), row.top() + 4, max(abs(edge - zero), 1.0 if value else 0.0), self._row_height - 8)
+            edge, inset = zero + value * scale, self.theme.px(4)
+            long = max(abs(edge - zero), 1.0 if value else 0.0)
+            bar = QRectF(min(zero, edge), row.top() + inset, long, self._row_height - 2 * inset)
             painter.fillRect(bar, self.colour(i))
+        before = self.theme.px(6)
         painter.setFont(self._font())
         painter.setPen(self.theme.colour("text"))
-        name = QFontMetricsF(self._font()).elidedText(self.mark.labels[i], Qt.TextElideMode.ElideMiddle, right - 6)
-        painter.drawText(QRectF(6, row.top(), right - 6, self._row_height), Qt.AlignmentFlag.AlignRight | middle, name)
+        name = QFontMetricsF(self._font()).elidedText(self.mark.labels[i], Qt.TextElideMode.ElideMiddle, right - before)
+        painter.drawText(QRectF(before, row.top(), right - before, self._row_height), Qt.AlignmentFlag.AlignRight | middle, name)
         painter.setFont(self.theme.font(self.theme.small))
         painter.setPen(self.theme.colour("muted"))
         numbers = QRectF(end, row.top(), self.viewport().width() - end - 4, self._row_height)

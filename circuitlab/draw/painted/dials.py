@@ -22,6 +22,8 @@ LABELLED = 34.0  # px of a dial from which on there is room for its label
 class DialsMark(PaintedMark):
     """Realises `Dials`: in one row where they fit, as large as they fit."""
 
+    CONTENT = "dials"
+
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.mark: Dials = Dials("", np.zeros(0))
@@ -35,14 +37,16 @@ class DialsMark(PaintedMark):
         self.viewport().update()
 
     def _size(self, width: float) -> float:
-        return min(max(width / max(len(self.mark.angles), 1), LEAST), MOST)
+        px = self.theme.px
+        return min(max(width / max(len(self.mark.angles), 1), px(LEAST)), px(MOST))
 
     def _columns(self, width: float) -> int:
         return max(1, int((width + 0.5) // self._size(width)))
 
     def _below(self, size: float) -> float:
         """Height of the labels."""
-        return QFontMetricsF(self.theme.font(self.theme.small)).height() if self.mark.labels and size >= LABELLED else 0.0
+        labelled = self.mark.labels and size >= self.theme.px(LABELLED)
+        return QFontMetricsF(self.theme.font(self.theme.small)).height() if labelled else 0.0
 
     def content_height(self, width: int) -> int:
         """Rows of dials with their labels."""
@@ -77,8 +81,9 @@ class DialsMark(PaintedMark):
         """Pens of the turned angle, the face, the hovered face, the upright mark, and the hand."""
         turned = QColor(*NEUTRAL)
         turned.setAlphaF(0.28)
-        face, hovered, upright = (QPen(self.theme.colour(name), 1) for name in ("line", "text", "faint"))
-        hand = QPen(self.theme.colour("text"), 2, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap)
+        face, hovered, upright = map(self.theme.pen, ("line", "text", "faint"))
+        hand = self.theme.pen("text", 2.0)
+        hand.setCapStyle(Qt.PenCapStyle.RoundCap)
         return turned, face, hovered, upright, hand
 
     def _dial(

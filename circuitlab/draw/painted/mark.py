@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import plain_tip
@@ -20,6 +21,8 @@ LEAST_BESIDE, LEAST_ALONE = 160, 72  # px on paper
 
 class PaintedMark(Gestures, QAbstractScrollArea):
     """Scrolls content of `content_height(width)` that `draw(painter, visible)` paints in content coordinates."""
+
+    CONTENT = "text"  # what it shows, in a word
 
     gestured = Signal(object, str)
     context = Signal(object, QPoint)
@@ -35,6 +38,10 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         self.viewport().setMouseTracking(True)
         self.viewport().setAutoFillBackground(False)
         self.setMinimumSize(80, 28)
+        self._cut = False
+        self._laid_out = 0  # px of height for which it was last laid out
+        if theme.stage:
+            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
     # what a subclass says --------------------------------------------------------------------------------------------
 
@@ -69,6 +76,9 @@ class PaintedMark(Gestures, QAbstractScrollArea):
 
     def set_theme(self, theme: Theme) -> None:
         """Another theme: hues stay, scales begin at its background."""
+        if theme.stage != self.theme.stage:
+            policy = Qt.ScrollBarPolicy.ScrollBarAlwaysOff if theme.stage else Qt.ScrollBarPolicy.ScrollBarAsNeeded
+            self.setVerticalScrollBarPolicy(policy)
         self.theme = theme
         self.restyle()
         self.viewport().update()
@@ -80,6 +90,10 @@ class PaintedMark(Gestures, QAbstractScrollArea):
     def notes(self) -> tuple[str, ...]:
         """Parts of the caption about how it was drawn."""
         return ()
+
+    def without_room(self) -> tuple[str, ...]:
+        """The same on a stage, where nobody sees a scroll bar, for content that goes on beyond its edge."""
+        return (Essential(f"no room for all {self.CONTENT}"),) if self._cut else ()
 
     def prepare_export(self, paper: Paper) -> None:
         """On paper nothing scrolls."""
@@ -99,7 +113,8 @@ class PaintedMark(Gestures, QAbstractScrollArea):
 
     def relayout(self) -> None:
         """After a change of size or content: set the scroll range, leaving what remains below the last whole line empty."""
-        room, line, bar = self.contentsRect().height(), self.line_height(), self.verticalScrollBar()
+        self._laid_out = room = self.contentsRect().height()
+        line, bar = self.line_height(), self.verticalScrollBar()
         content = self.content_height(self.viewport().width())
         rest = room % line if line and line <= room < content else 0
         if self.viewportMargins().bottom() != rest:
@@ -108,6 +123,14 @@ class PaintedMark(Gestures, QAbstractScrollArea):
         bar.setRange(0, -(-beyond // line) * line if line else beyond)
         bar.setPageStep(max(room - rest, 1))
         bar.setSingleStep(line or 24)
+        if (cut := self.theme.stage and beyond >= max(line, 1)) != self._cut:
+            self._cut = cut
+            self.noted.emit()
+
+    def catch_up(self) -> None:
+        """Flow for the present height: Qt tells nobody of one that is given while another is being told."""
+        if self.contentsRect().height() != self._laid_out:
+            self.relayout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Flow again."""

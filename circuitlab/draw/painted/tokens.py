@@ -7,11 +7,11 @@ from math import ceil, floor
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.caption_parts import Essential
-from circuitlab.draw.look.colours import BARELY, dark_text, inked, rgb
+from circuitlab.draw.look.colours import BARELY, DARK_INK, LIGHT_INK, dark_text, inked, rgb
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.painted._flowed_text import ARC, LINE_GAP, PAD, FlowedText
@@ -31,13 +31,16 @@ class TokensMark(FlowedText):
         self._layers: dict[tuple[str, float], QPixmap] = {}
         self._on_paper = self._grey = False
         self._paints: dict[int, QColor] = {}
+        self._told: tuple[str, ...] = ()
+        self._like_others = False  # the same lines are in sight as of the texts above and below
 
     # the mark --------------------------------------------------------------------------------------------------------
 
     def show_mark(self, mark: Tokens) -> None:
         """Flow again only for other texts, colour again only for other values."""
         old, self.mark, self.mark_name = self.mark, mark, mark.name
-        spaced = bool(mark.heading) != bool(old.heading) or bool(mark.named or mark.arrows) != bool(old.named or old.arrows)
+        spaced = bool(mark.named or mark.arrows) != bool(old.named or old.arrows)
+        spaced |= mark.heading != old.heading and self._heading_lines(max(self._flowed_at, 20), self._line()) != self._above
         if (mark.texts is not old.texts and mark.texts != old.texts) or spaced:
             self._measure()
             self.forget_hover()
@@ -47,26 +50,78 @@ class TokensMark(FlowedText):
             old.map,
         ):
             self._colours = None
-        if mark.row != old.row or mark.texts is not old.texts:
+        if mark.row != old.row or mark.texts is not old.texts or (self.theme.stage and mark.values is not old.values):
             self._show_row()
         self.viewport().update()
 
     def _show_row(self) -> None:
-        """Keep the selected token in view."""
-        if self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
+        """Keep the selected token in view; on a stage, where nobody scrolls, those that it attends to most, or the whole text."""
+        if self.theme.stage:
+            self.verticalScrollBar().setValue(self._strongest_line() * self.line_height() if self._cut else 0)
+        elif self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
             self.reveal((self.mark.row,))
+
+    def _strongest_line(self) -> int:
+        """The line to begin with, so that the token of the largest value is in sight, with as much of the others as there is
+        room for, and of the selected token, which counts half of all.
+        """
+        self._flow(max(self.viewport().width(), 20))
+        values = np.nan_to_num(np.abs(self.mark.values.astype(np.float64))) * (not self._like_others)
+        kept = self._kept
+        lines, room = self._boxes[:, 1].astype(int), max(self.viewport().height() // self.line_height(), kept + 1)
+        worth = np.bincount(lines, values / (values.sum() or 1.0))
+        if self.mark.row is not None and 0 <= self.mark.row < len(lines):
+            worth[lines[self.mark.row]] += 0.5
+        first = range(max(len(worth) - room, 0) + 1)
+        top = int(lines[values.argmax()]) if values.any() else None
+        sees = [at for at in first if top is None or at + kept <= top < at + room]
+        # the latter of two alike; of texts with a selected token that with the most before it
+        in_order = sees if self._like_others else reversed(sees)
+        return max(in_order, key=lambda at: round(worth[at + kept : at + room].sum(), 3))
+
+    def show_like_others(self, like: bool) -> None:
+        """Whether on a stage, where not all lines have room, the same ones are shown as of the same text above and below it."""
+        if like != self._like_others:
+            self._like_others = like
+            self._show_row()
+
+    @property
+    def _kept(self) -> int:
+        """Lines at the upper edge that are always the heading's: on a stage texts over each other are told apart by it."""
+        return self._above if self.theme.stage else 0
 
     def relayout(self) -> None:
         """Lines have moved."""
         super().relayout()
         self._show_row()
+        self._tell_cut()
+
+    def _tell_cut(self) -> None:
+        """Let the caption say which tokens are left out on a stage, where others are than before."""
+        if (left_out := self.without_room()) != self._told:
+            self._told = left_out
+            self.noted.emit()
+
+    def without_room(self) -> tuple[str, ...]:
+        """Which tokens are not in sight on a stage."""
+        if not self._cut or not self.mark.texts:
+            return ()
+        self._flow(max(self.viewport().width(), 20))
+        first, room = self.offset // self.line_height(), max(self.viewport().height() // self.line_height(), 1)
+        start, stop = np.searchsorted(self._boxes[:, 1], [first + self._kept, first + max(room, self._kept)]).tolist()
+        n = len(self.mark.texts)
+        ranges = [_range(a, b) for a, b in ((0, start), (stop, n)) if b > a]
+        words = "token" if start + n - stop == 1 else "tokens"
+        return (Essential(f"{words} {' and '.join(ranges)} not shown"),) if ranges else ()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """On a stage the caption says which tokens are left out."""
+        super().scrollContentsBy(dx, dy)
+        self._tell_cut()
 
     def show_indices(self, every: int) -> None:
         """Write the index below each `every`-th token, where the axes of a map show indices instead of tokens; 0: none."""
-        if every != self._every:
-            self._every = every
-            self._measure()
-            self.viewport().update()
+        self.set_type(self._small, every)
 
     def restyle(self) -> None:
         """Zero takes the colour of the background."""
@@ -92,7 +147,7 @@ class TokensMark(FlowedText):
                 self._colours = inked(mark.rgb, self.theme)
             else:
                 self._colours = rgb(mark.values, mark.levels, mark.map, self.theme)
-            self._inks = dark_text(self._colours)
+            self._inks = dark_text(self._colours, self.theme)
         return self._colours
 
     # painting --------------------------------------------------------------------------------------------------------
@@ -103,10 +158,11 @@ class TokensMark(FlowedText):
             return
         self._flow(max(self.viewport().width(), 20))
         fill, height = self._fill(), self._line()
-        first = int(np.searchsorted(self._boxes[:, 1], visible.top() // height))
+        covered = self.offset // height + self._kept  # no line above this one is seen
+        first = int(np.searchsorted(self._boxes[:, 1], max(visible.top() // height, covered)))
         last = int(np.searchsorted(self._boxes[:, 1], visible.bottom() // height, side="right"))
         coloured = ~np.isnan(self.mark.values) if self.mark.rgb is None else np.ones(len(fill), dtype=bool)
-        inks = np.where(coloured, np.where(self._inks, "#101014", "#ffffff"), self.theme.text).tolist()
+        inks = np.where(coloured, np.where(self._inks, DARK_INK, LIGHT_INK), self.theme.text).tolist()
         packed = (fill.astype(np.int64) @ (65536, 256, 1)).tolist()
         ground = int(self.theme.colour("background").rgb() & 0xFFFFFF)  # boxes of the background's colour are not painted
         for i in (np.flatnonzero(coloured[first:last]) + first).tolist():
@@ -123,8 +179,9 @@ class TokensMark(FlowedText):
         self._draw_indices(painter, range(first, last))
         self._draw_arrows(painter)
         self._draw_names(painter)
-        if self.mark.heading and visible.top() < height:
-            self._title(painter, QRectF(PAD, 0, self.viewport().width() - 2 * PAD, height))
+        top = self.offset if self._kept else 0
+        if self.mark.heading and visible.top() < top + self._above * height:
+            self._title(painter, QRectF(PAD, top, self.viewport().width() - 2 * PAD, self._above * height))
 
     def _draw_indices(self, painter: QPainter, positions: range) -> None:
         """Under the middle of their tokens."""
@@ -142,18 +199,19 @@ class TokensMark(FlowedText):
         """Arcs from the top of one token to the top of another, a head at their end."""
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        ink = self.theme.colour("accent", 0.75)
+        ink, high = self.theme.colour("accent", 0.75), 1.6 * self.theme.px(ARC)
         for start, end in self.mark.arrows:
             a, b = self.item_rect((start,)), self.item_rect((end,))
             first, last = QPointF(a.center().x(), a.top()), QPointF(b.center().x(), b.top() - 1)
             path = QPainterPath(first)
-            path.cubicTo(QPointF(first.x(), first.y() - 1.6 * ARC), QPointF(last.x(), last.y() - 1.6 * ARC), last)
+            path.cubicTo(QPointF(first.x(), first.y() - high), QPointF(last.x(), last.y() - high), last)
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(ink, 1.5))
+            painter.setPen(self.theme.pen(ink, 1.5))
             painter.drawPath(path)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink)
-            painter.drawPolygon([last, QPointF(last.x() - 3.5, last.y() - 6), QPointF(last.x() + 3.5, last.y() - 6)])
+            aside, back = 3.5 * self.theme.stroke, 6 * self.theme.stroke
+            painter.drawPolygon([last, QPointF(last.x() - aside, last.y() - back), QPointF(last.x() + aside, last.y() - back)])
         painter.restore()
 
     def _draw_names(self, painter: QPainter) -> None:
@@ -184,7 +242,7 @@ class TokensMark(FlowedText):
             negative = np.flatnonzero(self.mark.values < -BARELY * top).tolist()
         for i in negative:
             box = self._rects[i]
-            painter.setPen(QPen(QColor(inks[i]), 1.2))
+            painter.setPen(self.theme.pen(QColor(inks[i]), 1.2))
             painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
 
     def notes(self) -> tuple[str, ...]:
@@ -192,12 +250,12 @@ class TokensMark(FlowedText):
         return (Essential("underlined tokens are negative"),) if self._marks_signs() else ()
 
     def _title(self, painter: QPainter, room: QRectF) -> None:
-        """The heading, in the first line."""
-        font = self.theme.font(self.theme.small, bold=True)
-        painter.setFont(font)
+        """The heading, above the text, of whose outlines none stands under it."""
+        if self._kept:
+            painter.fillRect(room.adjusted(-PAD, 0, PAD, 0), self.theme.colour("background"))
+        painter.setFont(self._heading_font())
         painter.setPen(self.theme.colour("text"))
-        text = QFontMetricsF(font).elidedText(self.mark.heading, Qt.TextElideMode.ElideRight, room.width())
-        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter), text)
+        painter.drawText(room, int(Qt.AlignmentFlag.AlignVCenter) | int(Qt.TextFlag.TextWordWrap), self.mark.heading)
 
     def _paint(self, packed: int) -> QColor:
         """The QColor of 0xRRGGBB, cached."""
@@ -269,17 +327,17 @@ class TokensMark(FlowedText):
         n, row = len(self.mark.texts), self.mark.row
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if self._hovered is not None and self._hovered[0] < n:
-            painter.setPen(QPen(self.theme.colour("text"), 1))
+            painter.setPen(self.theme.pen("text"))
             painter.drawRect(self.item_rect(self._hovered).adjusted(0, 0, -1, 0))
         if row is not None and 0 <= row < n:
-            painter.setPen(QPen(self.theme.colour("accent"), 2 if self.mark.locked else 1))
+            painter.setPen(self.theme.pen("accent", 2.0 if self.mark.locked else 1.0))
             painter.drawRect(self.item_rect((row,)).adjusted(0, 0, -1, 0))
 
     # gestures --------------------------------------------------------------------------------------------------------
 
     def id_at(self, at: QPointF) -> Id | None:
         """The token under a point."""
-        if not self.mark.texts:
+        if not self.mark.texts or at.y() < self._kept * self._line():
             return None
         point = self.to_content(at)
         line = point.y() // self._line()
@@ -316,3 +374,8 @@ class TokensMark(FlowedText):
             return item
         centres = self._boxes[next_line, 0] + self._boxes[next_line, 2] / 2
         return (int(next_line[np.abs(centres - (x + width / 2)).argmin()]),)
+
+
+def _range(start: int, stop: int) -> str:
+    """Positions from `start` up to `stop`."""
+    return str(start) if stop == start + 1 else f"{start}–{stop - 1}"

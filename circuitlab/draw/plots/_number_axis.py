@@ -22,6 +22,12 @@ LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
 BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
 
 
+def short_exponent(text: str) -> str:
+    """A number as Python writes it, its exponent without sign and zeros in front: 2e6 in place of 2e+06, and 2e-6."""
+    digits, e, exponent = text.partition("e")
+    return f"{digits}e{int(exponent)}" if e else text
+
+
 class NumberAxis(pg.AxisItem):
     """Left or bottom; `spec` says what the numbers count."""
 
@@ -41,14 +47,14 @@ class NumberAxis(pg.AxisItem):
         """Distance in px between numbers along the axis, never so small that they are hard to read."""
         if self.vertical:
             return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
-        return max(self.widest(texts) + BETWEEN_NUMBERS, NUMBERS_FROM)
+        return max(self.widest(texts) + self.theme.px(BETWEEN_NUMBERS), self.theme.px(NUMBERS_FROM))
 
     def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
         """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other, without minor ticks."""
         if size <= 0 or maxVal <= minVal:
             return super().tickSpacing(minVal, maxVal, size)
         span = maxVal - minVal
-        power = 10.0 ** (floor(log10(span * (self.theme.px(LINE) if self.vertical else NUMBERS_FROM) / size)) - 1)
+        power = 10.0 ** (floor(log10(span * (self.theme.px(LINE if self.vertical else NUMBERS_FROM)) / size)) - 1)
         step, near = power, 0.0  # near: numbers at these steps nearly touch, but do not
         for step in (m * 10**k * power for k in range(6) for m in (1, 2, 5)):
             if self.spec.whole and step < 1:
@@ -60,7 +66,7 @@ class NumberAxis(pg.AxisItem):
             spare = step / span * size - self._apart(self.tickStrings(ends, 1.0, step))
             if spare >= 0:
                 break
-            near = step if spare >= TOUCHING - BETWEEN_NUMBERS else 0.0
+            near = step if spare >= self.theme.px(TOUCHING) - self.theme.px(BETWEEN_NUMBERS) else 0.0
         return [(step, 0.0)]
 
     def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
@@ -93,7 +99,7 @@ class NumberAxis(pg.AxisItem):
         decades = range(floor(minVal), ceil(maxVal) + 1)
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
         texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
-        apart = float(self.theme.px(LINE)) if self.vertical else self.widest(texts) + BETWEEN_NUMBERS / 2
+        apart = float(self.theme.px(LINE)) if self.vertical else self.widest(texts) + self.theme.px(BETWEEN_NUMBERS) / 2
         every = max(1, ceil(apart / wide))
         levels: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
         for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
@@ -105,9 +111,26 @@ class NumberAxis(pg.AxisItem):
         return levels
 
     def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
-        """Numbers with a true minus sign."""
-        return [text.replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
+        """Numbers with a true minus sign, and as few letters as say them: 2e6."""
+        return [short_exponent(text).replace("-", "−") for text in super().tickStrings(values, scale, spacing)]
 
     def logTickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
         """Plain numbers where they are short, powers of ten otherwise."""
-        return [f"{10**v:g}" if -4 < v < 5 else f"{10**v:.0e}".replace("e+0", "e").replace("e-0", "e−") for v in values]
+        return [f"{10**v:g}" if -4 < v < 5 else short_exponent(f"{10**v:.0e}").replace("-", "−") for v in values]
+
+    def shows_scale(self, low: float, high: float, length: float, beyond: float) -> bool:
+        """Whether two numbers at least stand along an axis of so many px, each no more px `beyond` its ends."""
+        if length <= 0 or high <= low:
+            return True
+        seen = 0
+        for step, values in self.tickValues(low, high, length):
+            for value, text in zip(values, self._texts(list(values), step), strict=True):
+                half = (self.theme.px(LINE) if self.vertical else self.widest([text])) / 2
+                at = (value - low) / (high - low) * length
+                seen += bool(text) and half - at <= beyond and at + half - length <= beyond
+        return seen > 1
+
+    def _texts(self, values: list[float], step: float | None) -> list[str]:
+        """What is written at these values."""
+        strings = self.logTickStrings if self.logMode else self.tickStrings
+        return strings(values, 1.0, step or 1.0)

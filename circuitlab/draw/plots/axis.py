@@ -5,44 +5,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from math import ceil
 from typing import Any, Literal
 
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QPainter
+from PySide6.QtGui import QFontMetricsF, QPainter
 
 from circuitlab.draw.look.guarded import guarded_item
-from circuitlab.draw.look.theme import Face, Theme, advance
+from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots._number_axis import NumberAxis
+from circuitlab.draw.plots._step_labels import BARE, LONGEST, LONGEST_ON_PAPER, TICK, AxisRoom, StepLabels
 from circuitlab.figures.marks import Axis
 
-LEAST_CELL = 10.0  # px: below it tokens give way to position numbers
-LONGEST, LONGEST_ON_PAPER = 92.0, 150.0  # px of a label before it is elided
-TICK = 4.0
 BEYOND = 6.0  # px that a title may be longer than its axis
-BARE = 6  # px of an axis on which nothing is written
-
-
-def nice_step(least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50 … that is not below `least`."""
-    power = 1
-    while True:
-        for one in (1, 2, 5):
-            if one * power >= least:
-                return one * power
-        power *= 10
-
-
-@dataclass(frozen=True)
-class Labelling:
-    """The font of an axis' labels and what is measured in it once, not at every fit. `widest`: px of the longest label."""
-
-    font: QFont
-    metrics: QFontMetricsF
-    widest: float
+NUMBERS = 44  # px that numbers beside a plot have at least
+ASIDE = 15  # px that half a label may reach beyond its axis
+HALF_LINE = 5  # px that a number beside a plot may
+TITLE_BEYOND = BARE - 1  # px, at any size of type, that a title beside a plot may, below which a bare axis leaves no more
 
 
 class LabelAxis(NumberAxis):
@@ -51,19 +31,19 @@ class LabelAxis(NumberAxis):
     def __init__(self, side: Literal["left", "bottom"], theme: Theme) -> None:
         self.count, self.pitch, self.offset = 0, 1.0, 0.0
         self.chosen: int | None = None
-        self.cell, self.large = 0.0, False  # large: tokens as large as in running text, where the cells are large enough
-        self.stroke, self.longest = 1.0, LONGEST
-        self._labellings: dict[Face, Labelling] = {}  # of these labels
+        self.large, self.longest = False, LONGEST  # as `StepLabels` has them
+        self.ratio = 1.0
+        self.room = AxisRoom()  # at the present size
+        self._labels: tuple[Any, StepLabels | None] = None, None  # and what they were made of
         super().__init__(side, theme)
-        self.untitled = False  # too little room: the title is in the caption
-        self.short = False  # little room: a title that the ticks repeat is dropped ("head" under H0 H1 …)
+        self.natural = self.least = 0  # px that numbers and title take; that plots above and below ask for
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
         """Pens and fonts."""
         self.theme = theme
-        self.setPen(pg.mkPen(theme.line, width=self.stroke))
-        self.setTextPen(pg.mkPen(theme.muted))
+        self._set_line()
+        self.setTextPen(theme.pen("muted"))
         if self.label is not None:
             self.label.setFont(theme.font(theme.small))  # otherwise the application's font, partly restyled
         self.setStyle(tickFont=theme.font(theme.small), tickTextOffset=4, hideOverlappingLabels=False)
@@ -71,24 +51,36 @@ class LabelAxis(NumberAxis):
         self.picture = None
         self.update()
 
-    def set_stroke(self, scale: float) -> None:
-        """Device pixels per px of line width."""
-        self.stroke, style = scale, dict(self.labelStyle)
-        self.setPen(pg.mkPen(self.theme.line, width=scale))
+    def set_ratio(self, ratio: float) -> None:
+        """Device pixels per px."""
+        self.ratio, style = ratio, dict(self.labelStyle)
+        self._set_line()
         self.labelStyle = style  # `setPen` has set it to the colour of the line
         self._updateLabel()
         self.picture = None
+
+    def _set_line(self) -> None:
+        self.setPen(self.theme.pen("line", cosmetic=self.ratio))
 
     def describe(self, spec: Axis, count: int = 0, pitch: float = 1.0, offset: float = 0.0) -> None:
         """What the axis counts. `count` 0 and no ticks: plain numbers, drawn by pyqtgraph."""
         if spec is self.spec and (count or len(spec.ticks), pitch, offset) == (self.count, self.pitch, self.offset):
             return
         self.spec, self.count, self.pitch, self.offset = spec, count or len(spec.ticks), pitch, offset
-        self._labellings.clear()
         self.setLogMode(x=not self.vertical and spec.log, y=self.vertical and spec.log)
         self._plain_label()
         self.picture = None
         self.update()
+
+    @property
+    def labels(self) -> StepLabels:
+        """How its labels are written."""
+        made_of, labels = self._labels
+        now = self.theme, self.spec, self.count, self.vertical, self.large, self.longest
+        if labels is None or made_of != now:
+            labels = StepLabels(*now)
+            self._labels = now, labels
+        return labels
 
     def choose(self, index: int | None) -> None:
         """Show this label in the accent colour."""
@@ -113,16 +105,16 @@ class LabelAxis(NumberAxis):
         }
         self.setLabel(text=escape(self.spec.label), **size)
         self.showLabel(bool(self.spec.label))
-        title = 18 if self.spec.label else 0
-        self._extent(self.theme.px((44 if self.vertical else 20) + title))
+        title = self._line(5) if self.spec.label else 0
+        self._extent((NUMBERS if self.vertical else self._line(7)) + title)
 
     def labelString(self) -> str:
-        """pyqtgraph's title, elided to the length of the axis."""
+        """pyqtgraph's title, in two lines or elided where the axis is shorter."""
         whole = self.labelText
-        self.labelText = escape(self._short_title(self.spec.label)) if whole else whole
+        self.labelText = "<br>".join(map(escape, self._title_lines())) if whole else whole
         label = super().labelString()
         self.labelText = whole
-        return label
+        return label.replace(" </span>", "</span>")  # before the unit, of which there is none: it moves the title aside
 
     def _short_title(self, title: str) -> str:
         """The title elided to the length of the axis; whole on paper."""
@@ -130,7 +122,41 @@ class LabelAxis(NumberAxis):
         if self.longest >= LONGEST_ON_PAPER or length < 1:
             return title
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        return metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(length + BEYOND, 24.0))
+        return metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(length + self._title_beyond(), 24.0))
+
+    def _title_beyond(self) -> float:
+        """px by which a title may be longer than its axis: half of it at either end, on a stage as far as nothing cuts it."""
+        return 2.0 * (TITLE_BEYOND if self.vertical else self.theme.px(ASIDE)) if self.theme.stage else BEYOND
+
+    def _broken_title(self) -> tuple[str, ...]:
+        """The title in two lines of about the same length."""
+        words = self.spec.label.split(" ")
+        breaks = [(" ".join(words[:i]), " ".join(words[i:])) for i in range(1, len(words))]
+        return min(breaks, key=lambda lines: max(map(len, lines)), default=(self.spec.label,))
+
+    def _title_lines(self) -> list[str]:
+        """The title beside numbers: on a stage, where nobody can ask what an elided one says, in two lines if it needs them."""
+        title = self.spec.label
+        if not (self.theme.stage and self.vertical) or self._short_title(title) == title:
+            return [self._short_title(title)]
+        return [self._short_title(line) for line in self._broken_title()]
+
+    def least_length(self) -> float:
+        """px along the axis below which its title is elided; 0 without one."""
+        if not self.spec.label or self.spec.bare or not self.isVisible():
+            return 0.0
+        two_lines = self.theme.stage and self.vertical
+        return max(self.widest(self._broken_title() if two_lines else [self.spec.label]) - self._title_beyond(), 0.0)
+
+    def cut_title(self) -> str:
+        """The whole of a title that is elided on a stage, where nobody can point at it; else ""."""
+        stands = self.theme.stage and not self.count and not self.spec.bare
+        return self.spec.label if stands and " ".join(self._title_lines()) != self.spec.label else ""
+
+    def _title_extent(self) -> int:
+        """px across the axis that the title beside numbers may take; whatever its length, so that plots over each other align."""
+        more = self._line(0) if self.theme.stage and " " in self.spec.label else 0
+        return self._line(5) + more if self.spec.label else 0
 
     def resizeEvent(self, event: Any = None) -> None:
         """Elide the title again."""
@@ -141,16 +167,21 @@ class LabelAxis(NumberAxis):
     def tip_at(self, at: QPointF) -> str:
         """The whole of a label or title elided at a point of the axis, "" where nothing is elided."""
         length = self.height() if self.vertical else self.width()
-        if self.count and not self._shows_numbers() and not self.spec.bare and length:
+        labels = self.labels
+        if self.count and not labels.shows_numbers(self.room) and not self.spec.bare and length:
             view: Any = self.linkedView()
             low, high = view.viewRange()[1 if self.vertical else 0]
             part = (at.y() if self.vertical else at.x()) / length
             along = (1 - part if self.vertical and not view.yInverted() else part) * (high - low) + low
             i = round((along - self.offset) / self.pitch)
             whole = self.spec.ticks[i] if 0 <= i < len(self.spec.ticks) else ""
-            if self._labelling().metrics.horizontalAdvance(whole) > self.longest + 2:
+            if labels.labelling(self.room).metrics.horizontalAdvance(whole) > labels.most(self.room) + 2:
                 return whole
         return "" if self._short_title(self.spec.label) == self.spec.label else self.spec.label
+
+    def _line(self, more: int) -> int:
+        """Height in px of a line of small type and `more`."""
+        return round(QFontMetricsF(self.theme.font(self.theme.small)).height()) + more
 
     def _extent(self, px: int) -> None:
         if self.vertical:
@@ -160,66 +191,23 @@ class LabelAxis(NumberAxis):
 
     # cells -----------------------------------------------------------------------------------------------------------
 
-    def fit(self, cell: float) -> int:
-        """Take the size of a cell in px; set and return the width or height of the axis."""
-        self.cell = cell * self.pitch
-        if self.spec.bare:
-            self._extent(BARE)
-            return BARE
-        labelling = self._labelling()
-        along = self.vertical or self._upright(labelling)
-        longest = min(labelling.widest, self.longest) if along else labelling.metrics.height()
-        title = QFontMetricsF(self.theme.font(self.theme.small)).height() + 2 if self._shows_title() else 0.0
-        extent = round(TICK + longest + 4 + title)
-        self._extent(extent)
+    def room_of(self, cell: float, **others: Any) -> AxisRoom:
+        """The room of cells of so many px, like the present one but for `others`."""
+        return self.room._replace(cell=cell * self.pitch, **others)
+
+    def fit(self, room: AxisRoom) -> None:
+        """Take this room, and the width or height that the labels need in it."""
+        self.room = room
+        self._extent(self.labels.extent(room))
         self.update()
-        return extent
 
-    def _shows_title(self) -> bool:
-        """Whether there is a title, there is room for it, and it says more than the labels do."""
-        ticks, label = self.spec.ticks, self.spec.label
-        repeated = ticks and not self.spec.tokens and ticks[-1].lower().lstrip("≈ ")[:1] == label[:1]
-        return bool(label) and not self.untitled and not (self.short and repeated)
+    def title_length(self, room: AxisRoom) -> float:
+        """px along the axis of its whole title; 0 where none is shown."""
+        return self.widest([self.spec.label]) if self.labels.shows_title(room) and not self.spec.bare else 0.0
 
-    @property
-    def index_step(self) -> int:
-        """Step between the position indices that stand for tokens; 0 where the tokens themselves are shown."""
-        if not (self.spec.tokens and self.spec.ticks and self._shows_numbers()):
-            return 0
-        return self._label_step(self._labelling().metrics, False)
-
-    def _shows_numbers(self) -> bool:
-        """Whether indices stand in place of labels: there are none, ranges have names instead, or tokens would crowd."""
-        return bool(self.spec.spans) or not self.spec.ticks or (self.spec.tokens and self.cell < LEAST_CELL)
-
-    def _labels(self) -> tuple[str, ...]:
-        """The labels that determine the extent."""
-        return (str(max(self.count - 1, 0)),) if self._shows_numbers() else self.spec.ticks
-
-    def _labelling(self) -> Labelling:
-        """How labels are written at the present size of a cell."""
-        mono = self.spec.tokens and not self._shows_numbers()
-        # Small cells are labelled in type that still fits them.
-        least = max(self.theme.small * 0.78, ceil(self.theme.least))
-        largest = self.theme.normal if self.large else self.theme.small
-        size = min(largest, max(least, self.cell - 1)) if mono else self.theme.small
-        face = self.theme.face(size, mono=mono)
-        if (labelling := self._labellings.get(face)) is None:
-            font = self.theme.font(size, mono=mono)
-            widest = max((advance(face, label) for label in self._labels()), default=0.0)
-            labelling = self._labellings[face] = Labelling(font, QFontMetricsF(font), widest)
-        return labelling
-
-    def _upright(self, labelling: Labelling) -> bool:
-        """Whether bottom labels are turned: tokens always, others where they do not fit side by side."""
-        return not self._shows_numbers() and not self.spec.thin and labelling.widest + 6 > self.cell
-
-    def _label_step(self, metrics: QFontMetricsF, upright: bool) -> int:
-        """Every how many cells there is room for a label."""
-        least = metrics.height() * 0.9 if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 10
-        if self._shows_numbers():
-            return nice_step(max(least, 18.0) / max(self.cell, 1e-9))
-        return max(1, -int(-least // max(self.cell, 1e-9))) if self.cell < least * 0.86 else 1
+    def left_out(self) -> str:
+        """Which labels have no room, in words; "" where all are written."""
+        return self.labels.left_out(self.room)
 
     def measure(self) -> None:
         """Once the range is known: widen the axis to its numbers."""
@@ -228,15 +216,17 @@ class LabelAxis(NumberAxis):
         low, high = sorted(self.range)
         levels = self.tickValues(low, high, max(self.height(), 1.0))
         texts = [t for spacing, values in levels for t in self.tickStrings(values, 1.0, spacing)]
-        self._extent(max(44, ceil(self.widest(texts)) + 10) + (18 if self.spec.label else 0))
+        self.natural = max(NUMBERS, ceil(self.widest(texts)) + self.theme.px(10)) + self._title_extent()
+        self._extent(max(self.natural, self.least))
 
     def boundingRect(self) -> QRectF:
         """Where it paints: from `TICK` px off the picture, so that a repainted picture does not repaint the labels."""
         if not self.count:  # with room for half a number at either end: pyqtgraph omits one that reaches beyond
-            up, aside = self.theme.px(8), 15  # as far as a plot keeps free beside it
+            up, aside = self.theme.px(8), self.theme.px(ASIDE)  # as far as a plot keeps free beside it
             return super().boundingRect().adjusted(*((0, -up, 0, up) if self.vertical else (-aside, 0, aside, 0)))
         rect = self.mapRectFromParent(self.geometry())
-        return rect.adjusted(0, -15, -TICK, 15) if self.vertical else rect.adjusted(-15, TICK, 15, 0)
+        aside = self.theme.px(ASIDE)
+        return rect.adjusted(0, -aside, -TICK, aside) if self.vertical else rect.adjusted(-aside, TICK, aside, 0)
 
     def place(self, index: int) -> float:
         """Position in px along the axis of the centre of a label."""
@@ -247,6 +237,12 @@ class LabelAxis(NumberAxis):
         if self.vertical:
             return (part if view.yInverted() else 1 - part) * self.height()  # maps count down, plots up
         return part * self.width()
+
+    def _seen_place(self, index: int, length: float, extent: float) -> float:
+        """The same; of a cell whose middle is not seen, the middle of what is, if a label of so many px has room there."""
+        at, half = self.place(index), self.offset * self.room.cell / self.pitch
+        low, high = max(at - half, 0.0), min(at + half, length)
+        return (low + high) / 2 if not 0 <= at <= length and high - low >= extent else at
 
     @guarded_item
     def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
@@ -261,23 +257,27 @@ class LabelAxis(NumberAxis):
         view: Any = self.linkedView()
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
-        self.cell = self.pitch * length / ((high - low) or 1.0)
-        labelling = self._labelling()
+        self.room = self.room._replace(cell=self.pitch * length / ((high - low) or 1.0))
+        labels, room = self.labels, self.room
+        labelling = labels.labelling(room)
         font, metrics = labelling.font, labelling.metrics
         if self.spec.spans:
             self._spans(p, font)
             self._title(p)
             return
-        upright = self._upright(labelling)
-        every = self._label_step(metrics, upright)
+        upright = labels.upright(room, labelling)
+        every = labels.step(room, upright)
         first = max(0, int((low - self.offset) / self.pitch))
         last = min(self.count - 1, int((high - self.offset) / self.pitch) + 1)
         p.setFont(font)
         chosen = self.place(self.chosen) if self.chosen is not None else -1e9
-        room = metrics.height() if self.vertical or upright else metrics.horizontalAdvance(self._labels()[-1]) + 6
+        level = not self.vertical and not upright
+        wide = labelling.last + 6 if level else labelling.line
+        apart = wide * (1.1 if level and self.theme.stage else 0.8)
         for i in range(first - first % every, last + 1, every):
-            at = self.place(i)
-            if -0.5 <= at <= length + 0.5 and (abs(at - chosen) >= room * 0.8 or every == 1) and i != self.chosen:
+            across = labelling.line if self.vertical or upright else metrics.horizontalAdvance(labels.text(i, room))
+            at = self._seen_place(i, length, across)
+            if -0.5 <= at <= length + 0.5 and (abs(at - chosen) >= apart or every == 1) and i != self.chosen:
                 self._label(p, metrics, i, at, upright)
         if self.chosen is not None and 0 <= chosen <= length and self.chosen < self.count:
             p.setFont(font)
@@ -285,8 +285,7 @@ class LabelAxis(NumberAxis):
         self._title(p)
 
     def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
-        text = str(i) if self._shows_numbers() else self.spec.ticks[i]
-        text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.longest + 2)
+        text = self.labels.text(i, self.room)
         p.setPen(self.theme.colour("accent" if i == self.chosen else "muted"))
         width, middle = metrics.horizontalAdvance(text), (metrics.ascent() - metrics.descent()) / 2
         if self.vertical:
@@ -322,7 +321,7 @@ class LabelAxis(NumberAxis):
                 p.drawText(QPointF(left, TICK + metrics.ascent()), name)
 
     def _title(self, p: QPainter) -> None:
-        if not self._shows_title() or min(self.width(), self.height()) < 1:  # a picture without room has no title
+        if not self.labels.shows_title(self.room) or min(self.width(), self.height()) < 1:  # a picture without room has no title
             return
         p.setFont(self.theme.font(self.theme.small))
         p.setPen(self.theme.colour("muted"))

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QResizeEvent
 from PySide6.QtWidgets import QWidget
@@ -34,6 +34,7 @@ DASHED_UP_TO = 1500
 DOT = 4.5
 FEW = 8  # nodes of a row that are named on paper however narrow it is
 BADGE = 16.0  # px above a node
+HALO, PALE = 6.0, 0.2  # px on either side of a chosen or hovered edge, and how opaque: a faint edge must be seen on it
 
 
 class EdgesMark(XYPlot):
@@ -49,6 +50,7 @@ class EdgesMark(XYPlot):
         self._node_boxes: list[QRectF] = []
         self._boxes_key: Any = None
         self._boxes_arrays: tuple[object, object] = (None, None)  # held: another array cannot then have the id of one of these
+        self._halos = Overlay(self, self._draw_halos, z=-1.0)  # below all edges, which keep kind and strength when chosen
         self._over = Overlay(self, self._draw_over)
         plot = self.plot_item
         plot.hideAxis("left")
@@ -65,7 +67,7 @@ class EdgesMark(XYPlot):
         if mark.hues is not old.hues:
             self._rgb = hues_rgb(np.asarray(mark.hues), self.theme)
         self._name_kinds()
-        self._over.update()
+        self._update_overlays()
 
     def _name_kinds(self) -> None:
         kinds = np.unique(self.mark.kinds).tolist()
@@ -83,12 +85,23 @@ class EdgesMark(XYPlot):
         self._on_paper = True
 
     def _pen(self, kind: int, strength: float) -> QPen:
-        wide = len(self.mark.ends) <= WIDE_UP_TO
-        width = (1 + 2 * strength if wide else 1) * self.stroke * (self.theme.scale if wide else 1)
-        pen = pg.mkPen(*composition_rgb(kind, self.theme.dark), round(55 + 200 * strength), width=width)
+        ink = QColor(*composition_rgb(kind, self.theme.dark))
+        ink.setAlpha(round(255 * self.theme.opacity(1.0 if self._on_paper else (55 + 200 * strength) / 255)))
+        pen = self.theme.pen(ink, self._width(strength), cosmetic=self.ratio)
         if kind in DASHES and self._dashed():
             pen.setDashPattern(DASHES[kind])
+            pen.setCapStyle(Qt.PenCapStyle.SquareCap)  # round ones would close the gaps
         return pen
+
+    def _width(self, strength: float) -> float:
+        """px of an edge at stroke 1. On a stage and on paper, where no edge is faint, the width alone tells its strength."""
+        if self.theme.stage or self._on_paper:
+            return 1 + 3 * strength
+        return 1 + 2 * strength if len(self.mark.ends) <= WIDE_UP_TO else 1.0
+
+    def _buckets(self) -> np.ndarray:
+        """[edge] which of the eight strengths each is drawn with."""
+        return np.clip((np.asarray(self.mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
 
     def _fill(self) -> None:
         """One curve of separate segments for each kind and each of eight strengths, weak ones below."""
@@ -97,7 +110,7 @@ class EdgesMark(XYPlot):
             self.box.removeItem(curve)
         self._curves = []
         drawable = np.isfinite(mark.xy).all(axis=1)[mark.ends].all(axis=1)  # [edge]
-        bucket = np.clip((np.asarray(mark.weights) * STRENGTHS).astype(int), 0, STRENGTHS - 1)
+        bucket = self._buckets()
         for b in range(STRENGTHS):
             for kind in range(len(KINDS)):
                 chosen = np.flatnonzero((bucket == b) & (mark.kinds == kind) & drawable)
@@ -135,9 +148,9 @@ class EdgesMark(XYPlot):
         """All nodes, with room for labels and badges, and on the left for the names of rows."""
         (left, right), (low, high) = span(self.mark.xy[:, 0], 0.0), span(self.mark.xy[:, 1], 0.0)
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        label = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) / 2 + 8
-        rows = max((metrics.horizontalAdvance(t) + 8 for _, t in self.mark.rows), default=0.0)
-        half = metrics.height() / 2 + 6
+        label = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) / 2 + self.theme.px(8)
+        rows = max((metrics.horizontalAdvance(t) + self.theme.px(8) for _, t in self.mark.rows), default=0.0)
+        half = metrics.height() / 2 + self.theme.px(6)
         x = _with_room(left, right, self.viewport().width(), label + rows, label)
         y = _with_room(low, high, self._height_of_plot(), half, half + (self.theme.px(BADGE) if any(self.mark.badges) else 0.0))
         return x, y
@@ -151,7 +164,7 @@ class EdgesMark(XYPlot):
 
     def _height_of_plot(self) -> float:
         """Height of the plot in px, also before a pending layout has happened."""
-        return self.viewport().height() - self.legend.height_for(max(self.viewport().width() - 80, 80)) - GRID
+        return self.viewport().height() - self.legend.height_for(self._legend_room()) - self.theme.px(GRID)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The margins are in px: another size shows another range."""
@@ -166,7 +179,7 @@ class EdgesMark(XYPlot):
         _, counts = np.unique(self.mark.xy[:, 1], return_counts=True)
         most = int(counts.max(initial=1))
         name = max(map(metrics.horizontalAdvance, self.mark.labels), default=0.0) + 10
-        each = name if most <= FEW else 2.5 * DOT * self.theme.scale
+        each = name if most <= FEW else 2.5 * DOT * self.theme.stroke
         return named + max(each * most, LEAST_PICTURE, self.legend.least_width())
 
     def natural_height(self, width: int) -> int:
@@ -182,11 +195,11 @@ class EdgesMark(XYPlot):
     def _labelled(self, nodes: np.ndarray) -> bool:
         """Whether labels fit side by side."""
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + 10
+        widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + self.theme.px(10)
         if len(nodes) < 2:
             return True
         sample = nodes[np.isfinite(nodes).all(axis=1)][:200]
-        apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + 6)
+        apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + self.theme.px(6))
         crowded = (apart.max(axis=2) + np.eye(len(sample)) * 9 < 0.9).any(axis=1)
         return not len(crowded) or bool(crowded.mean() < 0.1)
 
@@ -200,11 +213,11 @@ class EdgesMark(XYPlot):
 
     def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
         if not self._labelled(nodes):
-            dot = DOT * self.theme.scale
+            dot = DOT * self.theme.stroke
             return [QRectF(x - dot, y - dot, 2 * dot, 2 * dot) for x, y in nodes.tolist()]
         metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        height = metrics.height() + 4
-        wide = [metrics.horizontalAdvance(t) + 10 for t in self.mark.labels]
+        height = metrics.height() + self.theme.px(4)
+        wide = [metrics.horizontalAdvance(t) + self.theme.px(10) for t in self.mark.labels]
         return [QRectF(x - w / 2, y - height / 2, w, height) for (x, y), w in zip(nodes.tolist(), wide, strict=True)]
 
     def id_at(self, at: QPointF) -> Id | None:
@@ -238,7 +251,8 @@ class EdgesMark(XYPlot):
             return " · ".join(filter(None, (self.mark.labels[i], *more)))
         start, end = (self.mark.labels[int(n)] for n in self.mark.ends[i])
         values = self.mark.weights if self.mark.values is None else self.mark.values
-        return f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
+        words = f"{start} → {end} {KINDS[int(self.mark.kinds[i])]} · {number(float(values[i]), self.mark.unit)}"
+        return " · ".join(filter(None, (words, self.mark.edge_hints[i] if self.mark.edge_hints else "")))
 
     def mark_id(self, item: Id) -> Id:
         """(0, *node id) or (1, *edge id) where the mark has them."""
@@ -255,25 +269,50 @@ class EdgesMark(XYPlot):
 
     def show_cursor(self, item: Id | None) -> None:
         """Show the hovered node's or edge's name."""
+        self._update_overlays()
+
+    def _update_overlays(self) -> None:
+        self._halos.update()
         self._over.update()
 
     # overlay ---------------------------------------------------------------------------------------------------------
 
+    def _draw_halos(self, painter: QPainter) -> None:
+        """A pale band behind the chosen and the hovered edge: a line drawn over it would pass for another kind and strength."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        hovered = (
+            (self._hovered[1],) if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else ()
+        )
+        for edges, name in ((hovered, "text"), (self.mark.chosen_edges, "accent")):
+            some = np.array(edges, dtype=int)
+            widths = [self._width((b + 0.5) / STRENGTHS) for b in self._buckets()[some].tolist()]
+            for (a, b), width in zip(self._lines(some).tolist(), widths, strict=True):
+                if all(map(math.isfinite, (*a, *b))):
+                    painter.setPen(self.theme.pen(self.theme.colour(name, PALE), width + 2 * HALO))
+                    painter.drawLine(QPointF(*a), QPointF(*b))
+
     def _draw_over(self, painter: QPainter) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        hovered = [self._hovered[1]] if self._hovered and self._hovered[0] == 1 and self._hovered[1] < len(self.mark.ends) else []
-        for edges, name in ((self.mark.chosen_edges, "accent"), (hovered, "text")):
-            painter.setPen(QPen(self.theme.colour(name), 2.5 if name == "accent" else 2))
-            for a, b in self._lines(np.array(edges, dtype=int)).tolist() if edges else ():
-                painter.drawLine(QPointF(*a), QPointF(*b))
+        self._draw_edge_badges(painter)
         self._draw_nodes(painter)
+
+    def _draw_edge_badges(self, painter: QPainter) -> None:
+        """On the middle of their lines, below the nodes."""
+        badged = [i for i, text in enumerate(self.mark.edge_badges) if text]
+        if not badged:
+            return
+        painter.setFont(self.theme.font(self.theme.small))
+        middles = self._lines(np.array(badged, dtype=int)).mean(axis=1)
+        for i, (x, y) in zip(badged, middles.tolist(), strict=True):
+            if x == x:  # else an end has no coordinates
+                self._draw_badge(painter, QPointF(x, y), self.mark.edge_badges[i])
 
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
         self._draw_rows(painter)
-        labelled = bool(boxes) and boxes[0].width() > 2 * DOT * self.theme.scale + 0.1
+        labelled = bool(boxes) and boxes[0].width() > 2 * DOT * self.theme.stroke + 0.1
         painter.setFont(self.theme.font(self.theme.small))
-        chosen = set(self.mark.chosen_nodes)
+        chosen, round_ = set(self.mark.chosen_nodes), self.theme.px(4)
         hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
         ground = np.array(self.theme.colour("background").getRgb()[:3])
         # A tint with a border in the head's hue: a hundred full hues would drown the edges.
@@ -286,14 +325,16 @@ class EdgesMark(XYPlot):
                 if i in chosen or i == hovered
                 else QColor(*self._rgb[i].tolist())
             )
-            painter.setPen(QPen(ring, 2.5 if i in chosen else 1.5))
+            painter.setPen(self.theme.pen(ring, 2.5 if i in chosen else 1.5))
             painter.setBrush(QColor(*tints[i]))
-            painter.drawRoundedRect(box, 4, 4)
+            painter.drawRoundedRect(box, round_, round_)
             if labelled:
                 painter.setPen(self.theme.colour("text"))
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
             if self.mark.badges and self.mark.badges[i]:
-                self._draw_badge(painter, box, self.mark.badges[i])
+                above = QPointF(box.center().x(), box.top() - self.theme.px(BADGE) / 2 - 1)
+                cross = self.theme.px(CROSS) if i in self.mark.struck else 0  # at the corner, beside the badge
+                self._draw_badge(painter, above, self.mark.badges[i], box.right() - cross if cross else math.inf)
             if not labelled and (i in chosen or i == hovered):
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
@@ -309,13 +350,14 @@ class EdgesMark(XYPlot):
         left = self.frame().left()
         heights = np.array([y for y, _ in self.mark.rows])
         places = self.to_pixels(np.zeros(len(heights)), heights)[:, 1].tolist() if len(heights) else []
+        half = QFontMetricsF(painter.font()).height()
         for (_, text), y in zip(self.mark.rows, places, strict=True):
-            painter.drawText(QRectF(left, y - 10, 60, 20), Qt.AlignmentFlag.AlignVCenter, text)
+            painter.drawText(QRectF(left, y - half, self.frame().width(), 2 * half), Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _draw_badge(self, painter: QPainter, box: QRectF, text: str) -> None:
-        width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 6
-        badge = self.theme.px(BADGE)
-        place = QRectF(box.center().x() - width / 2, box.top() - badge, width, badge - 2)
+    def _draw_badge(self, painter: QPainter, centre: QPointF, text: str, most: float = math.inf) -> None:
+        """Round `centre`, or to the left of it where it would reach beyond `most`."""
+        width, height = QFontMetricsF(painter.font()).horizontalAdvance(text) + self.theme.px(6), self.theme.px(BADGE) - 2
+        place = QRectF(min(centre.x() - width / 2, most - width), centre.y() - height / 2, width, height)
         painter.fillRect(place, self.theme.colour("background", 0.85))
         painter.setPen(self.theme.colour("muted"))
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)

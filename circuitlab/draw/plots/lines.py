@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.caption_parts import Essential
@@ -34,6 +33,7 @@ PATTERNS: tuple[list[float], ...] = (
     [3.0, 1.5],
     [8.0, 2.0, 1.5, 2.0, 1.5, 2.0],
 )
+ALONE, POINTED = 3.0, 4.5  # px of radius: the dot of a curve of one point, and of one that is pointed at
 STEPPED_BACK = 185  # alpha of curves beside selected ones: legible in either theme
 # Curves that belong to no head: none of the three of Q, K and V, each with a contrast of 3 : 1 on either ground.
 PLAIN = ((74, 122, 190), (204, 128, 22), (158, 92, 158), (112, 112, 120), (42, 148, 172), (156, 104, 68))
@@ -111,11 +111,8 @@ class LinesMark(XYPlot):
         chosen, patterns = set(self.mark.chosen), self._patterns()
         for i, curve in enumerate(self._curves):
             strong = not chosen or i in chosen
-            pen = pg.mkPen(
-                *self.colour(i),
-                255 if strong else STEPPED_BACK,
-                width=(2.5 if i in chosen else 1.5) * self.stroke * self.theme.scale,
-            )
+            ink = QColor(*self.colour(i), 255 if strong else STEPPED_BACK)
+            pen = self.theme.pen(ink, 2.5 if i in chosen else 1.5, cosmetic=self.ratio)
             if i in patterns:
                 pen.setDashPattern(patterns[i])
                 pen.setCapStyle(Qt.PenCapStyle.FlatCap)
@@ -141,8 +138,8 @@ class LinesMark(XYPlot):
         return min(300, max(160, round(width * 0.45)))
 
     def notes(self) -> tuple[str, ...]:
-        """Curves without any value, and curves missing from the legend."""
-        return tuple(filter(None, (self._without_values(), self._not_in_legend())))
+        """Curves without any value, curves missing from the legend, titles without room."""
+        return (*filter(None, (self._without_values(), self._not_in_legend())), *super().notes())
 
     def _without_values(self) -> str:
         names = [self.mark.names[i] for i in np.flatnonzero(~np.isfinite(self._ys).any(axis=1)).tolist()] if self._ys.size else []
@@ -150,11 +147,16 @@ class LinesMark(XYPlot):
         return Essential(f"without any value: {', '.join(names[:MOST_ABSENT])}{more}") if names else ""
 
     def _not_in_legend(self) -> str:
-        n, named = len(self._ys), self.mark.named
-        if n < 2 or (n <= IN_LEGEND if named is None else len(named) == n):
+        """How many of the curves that are drawn the legend names: of itself, or by a curve that looks the same."""
+        patterns, named = self._patterns(), self._in_legend()
+        look = lambda i: (self.colour(i), tuple(patterns.get(i, ())))
+        drawn = np.flatnonzero(np.isfinite(self._ys).any(axis=1)).tolist() if self._ys.size else []
+        in_legend = {look(i) for i in named}
+        n, n_named = len(drawn), sum(look(i) in in_legend for i in drawn)
+        if n < 2 or n_named == n:
             return ""
-        if named:
-            return f"{number_of(n, 'curve')}, {len(named)} of them named above"
+        if n_named:
+            return f"{number_of(n, 'curve')}, {n_named} of them in the legend"
         return number_of(n, "curve") if self._on_paper else f"{number_of(n, 'curve')}, named under the pointer"
 
     def prepare_export(self, paper: Paper) -> None:
@@ -241,7 +243,7 @@ class LinesMark(XYPlot):
         for at, ink, width in lines:
             x = self._pixels_across(float(at))
             if np.isfinite(x):
-                painter.setPen(QPen(self.theme.colour(ink), width))
+                painter.setPen(self.theme.pen(ink, width))
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
 
     def _draw_over(self, painter: QPainter) -> None:
@@ -256,7 +258,7 @@ class LinesMark(XYPlot):
         for at, text in mark.marks:
             x = self._pixels_across(at)
             if np.isfinite(x):
-                painter.setPen(QPen(self.theme.colour("faint"), 1, Qt.PenStyle.DashLine))
+                painter.setPen(self.theme.pen("faint", 1.0, Qt.PenStyle.DashLine))
                 painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
                 if frame.left() <= x <= frame.right():
                     self._paint_label(painter, text, x, x, around)
@@ -290,7 +292,7 @@ class LinesMark(XYPlot):
         ways = [text, text.replace(", ", ",\n", 1)] if ", " in text else [text]
         label = around.place([(way, *size(way)) for way in ways], first, last)
         if label.leader is not None:
-            painter.setPen(QPen(self.theme.colour("faint"), 1))
+            painter.setPen(self.theme.pen("faint"))
             painter.drawLine(*label.leader)
         painter.fillRect(label.box, self.theme.colour("background", 0.75))
         painter.setPen(self.theme.colour("muted"))
@@ -299,15 +301,18 @@ class LinesMark(XYPlot):
         painter.drawText(label.box, int(side), "\n".join(lines))
 
     def _draw_dots(self, painter: QPainter) -> None:
+        alone, pointed = ALONE * self.theme.stroke, POINTED * self.theme.stroke
         if self._ys.shape[1] == 1:
             for i in range(len(self._ys)):
                 (at,) = self.to_pixels(self._x, self._ys[i])
+                if not np.isfinite(at).all():
+                    continue
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(QColor(*self.colour(i)))
-                painter.drawEllipse(QPointF(*at), 3, 3)
+                painter.drawEllipse(QPointF(*at), alone, alone)
         if self._hovered is not None and 0 <= self._hovered[0] < len(self._ys) and self._step < len(self._x):
             at = self.to_pixels(self._x[self._step : self._step + 1], self._ys[self._hovered[0], self._step : self._step + 1])[0]
             if np.isfinite(at).all():
-                painter.setPen(QPen(self.theme.colour("background"), 1.5))
+                painter.setPen(self.theme.pen("background", 1.5))
                 painter.setBrush(QColor(*self.colour(self._hovered[0])))
-                painter.drawEllipse(QPointF(*at), 4.5, 4.5)
+                painter.drawEllipse(QPointF(*at), pointed, pointed)

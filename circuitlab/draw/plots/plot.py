@@ -18,14 +18,37 @@ from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import plain_tip
 from circuitlab.draw.look.theme import Theme
-from circuitlab.draw.plots.axis import LONGEST_ON_PAPER, LabelAxis
+from circuitlab.draw.plots._step_labels import LONGEST_ON_PAPER
+from circuitlab.draw.plots.axis import LabelAxis
 from circuitlab.draw.pointing.gestures import ARROWS, Gestures
+from circuitlab.story.zoom import Part, TablePart
 
+LEAST_PART = 1e-6  # of the whole: what is smaller is not zoomed to, as numbers end there
 LEAST_PICTURE = 40  # px of a picture that stands alone on paper, its axis beside it
 LEAST_BESIDE = 240  # px of a picture on paper
 UNLIMITED = (1 << 24) - 1  # px of a side of a widget: Qt's own
 _ZOOMS = {Qt.Key.Key_Plus: 0.8, Qt.Key.Key_Equal: 0.8, Qt.Key.Key_Minus: 1.25}
-Range = tuple[tuple[float, float], tuple[float, float]]
+Ends = tuple[float, float]
+Range = tuple[Ends, Ends]
+
+
+def fitted(asked: Ends, whole: Ends) -> Ends | None:
+    """The range of one axis to show where `asked` was kept of another figure; None where this one has nothing of it.
+
+    As it was while at least half of it is here; else what is here of it. What holds the whole is the whole.
+    """
+    low, high = sorted(asked)
+    inside = min(high, whole[1]) - max(low, whole[0])
+    if not inside > LEAST_PART * (whole[1] - whole[0]):  # also where a number is none
+        return None
+    if low <= whole[0] and high >= whole[1]:
+        return whole
+    return (low, high) if inside >= (high - low) / 2 else (max(low, whole[0]), min(high, whole[1]))
+
+
+def widest(a: Ends, b: Ends) -> Ends:
+    """The narrowest range that contains both."""
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -34,9 +57,13 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     gestured = Signal(object, str)
     context = Signal(object, QPoint)
     noted = Signal()
-    stroke = 1.0
-    _zoomed = False  # by hand
+    turned = Signal()  # another part of the picture is shown, by hand
+    ratio = 1.0  # device pixels per px
+    _zoomed = False
     _part_noted = ""
+    _held: Range | None = None  # while ranges are held: everything that was in view since
+    _holds = False
+    _ready = False  # a subclass that is to be held has something to show
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         self.left_axis, self.bottom_axis = LabelAxis("left", theme), LabelAxis("bottom", theme)
@@ -104,6 +131,10 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """Parts of the caption about how it was drawn."""
         return ()
 
+    def left_out(self) -> tuple[str, ...]:
+        """What there is no room for, in words; after it was painted."""
+        return tuple(dict.fromkeys(filter(None, (axis.left_out() for axis in (self.left_axis, self.bottom_axis)))))
+
     def prepare_export(self, paper: Paper) -> None:
         """Called once before the widget is painted on paper, where nobody can point at elided text."""
         for axis in (self.left_axis, self.bottom_axis):
@@ -113,12 +144,12 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         """Whether a picture of this width can be read beside others."""
         return width >= LEAST_BESIDE
 
-    def set_stroke(self, scale: float) -> None:
-        """Device pixels per px of line width: pyqtgraph's pens do not scale with the painter."""
-        if scale != self.stroke:
-            self.stroke = scale
+    def set_ratio(self, ratio: float) -> None:
+        """Device pixels per px: what is drawn in units of data does not scale with the painter."""
+        if ratio != self.ratio:
+            self.ratio = ratio
             for axis in (self.left_axis, self.bottom_axis):
-                axis.set_stroke(scale)
+                axis.set_ratio(ratio)
             self.restyle()
 
     # shared ----------------------------------------------------------------------------------------------------------
@@ -131,9 +162,28 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
             axis.set_theme(theme)
         self.restyle()
 
+    def hold_range(self, on: bool) -> None:
+        """From now on the range only grows from figure to figure, so that a place means one value; or it fits each again."""
+        if on != self._holds:
+            self._holds, self._held = on, None
+            if self._ready and not self._zoomed:
+                self.reset_view()
+
+    def _whole(self) -> Range:
+        """`full_range`, and while ranges are held all that was in view since."""
+        x, y = self.full_range()
+        if self._holds and self._held is not None:
+            x, y = (widest(now, before) for now, before in zip((x, y), self._held, strict=True))
+        self._held = (x, y) if self._holds else None
+        return x, y
+
+    def padded(self, part: Range) -> Range:
+        """A range with what its ends need beyond it at the present size."""
+        return part
+
     def reset_view(self) -> None:
         """Show everything."""
-        x, y = self.full_range()
+        x, y = self.padded(self._whole())
         self._zoomed = False
         self.box.setRange(xRange=x, yRange=y, padding=0, disableAutoRange=True)
         self._note_part()
@@ -144,20 +194,20 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 
     def _by_hand(self, *_: object) -> None:
         self._zoomed = True
+        self.turned.emit()
         self._note_part()
 
     # a part of the picture -------------------------------------------------------------------------------------------
 
     @property
     def part(self) -> Range | None:
-        """The visible ranges where the person has zoomed or panned; None: all of it."""
+        """The visible ranges where the person has zoomed or panned; None: all of it, perhaps with a margin."""
         if not self._zoomed:
             return None
         visible = tuple((float(low), float(high)) for low, high in self.box.viewRange())
-        whole = self.full_range()
-        near = lambda a, b, size: abs(a - b) <= 0.005 * abs(size)
-        same = all(near(s[i], w[i], w[1] - w[0]) for s, w in zip(visible, whole, strict=True) for i in (0, 1))
-        return None if same else (visible[0], visible[1])
+        rest = lambda w: 0.005 * abs(w[1] - w[0])
+        held = (s[0] <= w[0] + rest(w) and s[1] >= w[1] - rest(w) for s, w in zip(visible, self.full_range(), strict=True))
+        return None if all(held) else (visible[0], visible[1])
 
     def show_part(self, part: Range) -> None:
         """Zoom to these ranges, as if by hand."""
@@ -165,12 +215,49 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.box.setRange(xRange=part[0], yRange=part[1], padding=0, disableAutoRange=True)
         self._note_part()
 
+    def visible_part(self) -> Part | None:
+        """Left, bottom, right, top of what is seen, in the units of the axes; None: all of it."""
+        part = self.part
+        if part is None:
+            return None
+        (left, right), (bottom, top) = self.in_units(part)
+        return left, bottom, right, top
+
+    def show_visible_part(self, part: Part) -> bool:
+        """Show a part that `visible_part` gave, perhaps of another figure, as far as it is here; everything where nothing of it
+        is. Whether it is here as it was.
+        """
+        if isinstance(part, TablePart) or len(part) != 4:
+            self.show_whole()
+            return False
+        left, bottom, right, top = part
+        asked, whole = self.from_units(((left, right), (bottom, top))), self.full_range()
+        x, y = (fitted(ends, room) for ends, room in zip(asked, whole, strict=True))
+        if x is None or y is None or (x, y) == whole:
+            self.show_whole()
+        else:
+            self.show_part((x, y))
+        return x in (tuple(sorted(asked[0])), whole[0]) and y in (tuple(sorted(asked[1])), whole[1])
+
+    def show_whole(self) -> None:
+        """Show everything."""
+        if self._zoomed:
+            self.reset_view()
+
     def part_words(self) -> str:
-        """“part: source 3–17 of 40” for a picture that does not show everything, else ""."""
+        """“part: source 3–17 of 0–39” for a picture that does not show everything, else ""."""
         part = self.part
         if part is None:
             return ""
         return Essential(f"part: {', '.join(filter(None, self._along(part))) or 'zoomed'}")
+
+    def in_units(self, part: Range) -> Range:
+        """Ranges of the view in the units of the axes."""
+        return part
+
+    def from_units(self, part: Range) -> Range:
+        """The way back."""
+        return part
 
     def _along(self, part: Range) -> tuple[str, str]:
         """The visible part of x and of y in words, "" where that is all or has no unit."""
@@ -201,7 +288,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
     def event(self, event: QEvent) -> bool:
         """Shown, or moved to a screen of another density: keep line widths."""
         if event.type() in (QEvent.Type.Show, QEvent.Type.DevicePixelRatioChange):
-            self.set_stroke(self.devicePixelRatioF())
+            self.set_ratio(self.devicePixelRatioF())
         return super().event(event)
 
     def viewportEvent(self, event: QEvent) -> bool:

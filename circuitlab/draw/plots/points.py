@@ -6,7 +6,7 @@ import numpy as np
 import pyqtgraph as pg
 from pyqtgraph.graphicsItems.ScatterPlotItem import Symbols
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.caption_parts import Essential
@@ -16,8 +16,8 @@ from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.plots._point_labels import NAMES_APART, free_place
 from circuitlab.draw.plots.items import Image, Scatter
-from circuitlab.draw.plots.plot import Overlay, Range
-from circuitlab.draw.plots.xy import XYPlot, logged, span
+from circuitlab.draw.plots.plot import Ends, Overlay, Range
+from circuitlab.draw.plots.xy import MARGIN, XYPlot, logged, span
 from circuitlab.draw.pointing.gestures import Id, number
 from circuitlab.figures.contracts.hues import hue_rgb
 from circuitlab.figures.marks import Points
@@ -28,7 +28,9 @@ BINS = 256
 REACH = 14.0  # px
 MOST_LABELS = 80
 SHAPES = ("o", "s", "t1", "d", "+", "star", "t", "x")  # in the order of the legend: distinct without colour
-PATH = 150  # opacity of a path, of 255
+PATH = 150 / 255  # opacity of a path
+RING = 3.0  # px between a point and the ring round it
+MOST_MARGIN = 0.2  # of a picture: at its edges, for points that lie there
 TINT = 0.05  # of the half where x is positive
 
 
@@ -49,6 +51,9 @@ class PointsMark(XYPlot):
         self._under = Overlay(self, self._draw_under, z=-1.0)
         self._over = Overlay(self, self._draw_over)
         self._index: int | None = None
+        self._unnamed = 0  # points in view whose label found no place
+        self._on_paper = False
+        self.box.sigResized.connect(self._pad_again)
 
     def show_mark(self, mark: Points) -> None:
         """Redraw new positions or colours; a selection repaints the overlay alone."""
@@ -71,12 +76,18 @@ class PointsMark(XYPlot):
         self._under.update()
         self._over.update()
 
+    def left_out(self) -> tuple[str, ...]:
+        """Names of points."""
+        words = f"{number_of(self._unnamed, 'point')} without a name" if self._unnamed else ""
+        return (*super().left_out(), *filter(None, [words]))
+
     def _dense(self) -> bool:
         return len(self._x) > MOST
 
     def notes(self) -> tuple[str, ...]:
-        """That a density stands in place of points."""
-        return (Essential(f"drawn as the density of {number_of(len(self._x), 'point')}"),) if self._dense() else ()
+        """That a density stands in place of points, and titles without room."""
+        dense = (Essential(f"drawn as the density of {number_of(len(self._x), 'point')}"),) if self._dense() else ()
+        return (*dense, *super().notes())
 
     def _rgb(self) -> np.ndarray:
         """[n, 3] uint8, in at most 64 shades of a map."""
@@ -99,8 +110,12 @@ class PointsMark(XYPlot):
         # A point without coordinates would reach Qt as NaN, which kills the process.
         finite = np.isfinite(self._x) & np.isfinite(self._y)
         brushes = [self._brush(tuple(c)) for c in self._rgb()[finite].tolist()]
-        x, y, size = self._x[finite], self._y[finite], self.mark.size * self.theme.scale
+        x, y, size = self._x[finite], self._y[finite], self._size()
         self.scatter.setData(x=x, y=y, brush=brushes, pen=None, size=size, symbol=self._symbols(finite))
+
+    def _size(self) -> float:
+        """px across a point."""
+        return self.mark.size * self.theme.stroke
 
     def _symbols(self, finite: np.ndarray) -> str | list[str]:
         """A shape for each point whose hue is in the legend; circles without a legend."""
@@ -141,6 +156,25 @@ class PointsMark(XYPlot):
             y.append(np.array(self.mark.sight[2:]))
         return span(np.concatenate(x)), span(np.concatenate(y))
 
+    def padded(self, part: Range) -> Range:
+        """A range in which the points at its ends are whole, with a ring round them; on paper nothing moves the numbers."""
+        if self._on_paper:
+            return part
+        frame, reach = self.frame(), self._ring_radius() + 2 * self.theme.stroke
+        x, y = (
+            _wider(ends, reach / max(length, 1.0)) for ends, length in zip(part, (frame.width(), frame.height()), strict=True)
+        )
+        return x, y
+
+    def _ring_radius(self) -> float:
+        """px of radius of the ring round a point."""
+        return self._size() / 2 + RING * self.theme.stroke
+
+    def _pad_again(self, *_: object) -> None:
+        """Points at the ends are whole at any size."""
+        if self._ready and not self._zoomed:
+            self.reset_view()
+
     def natural_height(self, width: int) -> int:
         """Square where x and y have equal units."""
         return min(width, 420) if self.mark.equal else min(round(width * 0.6), 360)
@@ -154,6 +188,7 @@ class PointsMark(XYPlot):
     def prepare_export(self, paper: Paper) -> None:
         """Vector circles instead of pixmaps."""
         super().prepare_export(paper)
+        self._on_paper = True
         self.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         self.scatter.setExportMode(True)
 
@@ -215,8 +250,8 @@ class PointsMark(XYPlot):
             corners = at[np.isfinite(at).all(axis=1)]
             hue = -1 if self.mark.hues is None else int(self.mark.hues[path[-1]])
             ink = QColor(*hues_rgb((hue,), self.theme)[0].tolist())
-            ink.setAlpha(PATH)
-            painter.setPen(QPen(ink, 1.5))
+            ink.setAlphaF(self.theme.opacity(PATH))
+            painter.setPen(self.theme.pen(ink, 1.5))
             painter.drawPolyline([QPointF(x, y) for x, y in corners.tolist()])
 
     def _draw_origin(self, painter: QPainter) -> None:
@@ -227,15 +262,14 @@ class PointsMark(XYPlot):
         if x < frame.right():
             left = max(x, frame.left())
             painter.fillRect(QRectF(left, frame.top(), frame.right() - left, frame.height()), self.theme.colour("accent", TINT))
-        ink = QColor(self.theme.colour("muted"))
-        ink.setAlpha(PATH)
-        painter.setPen(QPen(ink, 1.0))
+        painter.setPen(self.theme.pen(self.theme.colour("muted", self.theme.guide_opacity(PATH))))
         painter.drawLine(QPointF(x, frame.top()), QPointF(x, frame.bottom()))
         painter.drawLine(QPointF(frame.left(), y), QPointF(frame.right(), y))
-        ink.setAlpha(PATH // 2)
         painter.setFont(self.theme.font(self.theme.small))
         for radius, text in self.mark.rings:
-            painter.setPen(QPen(ink, 1.0, Qt.PenStyle.DotLine))
+            painter.setPen(
+                self.theme.pen(self.theme.colour("muted", self.theme.guide_opacity(PATH / 2)), 1.0, Qt.PenStyle.DotLine)
+            )
             painter.drawEllipse(QPointF(x, y), radius * scale, radius * scale)
             painter.setPen(self.theme.colour("muted"))
             painter.drawText(QPointF(x + 0.707 * radius * scale + 2, y - 0.707 * radius * scale - 2), text)
@@ -243,10 +277,8 @@ class PointsMark(XYPlot):
     def _draw_controls(self, painter: QPainter) -> None:
         if self.mark.controls is None or self._dense():
             return
-        ink = QColor(self.theme.colour("muted"))
-        ink.setAlpha(PATH)
-        painter.setPen(QPen(ink, 1.0))
-        radius = self.mark.size * self.theme.scale / 2 - 0.5
+        painter.setPen(self.theme.pen(self.theme.colour("muted", self.theme.guide_opacity(PATH))))
+        radius = (self._size() - self.theme.stroke) / 2
         ends = zip(self.to_pixels(self._x, self._y), self.to_pixels(*self.mark.controls.T), strict=True)
         for end, control in ends:
             if not np.isfinite(control).all():
@@ -269,9 +301,9 @@ class PointsMark(XYPlot):
             return
         at = dict(zip(marked, self.to_pixels(self._x[marked], self._y[marked]).tolist(), strict=True))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        radius = mark.size * self.theme.scale / 2 + 3
+        radius = self._ring_radius()
         for items, name in ((chosen, "accent"), (hovered, "text")):
-            painter.setPen(QPen(self.theme.colour(name), 2))
+            painter.setPen(self.theme.pen(name, 2.0))
             for i in items:
                 if np.isfinite(at[i]).all():
                     painter.drawEllipse(QPointF(*at[i]), radius, radius)
@@ -283,8 +315,10 @@ class PointsMark(XYPlot):
         metrics = QFontMetricsF(painter.font())
         frame = self.frame()
         finite = [p for p in at.values() if np.isfinite(p).all()]
-        dots = [QRectF(x - 3, y - 3, 6, 6) for x, y in finite]
+        near = RING * self.theme.stroke
+        dots = [QRectF(x - near, y - near, 2 * near, 2 * near) for x, y in finite]
         taken: list[QRectF] = []
+        self._unnamed = 0
         for i in order:
             x, y = at[i]
             if not np.isfinite((x, y)).all() or not frame.contains(QPointF(x, y)):
@@ -295,12 +329,21 @@ class PointsMark(XYPlot):
             if box is None and text and i in self.mark.chosen:  # a selected point is labelled, over others if need be
                 box = free_place(QPointF(x, y), size, radius, frame, taken)
             if box is None:
+                self._unnamed += bool(text)
                 continue
             taken.append(box.adjusted(-NAMES_APART, 0, NAMES_APART, 0))
             if i in self.mark.chosen:
                 painter.fillRect(box, self.theme.colour("background", 0.8))
             painter.setPen(QColor(self.theme.colour("accent" if i in self.mark.chosen else "muted")))
             painter.drawText(QPointF(box.left(), box.top() + metrics.ascent()), text)
+
+
+def _wider(ends: Ends, share: float) -> Ends:
+    """A range of data with its margin, in which that margin is `share` of the whole at least, as far as there is room for it."""
+    low, high = ends
+    inner = (high - low) / (1 + 2 * MARGIN)
+    more = max(inner / (1 - 2 * min(share, MOST_MARGIN)) - (high - low), 0.0) / 2
+    return low - more, high + more
 
 
 def nearest_towards(pixels: np.ndarray, here: int, dx: int, dy: int) -> int:

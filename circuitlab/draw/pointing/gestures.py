@@ -18,11 +18,11 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QPen,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractScrollArea
 
+from circuitlab.counting import number as formatted
 from circuitlab.draw.look.theme import Theme
 from circuitlab.figures.marks import Gesture, Hit
 
@@ -39,12 +39,15 @@ _KEYBOARD = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Q
 
 
 def number(value: float, unit: str = "", blank: str = "empty") -> str:
-    """A value for a readout: four decimals for ordinary sizes, otherwise four significant figures; `blank` for NaN."""
+    """A value for a readout: four decimals for ordinary sizes, otherwise four significant figures; `blank` for NaN.
+
+    A difference, whose unit begins with Δ, has its sign.
+    """
     if np.isnan(value):
         return blank
-    size = abs(value)
-    text = f"{value:.4f}" if size == 0 or 1e-3 <= size < 1e3 else f"{value:.4g}"
-    return f"{text} {unit}".rstrip().replace("-", "−")
+    size, sign = abs(value), "+" if unit.startswith("Δ") else ""
+    text = "0" if size == 0 else formatted(value, f"{sign}.4f" if 1e-3 <= size < 1e3 else f"{sign}.4g")
+    return f"{text} {unit}".rstrip()
 
 
 def gesture_of(keys: Qt.KeyboardModifier) -> Gesture:
@@ -225,9 +228,9 @@ class Gestures(_Base):
         self.paint_ring()
 
     def paint_ring(self) -> None:
-        """The focus ring, on top."""
-        if self._ring:
+        """The focus ring, on top; none on a stage, whose keys walk steps and whose audience would read it as a mark."""
+        if self._ring and not self.theme.stage:
             painter = QPainter(self.viewport())
-            painter.setPen(QPen(self.theme.colour("accent"), 1))
+            painter.setPen(self.theme.pen("accent"))
             painter.drawRect(self.viewport().rect().adjusted(0, 0, -1, -1))
             painter.end()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPen
+from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QHeaderView,
     QStyle,
@@ -17,15 +17,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from circuitlab.draw.look.colours import NEUTRAL, dark_text, rgb, table
+from circuitlab.draw.look.colours import DARK_INK, LIGHT_INK, bar_rgb, dark_text, rgb
 from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
 from circuitlab.figures.marks import RowColumn
 
-DARK_INK, LIGHT_INK = QColor(16, 16, 20), QColor(255, 255, 255)
 MOST_TINTS = 64
 GAP = 5.0  # px above a row before which others are left out
+BELOW = 18  # px from the top of a row to what lies below its digits
 PAD, TIGHT_PAD = 8, 4  # px beside a text, and where columns have to give way
 
 
@@ -58,7 +58,7 @@ class RowsDelegate(QStyledItemDelegate):
                 self._tints.clear()
             assert column.map is not None
             shades = rgb(np.asarray(column.values, dtype=np.float32), column.levels, column.map, self.theme)
-            self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades).tolist())
+            self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades, self.theme).tolist())
         return self._tints[key]
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
@@ -76,47 +76,55 @@ class RowsDelegate(QStyledItemDelegate):
             leads = row in model.mark.chosen[:1] or row not in model.mark.chosen
             painter.fillRect(rect, self.theme.colour("accent", 0.14 if leads else 0.07))
             if leads and rect.x() <= 0:
-                painter.fillRect(rect.x(), rect.y(), 3, rect.height(), self.theme.colour("accent"))
+                painter.fillRect(QRectF(rect.x(), rect.y(), 3 * self.theme.stroke, rect.height()), self.theme.colour("accent"))
         if column.map is not None and is_number(column):
             values, tints, dark = self._tint(column)
             if not np.isnan(values[row]):
                 painter.fillRect(rect.adjusted(0, 0, -1, -1), tints[row])
-                ink = DARK_INK if dark[row] else LIGHT_INK
+                ink = QColor(DARK_INK if dark[row] else LIGHT_INK)
         elif column.bar and is_number(column):
             self._bar(painter, QRectF(rect), column, float(column.values[row]))
+        pad = self.theme.px(self.pad)
         font, metrics = self._faces[column.tokens, row in model.mark.strong]
         painter.setFont(font)
         painter.setPen(ink)
-        text = metrics.elidedText(cell_text(column, row), Qt.TextElideMode.ElideRight, rect.width() - 2 * self.pad)
+        dots = Qt.TextElideMode.ElideLeft if column.from_end else Qt.TextElideMode.ElideRight
+        text = metrics.elidedText(cell_text(column, row), dots, rect.width() - 2 * pad)
         side = Qt.AlignmentFlag.AlignRight if is_number(column) else Qt.AlignmentFlag.AlignLeft
-        painter.drawText(QRectF(rect).adjusted(self.pad, 0, -self.pad, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.drawText(QRectF(rect).adjusted(pad, 0, -pad, 0), side | Qt.AlignmentFlag.AlignVCenter, text)
         if model.gap_before(index.row()):
             paint_gap(painter, QRectF(rect.x(), rect.y(), rect.width(), GAP), self.theme)
 
     def _bar(self, painter: QPainter, rect: QRectF, column: RowColumn, value: float) -> None:
-        """From zero to the value between the column's levels; signed columns start in the middle."""
+        """From zero to the value between the column's levels; signed columns start in the middle.
+
+        Beside the number, or behind it in a narrow cell. On a stage bars are not faint, and lie below the number there.
+        """
         low, high = column.levels
         if value != value or high <= low:
             return
         ends = [f"{end:,.{column.digits}f}" for end in column.levels]
         metrics = self._faces[False, False][1]
-        room = rect.adjusted(4, 4, -18 - max(metrics.horizontalAdvance(t) for t in ends), -4)  # keeps clear of the number
-        if room.width() < 16:
-            room = rect.adjusted(4, 4, -4, -4)
+        inset = self.theme.px(4)
+        beside = self.theme.px(18) + max(metrics.horizontalAdvance(t) for t in ends)  # keeps clear of the number
+        room = rect.adjusted(inset, inset, -beside, -inset)
+        if room.width() < 2 * self.theme.px(8):
+            above, below = (self.theme.px(BELOW), self.theme.px(1)) if self.theme.stage else (inset, inset)
+            room = rect.adjusted(inset, above, -inset, -below)
         zero = min(max(-low / (high - low), 0.0), 1.0)
         end = min(max((value - low) / (high - low), 0.0), 1.0)
         left, right = sorted((zero, end))
         bar = QRectF(room.left() + left * room.width(), room.top(), (right - left) * room.width(), room.height())
-        side = table("signed", self.theme)[196 if value >= 0 else 60]
-        colour = _colour(side if low < 0 else NEUTRAL)
-        colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
+        colour = QColor(*bar_rgb(low < 0, value, self.theme))
+        if not self.theme.stage:  # where a number may stand on it
+            colour.setAlphaF(0.32 if not self.theme.dark else 0.5)
         painter.fillRect(bar, colour)
 
 
 def paint_gap(painter: QPainter, room: QRectF, theme: Theme) -> None:
     """A dotted line: rows are left out here."""
     painter.fillRect(room, theme.colour("background"))
-    painter.setPen(QPen(theme.colour("muted"), 1, Qt.PenStyle.DotLine))
+    painter.setPen(theme.pen("muted", 1.0, Qt.PenStyle.DotLine))
     painter.drawLine(QPointF(room.left(), room.center().y()), QPointF(room.right(), room.center().y()))
 
 
@@ -144,10 +152,19 @@ class RowsTable(QTableView):
     walked = Signal()
     asked_menu = Signal(QPoint, QPoint)
     went = Signal()
+    fitted = Signal()  # the height has been shared out among rows: `whole_rows` may be another number
+    button_down = Signal(QPoint)
+    button_up = Signal(QPoint)
+    button_twice = Signal(QPoint)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._fitting = False
+
+    @property
+    def whole_rows(self) -> int:
+        """How many rows there is height for, whether there are so many or not."""
+        return self.viewport().height() // self.verticalHeader().defaultSectionSize()
 
     def updateGeometries(self) -> None:
         """A row is seen whole or not at all: what is left of the height below the last one stays empty."""
@@ -165,6 +182,7 @@ class RowsTable(QTableView):
             self.setViewportMargins(margins)
         self._align()
         self._fitting = False
+        self.fitted.emit()
 
     def _align(self) -> None:
         """The first row seen begins at the top, also at the end, where Qt would put the last one to the bottom."""
@@ -217,6 +235,21 @@ class RowsTable(QTableView):
             where = self.viewport().mapToGlobal(at)
         self.asked_menu.emit(at, where)
         event.accept()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.button_down.emit(event.position().toPoint())
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.button_up.emit(event.position().toPoint())
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Not Qt's own: it forgets the first click once the rows are written anew, which a click may bring about."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.button_twice.emit(event.position().toPoint())
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         # Dragging must not select.

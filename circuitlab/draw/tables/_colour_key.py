@@ -7,6 +7,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import table
 from circuitlab.draw.look.guarded import guarded
@@ -26,7 +27,7 @@ def key_column(mark: Rows) -> RowColumn | None:
 
 def key_words(column: RowColumn) -> str:
     """The colour key in words."""
-    return f"colours of {column.name} from {short(column.levels[0])} to {short(column.levels[1])}"
+    return Essential(f"colours of {column.name} from {short(column.levels[0])} to {short(column.levels[1])}")
 
 
 def key_height(theme: Theme) -> float:

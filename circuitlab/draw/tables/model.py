@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
+from circuitlab.counting import number
 from circuitlab.draw.look.plain_text import plain_tip
 from circuitlab.figures.marks import RowColumn, Rows
 
@@ -21,6 +22,18 @@ def is_number(column: RowColumn) -> bool:
     return np.asarray(column.values).dtype.kind in "iufb"
 
 
+def _small_or_fixed(column: RowColumn, value: float) -> str:
+    """A change, with its sign, a probability or a ranked number, in the one way in which its column writes small ones.
+
+    Of a probability and of what was ranked two figures are exact however small it is; of a change, which is what two numbers of
+    single precision leave, its order of magnitude.
+    """
+    sign, figures = ("+", 0) if column.reads == "change" else ("", 1)
+    if value == 0 and (column.reads != "ranked" or column.small):
+        return "0"
+    return number(value, f"{sign}.{figures}e" if abs(value) < column.small else f"{sign},.{column.digits}f")
+
+
 def cell_text(column: RowColumn, row: int) -> str:
     """The text of a cell; empty for NaN."""
     value = column.values[row]
@@ -28,8 +41,9 @@ def cell_text(column: RowColumn, row: int) -> str:
         return str(value)
     if value != value:
         return ""
-    text = f"{int(value):,}" if column.digits == 0 else f"{float(value):,.{column.digits}f}"
-    return (text.removeprefix("-") if set(text) <= set("-0.,") else text).replace("-", "−")
+    if column.reads != "number":
+        return _small_or_fixed(column, float(value))
+    return number(int(value), ",") if column.digits == 0 else number(float(value), f",.{column.digits}f")
 
 
 class RowsModel(QAbstractTableModel):
@@ -90,7 +104,7 @@ class RowsModel(QAbstractTableModel):
     def gap_before(self, place: int) -> bool:
         """Whether rows are left out between this row and the one above it."""
         gap = self.mark.gap
-        return gap is not None and place == gap[0] and place > 0 and self.sorted_by is None and not self.filter_text
+        return gap is not None and place == gap and place > 0 and self.sorted_by is None and not self.filter_text
 
     def filter(self, text: str) -> None:
         """Keep the rows whose text contains `text`."""
@@ -130,7 +144,7 @@ class RowsModel(QAbstractTableModel):
             return _RIGHT if is_number(column) else _LEFT
         if role == Qt.ItemDataRole.ToolTipRole:
             value = column.values[int(self.order[index.row()])]
-            return plain_tip(f"{value:.9g}" if is_number(column) else str(value))
+            return plain_tip(number(value, ".9g") if is_number(column) else str(value))
         return None
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -148,7 +162,7 @@ class RowsModel(QAbstractTableModel):
 
     def tsv(self, rows: list[int]) -> str:
         """The rows shown, as tab-separated text with a header and full-precision numbers."""
-        lines = ["\t".join(c.name for c in self.mark.columns)]
+        lines = ["\t".join(c.copied_name for c in self.mark.columns)]
         for row in self.order[rows].tolist():
             cells = [f"{c.values[row]:.9g}" if is_number(c) else str(c.values[row]) for c in self.mark.columns]
             lines.append("\t".join(cell.replace("\t", "⇥").replace("\n", "↵") for cell in cells))

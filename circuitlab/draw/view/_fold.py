@@ -16,7 +16,8 @@ class Fold(QToolButton):
 
     def __init__(self, caption: Caption, parent: QWidget, on_paper: bool) -> None:
         super().__init__(parent)
-        self.caption, self._on_paper = caption, on_paper
+        self.caption, self.away = caption, on_paper  # away: in what nobody can press a button of
+        self._brief = False
         self.setObjectName("fold")
         self.setProperty("role", "fold")
         self.setAccessibleName("Whole caption")
@@ -32,8 +33,10 @@ class Fold(QToolButton):
         self._say()
 
     def set_theme(self, theme: Theme) -> None:
-        """As small as the caption."""
+        """As small as the caption; not there where captions are brief."""
+        self._brief = theme.words == "brief"
         self.setFont(theme.font(theme.small))
+        self.refresh()
 
     @Slot(bool)
     def _fold(self, whole: bool) -> None:
@@ -47,7 +50,7 @@ class Fold(QToolButton):
     @Slot()
     def refresh(self) -> None:
         """The caption or its room has changed."""
-        needed = self.caption.folds and bool(self.caption.words) and not self._on_paper
+        needed = self.caption.folds and bool(self.caption.words) and not (self.away or self._brief)
         if self.isHidden() == needed and not self.caption.frozen:  # nothing appears or disappears under a pointer
             self.caption.beside = self.sizeHint().width() + self.row.spacing() if needed else 0
             self.setVisible(needed)

@@ -5,16 +5,18 @@ On the screen their height never moves the picture under a pointer: see `Wrapped
 
 from __future__ import annotations
 
+from math import ceil
+
 from PySide6.QtCore import QRect, Qt, Signal
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from circuitlab.caption_parts import Essential
-from circuitlab.draw.look.plain_text import plain_tip
+from circuitlab.draw.look.plain_text import InkLabel, plain_tip
 from circuitlab.figures.marks import joined
 
 
-class Wrapped(QLabel):
+class Wrapped(InkLabel):
     """Wraps `parts`; where `lines` (0: any number) do not hold them the last but `Essential` ones go, and an ellipsis says so.
 
     `steady`: its height is the largest that it has had at its width, until `forget`; and while it is `frozen` its words make do
@@ -26,12 +28,12 @@ class Wrapped(QLabel):
 
     def __init__(self, parent: QWidget | None = None, steady: bool = False) -> None:
         super().__init__(parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
-        self.parts, self.lines, self.first = (), 0, 0
+        self.parts, self.lines, self.first, self.most = (), 0, 0, 0
         self.steady, self.frozen = steady, False
         self.whole = self.folds = False
         self.beside = 0
+        self.room: tuple[tuple[str, ...], int] = (), 0
         self._held_height = self._held_width = 0  # px of height, of the width that it was for
         if steady:
             self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
@@ -41,11 +43,17 @@ class Wrapped(QLabel):
         """All parts in one line."""
         return joined(*self.parts)
 
-    def say(self, parts: tuple[str, ...], lines: int = 0, first: int = 0) -> None:
-        """Set the parts and the number of lines; the `first` parts stay."""
-        if (parts, lines, first) != (self.parts, self.lines, self.first):
-            self.parts, self.lines, self.first = parts, lines, first
+    def say(self, parts: tuple[str, ...], lines: int = 0, first: int = 0, most: int = 0) -> None:
+        """Set the parts and the number of lines; the `first` parts stay. `most`: lines of `Essential` parts, 0: any."""
+        if (parts, lines, first, most) != (self.parts, self.lines, self.first, self.most):
+            self.parts, self.lines, self.first, self.most = parts, lines, first, most
             self._fit()
+
+    def keep_room(self, texts: tuple[str, ...], lines: int) -> None:
+        """Be high enough for these texts, too, and for so many lines."""
+        if (texts, lines) != self.room:
+            self.room = texts, lines
+            self._keep()
 
     def freeze(self, frozen: bool) -> None:
         """Keep the present height, or take the height of the text."""
@@ -67,7 +75,7 @@ class Wrapped(QLabel):
 
     def heightForWidth(self, width: int) -> int:
         """The height of the text, and no less than before."""
-        natural = super().heightForWidth(width)
+        natural = self._natural(width)
         if not self.steady or width != self.width():
             return natural
         return self._held_height if self.frozen else max(natural, self._held_height)
@@ -80,42 +88,74 @@ class Wrapped(QLabel):
             self._held_width, self._held_height = across, 0
         self._fit()
 
+    def _natural(self, width: int) -> int:
+        """The height that the text needs, and what it keeps room for."""
+        texts, lines = self.room
+        least = lines * self.fontMetrics().lineSpacing()
+        return max(super().heightForWidth(width), least, *(self._height_of(text, width) for text in texts))
+
+    def _height_of(self, text: str, width: int) -> int:
+        return self.fontMetrics().boundingRect(QRect(0, 0, max(width, 80), 10000), Qt.TextFlag.TextWordWrap, text).height()
+
+    def _of_lines(self, lines: int) -> int:
+        """px of height of so many lines, each of which Qt may begin at a whole pixel."""
+        return max(lines * self.fontMetrics().lineSpacing(), ceil(lines * QFontMetricsF(self.font()).lineSpacing()))
+
     def _fits(self, text: str, beside: int = 0) -> bool:
-        metrics = self.fontMetrics()
-        room = QRect(0, 0, max(self.width() + beside, 80), 10000)
-        height = metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
-        fits = not self.lines or height <= self.lines * metrics.lineSpacing() + 1
+        height = self._height_of(text, self.width() + beside)
+        fits = not self.lines or height <= self._of_lines(self.lines) + 1
         return fits and not (self.frozen and height > self._held_height + 1)
 
     def _fit(self) -> None:
         text = self.words
         self.folds = not self._fits(text, self.beside)  # even with the room of the button
         if self.folds and not self.whole:
-            first, parts = self.parts[: self.first], self.parts[self.first :]
-            stay = [part for part in parts if isinstance(part, Essential)]
-            go = [part for part in parts if not isinstance(part, Essential)]
-            while go and not self._fits(joined(*first, *go, *stay, "…")):
-                go.pop()
-            text = joined(*first, *go, *stay, "…")
-            if not go and not stay and not first and parts:  # one long sentence: as many words as fit
-                text = self._begun(parts[0])
+            text = self._shortened()
         if text != self.text():
             self.setText(text)
             self.setToolTip(plain_tip(self.words) if text != self.words else "")
         self._keep()
         self.fitted.emit()
 
-    def _begun(self, text: str) -> str:
+    def _shortened(self) -> str:
+        """What of the parts the lines hold, with an ellipsis."""
+        first, parts = self.parts[: self.first], self.parts[self.first :]
+        stay = [part for part in parts if isinstance(part, Essential)]
+        go = [part for part in parts if not isinstance(part, Essential)]
+        while go and not self._fits(joined(*first, *go, *stay, "…")):
+            go.pop()
+        while len(stay) > 1 and self._beyond_most(joined(*first, *go, *stay)):
+            stay.remove(max(stay[1:], key=len))  # the longest, which leaves the most of the others
+        if not go and not stay and not first and parts:  # one long sentence: as many words as fit
+            return self._begun(parts[0])
+        words, ended = joined(*first, *go, *stay), joined(*first, *go, *stay, "…")
+        alone = self._height_of(ended, self.width()) > self._height_of(words, self.width()) > 0
+        return words if alone else ended  # an ellipsis has no line of its own
+
+    def _beyond_most(self, text: str) -> bool:
+        """Whether a text takes more lines than any may."""
+        return self.most > 0 and self._height_of(text, self.width()) > self._of_lines(self.most) + 1
+
+    def _begun(self, text: str, *after: str) -> str:
+        """As many words of a text as fit, with an ellipsis, before other parts."""
         words = text.split(" ")
-        while words and not self._fits(" ".join(words) + "…"):
+        while words and not self._fits(joined(" ".join(words) + "…", *after)):
             words.pop()
-        return " ".join(words) + "…"
+        return joined(" ".join(words) + "…", *after)
 
     def _keep(self) -> None:
-        if self.steady and not self.frozen and (natural := super().heightForWidth(self.width())) != self._held_height:
+        if self.steady and not self.frozen and (natural := self._natural(self.width())) != self._held_height:
             self._held_height = max(self._held_height, natural)
             self.updateGeometry()
 
 
 class Caption(Wrapped):
     """What stands under a picture."""
+
+
+class Title(Wrapped):
+    """What stands above a picture. Too long, it loses words from its end, but for `Essential` parts, which then end it."""
+
+    def _shortened(self) -> str:
+        plain = joined(*(part for part in self.parts if not isinstance(part, Essential)))
+        return self._begun(plain, *(part for part in self.parts if isinstance(part, Essential)))

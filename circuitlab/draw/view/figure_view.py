@@ -2,61 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
-from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QImage, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
+from circuitlab.caption_parts import Essential, OnPaper, Reference
 from circuitlab.draw.look.paper import Paper
-from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.plain_text import InkLabel
+from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import GRID, LIGHT, Theme, palette, stylesheet
-from circuitlab.draw.painted.mark import plain_tip
+from circuitlab.draw.painted.mark import PaintedMark, plain_tip
 from circuitlab.draw.plots.plot import PlotMark, Range
+from circuitlab.draw.plots.xy import XYPlot
 from circuitlab.draw.pointing.focus_order import chain
 from circuitlab.draw.pointing.pointer_note import PointerNote
 from circuitlab.draw.view._arranged import as_arranged
 from circuitlab.draw.view._busy import Busy
 from circuitlab.draw.view._fold import Fold
+from circuitlab.draw.view._letter import Letter
 from circuitlab.draw.view._realise import realise
 from circuitlab.draw.view._spoken import name_for_readers
-from circuitlab.draw.view.caption import Caption, Wrapped
+from circuitlab.draw.view.caption import Caption, Title
 from circuitlab.draw.view.places import Key, Places
-from circuitlab.figures.marks import Figure, Hit, Mark, joined
+from circuitlab.figures.marks import Edges, Figure, Hit, Mark, beyond, joined
+from circuitlab.model.subject import CONVENTION_WORDS
+from circuitlab.story.zoom import Part
 
 _HOVERS = ("hover", "leave")
 SHORT_CAPTION = 3  # lines of a short caption on paper
 CAPTION_LINE = 150  # px of height for each line of caption above the second
+PASSES = 4  # in which words and picture of a stage are fitted to each other
+MOST_WORDS = 0.3  # of the height of a stage: its caption, whose last parts go before the picture is a speck
+BESIDE_REFERENCE = 3  # lines of caption at most while there is a reference, all of which have their room
 
 
 class FigureView(QWidget):
     """Realises every mark.
 
     `picked(Hit)`: click, shift-click, double-click, and "leave" on Esc. `hovered(Hit, readout)`: hover, and leave with "".
-    `context_requested(Hit | None, global position)`: right-click or menu key.
+    `reread(readout)`: another figure under what is hovered, or under nothing ("").
+    `context_requested(Hit | None, global position)`: right-click or menu key. `turned()`: by hand another part is shown.
     """
 
     picked = Signal(object)
+    turned = Signal()
     hovered = Signal(object, str)
+    reread = Signal(str)
     context_requested = Signal(object, QPoint)
 
-    def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None, paper: Paper | None = None) -> None:
+    def __init__(
+        self, theme: Theme = LIGHT, parent: QWidget | None = None, paper: Paper | None = None, letter: str | None = None
+    ) -> None:
         super().__init__(parent)
         self._theme, self._figure, self._paper = theme, Figure(), paper
+        self._letter = None if letter is None else Letter(letter, self)  # of a part of a sheet, whose title is ordinary text
         self._widgets: dict[Key, Any] = {}
-        self._why_above = False
+        self._why_above = self._themed = False
+        self._title_above = ""
+        self._titles: tuple[str, ...] | None = None  # that comparing gives the figure; None without a reference
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._read: tuple[Any, str] = None, ""  # the mark that is hovered, and its readout
+        self._holds = False  # ranges only grow
+        self._still = self._due = False  # nothing is laid out yet; it has to be
+        self._settling = self._hopes = False  # words and picture of a stage are fitted; first as if all had room
         self._frozen = False  # while the pointer is on an item, text around the picture does not move it
-        self._count, self._why = PlainLabel(self), PlainLabel(self)
-        self._title, self._caption = Wrapped(self, paper is None), Caption(self, paper is None)
+        self._count, self._why = InkLabel(self), InkLabel(self)
+        self._title, self._caption = Title(self, paper is None), Caption(self, paper is None)
         for label in (self._count, self._why):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self._why.setWordWrap(True)
         self._why.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom)
         head = QHBoxLayout()
+        if self._letter is not None:
+            head.addWidget(self._letter, 0, Qt.AlignmentFlag.AlignTop)
         head.addWidget(self._title, 1)
         head.addWidget(self._count)
         self._places = Places(self, self._widgets, paper is not None)
@@ -79,6 +103,11 @@ class FigureView(QWidget):
     def figure(self) -> Figure:
         """The figure that is drawn."""
         return self._figure
+
+    @property
+    def title(self) -> str:
+        """The title of the figure that is drawn."""
+        return self._figure.title
 
     @property
     def theme(self) -> Theme:
@@ -106,13 +135,40 @@ class FigureView(QWidget):
             self._busy.raise_()
         for mark in figure.marks():
             self._widgets[type(mark), mark.name].show_mark(mark)
-        self._places.fit_figure(figure, relaid, self._frozen)
-        self._label()
+        self._fit(relaid)
         self.note.refresh(self._widgets.values())
-        if not self._frozen:
-            self._places.leave_frames()
+        self._read_again()
         if focused and figure.grid and (self.hasFocus() or not self._has_keyboard()):
             self.take_keyboard()  # the focused mark is new, or has gone
+
+    def _fit(self, relaid: bool) -> None:
+        """Fit places and words to the figure, whose marks stand elsewhere than before if `relaid`."""
+        self._places.fit_figure(self._figure, relaid, self._frozen or self._still)
+        self._label()
+        if not (self._frozen or self._still):
+            self._places.give_frames()
+        self._settle_stage()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Lay nothing out until the end: figure, size and the words above change together, and are fitted to each other once."""
+        layout = self.layout()
+        assert layout is not None
+        self._still, self._due = True, False
+        layout.setEnabled(False)
+        try:
+            yield
+        finally:
+            layout.setEnabled(True)
+            self._still = False
+            if self._due:
+                layout.invalidate()
+                layout.activate()  # words are fitted to the width that they have
+                if self._settles:
+                    self._settle_stage()
+                else:
+                    self._fit(True)
+                layout.activate()
 
     def _keep_widgets(self, figure: Figure) -> None:
         """Keep the widgets whose type and name stay; create and delete the others."""
@@ -131,38 +187,75 @@ class FigureView(QWidget):
         widget.gestured.connect(self._gestured)
         widget.context.connect(self._context)
         widget.noted.connect(self._noted)
+        if hasattr(widget, "turned"):
+            widget.turned.connect(self.turned)
+        if self._holds and hasattr(widget, "hold_range"):
+            widget.hold_range(True)
         if self._paper is not None:
+            widget.setPalette(palette(self._theme))  # not that of the application, whose theme no file is to depend on
             widget.prepare_export(self._paper)
         return widget
 
     def _label(self) -> None:
+        if self._still:
+            self._due = True
+            return
         figure = self._figure
-        caption = self._caption_parts()
-        visible = tuple(part for part in caption if part not in self._once)
-        count = f"showing {figure.shown[0]:,} of {figure.shown[1]:,}" if figure.shown else ""
-        self._title.say((figure.title,) if figure.title else ())
+        count = "" if self._theme.stage else self._shown_words()  # there the title has the room
+        title = beyond(self._title_above, figure.title)
+        self._title.say(figure.title_parts(title), self._lines() if self._theme.stage else 0)
+        self._title.keep_room(self._titles or () if title and not self._theme.stage else (), 0)  # there it has one line
         for label, text in ((self._count, count), (self._why, figure.why_empty)):
             if label.text() != text:
                 label.setText(text)
         for label in (self._title, self._count, self._why) if not self._frozen else ():
             label.setVisible(bool(label.text()))
         self._place_why(bool(figure.grid))
+        caption = self.caption_parts
+        visible = tuple(part for part in self._parts_in_sight(caption) if part not in self._once)
         self._say(visible)
         if visible != caption:
             self._caption.setToolTip(plain_tip(joined(*caption)))
         name_for_readers(self, figure, self._widgets)
         self.setAccessibleDescription(joined(*caption) or figure.why_empty)
 
+    def _shown_words(self) -> str:
+        """How many of its items the figure shows, "" of one that leaves none out."""
+        figure = self._figure
+        edges = " edges, the largest" if any(isinstance(mark, Edges) for mark in figure.marks()) else ""
+        return f"showing {figure.shown[0]:,} of {figure.shown[1]:,}{edges}" if figure.shown else ""
+
     @property
     def whole_caption(self) -> str:
         """The figure's caption and how it is drawn; on paper also what it is a figure of."""
-        return joined(*self._caption_parts())
+        return joined(*self.caption_parts)
 
-    def _caption_parts(self) -> tuple[str, ...]:
+    @property
+    def caption_parts(self) -> tuple[str, ...]:
+        """The parts of `whole_caption`."""
         about = self._figure.about if self._paper is not None else ()
-        notes = dict.fromkeys(note for w in self._widgets.values() for note in w.notes())
-        parts = [w.part_words() for w in self._widgets.values() if isinstance(w, PlotMark)]
-        return tuple(filter(None, (*about, *self._figure.caption_parts, *parts, *notes)))
+        widgets = [self._widgets[type(mark), mark.name] for mark in self._figure.marks()]
+        shown = [w for w in widgets if not self._theme.stage or w.isVisibleTo(self)]
+        placed = () if self._hopes else self._places.notes
+        cut = (words for w in shown if isinstance(w, PaintedMark) for words in w.without_room())
+        notes = {} if self._hopes else dict.fromkeys((*cut, *(note for w in shown for note in w.notes())))
+        parts = [w.part_words() for w in widgets if isinstance(w, PlotMark)]
+        own = (part for part in self._figure.caption_parts if self._paper is not None or not isinstance(part, OnPaper))
+        count = Essential(self._shown_words()) if self._theme.stage else ""
+        first, last = (placed, ()) if self._theme.stage else ((), placed)  # the first is kept longest
+        caption = tuple(filter(None, (*about, count, *first, *own, *parts, *last, *notes)))
+        return caption if self._paper is None else tuple(sorted(caption, key=self._rank))
+
+    def _rank(self, part: str) -> int:
+        """Of a part of the caption on paper: what the figure is of and compared with, its conventions, then what may give way."""
+        return 0 if part in self._figure.about or isinstance(part, Reference) else 1 if part in CONVENTION_WORDS else 2
+
+    def _parts_in_sight(self, caption: tuple[str, ...]) -> tuple[str, ...]:
+        """Of these parts those that the theme has words for."""
+        if self._theme.words == "full":
+            return caption
+        brief = self._figure.brief
+        return tuple(part for part in caption if part in brief or isinstance(part, Essential))
 
     def parts(self) -> dict[str, Range]:
         """The visible ranges of zoomed or panned marks, by name."""
@@ -177,10 +270,50 @@ class FigureView(QWidget):
         for name, part in parts.items():
             self.widget(name).show_part(part)
 
+    def visible_parts(self) -> dict[str, Part]:
+        """What is seen of the marks that are not shown whole, in their own units, by name; of tables their rows and order."""
+        parts = ((name, w.visible_part()) for (_, name), w in self._widgets.items() if hasattr(w, "visible_part"))
+        return {name: part for name, part in parts if part is not None}
+
+    def show_visible_parts(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
+        """Show these parts, which another figure may have had, and every other mark whole. The names of those that are not here
+        as they were: a mark that is shown as far as it goes, or whole.
+        """
+        others: list[str] = []
+        for (_, name), widget in self._widgets.items():
+            if hasattr(widget, "visible_part"):
+                if name not in parts:
+                    widget.show_whole()
+                elif not widget.show_visible_part(parts[name]):
+                    others.append(name)
+        return tuple(others)
+
+    def hold_ranges(self, on: bool) -> None:
+        """From now on axes only grow from one figure to the next, as in a film; or each fits its figure again."""
+        self._holds = on
+        for widget in self._widgets.values():
+            if hasattr(widget, "hold_range"):
+                widget.hold_range(on)
+
+    def say_title_above(self, title: str) -> None:
+        """What stands above the view already is not written again: of a title that begins with it the rest is."""
+        if title != self._title_above:
+            self._title_above = title
+            self._label()
+
     def say_once(self, parts: Collection[str]) -> None:
         """Caption parts that the window shows once for all its figures: here they are in the tool tip, and in a copied image."""
         if (repeated := frozenset(parts)) != self._once:
             self._once = repeated
+            self._label()
+
+    def keep_room(self, titles: tuple[str, ...] | None) -> None:
+        """While there is a reference, keep room for the captions and these titles of each side: the picture stays where it is.
+
+        None: there is no reference.
+        """
+        if titles != self._titles:
+            self._titles = titles
             self._label()
 
     def room_for_marks(self) -> int:
@@ -194,11 +327,21 @@ class FigureView(QWidget):
     def _say(self, caption: tuple[str, ...]) -> None:
         paper = self._paper
         if paper is None:
-            self._caption.say(caption, max(2, self.height() // CAPTION_LINE))
+            lines = self._lines()
+            compared = self._titles is not None and bool(self._figure.grid)
+            lines = min(lines, BESIDE_REFERENCE) if compared else lines
+            most = int(MOST_WORDS * self.height() / self._caption.fontMetrics().lineSpacing()) if self._theme.stage else 0
+            self._caption.say(caption, lines, most=max(most, lines))
+            self._caption.keep_room((), lines if compared else 0)
         else:
-            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, len(self._figure.about))
+            first = sum(self._rank(part) < 2 for part in caption)
+            self._caption.say(caption, SHORT_CAPTION if paper.caption == "short" else 0, first)
         if not self._frozen:
-            self._caption.setVisible(bool(caption) and (paper is None or paper.caption != "none"))
+            self._caption.setVisible(bool(caption or self._caption.room[1]) and (paper is None or paper.caption != "none"))
+
+    def _lines(self) -> int:
+        """How many lines words around the picture may take, two at least in a window."""
+        return max(1 if self._theme.stage else 2, self.height() // self._theme.px(CAPTION_LINE))
 
     def _place_why(self, above: bool) -> None:
         """The reason stands in the middle of an empty figure, or above marks that can be clicked."""
@@ -212,7 +355,15 @@ class FigureView(QWidget):
 
     @Slot()
     def _noted(self) -> None:
+        if self._settling:
+            return
+        if self._still:
+            self._due = True
+            return
+        before = self.room_for_marks()
         self._label()
+        if self.room_for_marks() != before:
+            self._settle_stage()
 
     # gestures --------------------------------------------------------------------------------------------------------
 
@@ -226,9 +377,20 @@ class FigureView(QWidget):
         if pointed:
             self._freeze(True)
         self.note.show_readout(mark, readout)
+        self._read = (mark, readout) if readout else (None, "")
         self.hovered.emit(hit, readout)
         if not pointed:
             self._freeze(False)
+
+    def _read_again(self) -> None:
+        """A readout that is on the screen is of the figure that is drawn, or goes with the one that it was of."""
+        mark, before = self._read
+        if mark is None:
+            return
+        readout = mark.hovered_readout if mark in self._widgets.values() else ""
+        self._read = (mark, readout) if readout else (None, "")
+        if readout != before:
+            self.reread.emit(readout)
 
     def _freeze(self, frozen: bool) -> None:
         """Freeze title, caption and heights while the pointer is on an item, or let them take what they need."""
@@ -246,15 +408,39 @@ class FigureView(QWidget):
         self.note.leave(self._widgets.values())
         self.context_requested.emit(hit, where)
 
+    def forget_pointer(self) -> None:
+        """Nothing is hovered until the pointer moves again: another picture is about to be shown under it."""
+        for widget in self._widgets.values():
+            QApplication.sendEvent(widget, QEvent(QEvent.Type.Leave))
+        self.note.leave(self._widgets.values())
+
+    def forget_hand(self) -> None:
+        """Nothing is hovered, selected by hand or focused: the next picture is drawn as in a new view."""
+        self.forget_pointer()
+        focus = self.window().focusWidget()
+        if focus is not None and self._has_keyboard():
+            focus.clearFocus()
+        for widget in self._widgets.values():
+            if hasattr(widget, "forget_hand"):
+                widget.forget_hand()
+
+    def release(self) -> bool:
+        """Select what the figure has chosen and nothing else. Whether anything else was selected by hand."""
+        released = [widget.release() for widget in self._widgets.values() if hasattr(widget, "release")]  # all of them
+        return any(released)
+
     def leaveEvent(self, event: QEvent) -> None:
         """The pointer has gone."""
         super().leaveEvent(event)
         self.note.leave(self._widgets.values())
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Behind another tab, or closed: nothing is hovered."""
+        """Behind another tab, or closed: nothing is hovered, and what was is read nowhere."""
         super().hideEvent(event)
         self.note.leave(self._widgets.values())
+        if self._read[1]:
+            self._read = (None, "")
+            self.reread.emit("")
         self._freeze(False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -297,28 +483,39 @@ class FigureView(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         """Another theme: hues stay, scales begin at its background."""
-        self._theme = theme
+        if theme == self._theme and self._themed:
+            return
+        reworded, self._theme, self._themed = theme.words != self._theme.words, theme, True
         self.setPalette(palette(theme))
+        if self._paper is not None:
+            self.setFont(theme.font())
         own, app = stylesheet(theme), QApplication.instance()
         if isinstance(app, QApplication) and own in app.styleSheet():
             own = ""  # the application has it: a sheet per view as well would take seconds to polish
-        if self.styleSheet() != own:
-            self.setStyleSheet(own)
-        colours = {self._title: ("text", theme.normal, True), self._count: ("muted", theme.small, False)}
+        set_sheet(self, own)
+        lettered = self._letter is not None
+        colours = {self._title: ("text", theme.small if lettered else theme.normal, not lettered)}
+        colours |= {self._count: ("muted", theme.small, False)}
         colours |= {self._caption: ("muted", theme.small, False), self._why: ("muted", theme.normal, False)}
         for label, (name, size, bold) in colours.items():
             label.setFont(theme.font(size, bold=bold))
-            ink = label.palette()
-            ink.setColor(label.foregroundRole(), theme.colour(name))
-            label.setPalette(ink)
+            label.set_ink(theme.colour(name))
+        if self._letter is not None:
+            self._title.setContentsMargins(0, self._letter.set_theme(theme, self._title.font()), 0, 0)
         background = self.palette()
         background.setColor(self.backgroundRole(), theme.colour("background"))
         self.setPalette(background)
+        side = 0 if theme.stage else GRID  # a stage has room beside it
+        layout = self.layout()
+        if layout is not None:
+            layout.setContentsMargins(side, GRID // 2, side, GRID // 2)
         self.fold.set_theme(theme)
         self._busy.set_theme(theme)
         self.note.set_theme(theme)
         for widget in self._widgets.values():
             widget.set_theme(theme)
+        if reworded:
+            self._label()
         self._places.align()
 
     def set_busy(self, busy: bool, fraction: float | None = None) -> None:
@@ -329,6 +526,7 @@ class FigureView(QWidget):
         """Zoom out to everything."""
         for widget in self._widgets.values():
             widget.reset_view()
+        self.turned.emit()
 
     def as_shown(self) -> Figure:
         """The figure with its tables sorted and filtered as on the screen."""
@@ -336,13 +534,18 @@ class FigureView(QWidget):
 
     def copy_image(self) -> None:
         """Copy the picture to the clipboard as it is on the screen."""
+        QGuiApplication.clipboard().setImage(self.image())
+
+    def image(self) -> QImage:
+        """The picture as it is on the screen, with its whole caption."""
         self._busy.hide()
         once = self._once
         self.say_once(())
         self.fold.hide()  # not part of a picture
-        QGuiApplication.clipboard().setPixmap(self.grab(QRect(QPoint(0, 0), self.size())))
+        image = self.grab(QRect(QPoint(0, 0), self.size())).toImage()
         self.say_once(once)
         self.fold.refresh()
+        return image
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """The theme's background. Not by the palette: a style sheet's first polish puts back the one it knew before."""
@@ -355,16 +558,64 @@ class FigureView(QWidget):
         super().resizeEvent(event)
         self.note.leave(self._widgets.values())
         self._busy.setGeometry(self.rect())
+        if self._still:
+            self._due = True
+            return
         self._places.resized()
         self._label()
         for label in (self._title, self._caption):
             label.forget()
+        self._settle_stage()
 
-    def set_stroke(self, scale: float) -> None:
-        """Device pixels per px of line width, for a scaled painter."""
+    def left_out(self) -> tuple[str, ...]:
+        """What a figure of this size has no room for, in words; after it was painted on paper."""
+        each = (words for w in self._widgets.values() if hasattr(w, "left_out") for words in w.left_out())
+        caption = ["caption shortened"] if self._caption.folds and not self._caption.isHidden() else []
+        return (*dict.fromkeys(each), *caption)
+
+    @property
+    def _settles(self) -> bool:
+        """Whether words and picture are fitted to each other: on a stage, unless something stands still or they are at it."""
+        return self._theme.stage and not self._frozen and not self._settling
+
+    def _settle_stage(self) -> None:
+        """On a stage the picture takes what the words leave, and the words say what has no room; whatever was shown before."""
+        if self._still:
+            self._due = True
+        if self._still or not self._settles:
+            return
+        self._settling = self._hopes = True
+        try:
+            self._label()
+            if not self._holds:  # a film keeps the most room that its frames have had
+                for label in (self._title, self._caption):
+                    label.forget()
+                self._places.forget()
+            for _ in range(PASSES):
+                before = self._places.notes, self.room_for_marks()
+                self._places.resized()
+                self._activate()
+                self._hopes = False
+                self._label()
+                if (self._places.notes, self.room_for_marks()) == before:
+                    break
+        finally:
+            self._settling = self._hopes = False
+
+    def _activate(self) -> None:
+        """Give the marks their room now: only then do they know what of them has none."""
+        layout = self.layout()
+        if layout is not None and any(isinstance(widget, PaintedMark | XYPlot) for widget in self._widgets.values()):
+            layout.activate()
+            for widget in self._widgets.values():
+                if isinstance(widget, PaintedMark) and widget.isVisible():
+                    widget.catch_up()
+
+    def set_ratio(self, ratio: float) -> None:
+        """Device pixels per px, for a scaled painter."""
         for widget in self._widgets.values():
-            if hasattr(widget, "set_stroke"):
-                widget.set_stroke(scale)
+            if hasattr(widget, "set_ratio"):
+                widget.set_ratio(ratio)
 
     def natural_height(self) -> int:
         """Height in px of the marks at the present width, with all text around them."""
@@ -381,6 +632,7 @@ class FigureView(QWidget):
         """Width in px below which part of the figure cannot be read, each part having the whole width."""
         words = self._figure.title.split()
         title = max(map(QFontMetricsF(self._title.font()).horizontalAdvance, words), default=0.0)
+        title += 0 if self._letter is None else self._letter.sizeHint().width() + GRID
         return max([title, *(w.least_width() for w in self._widgets.values())]) + 2 * GRID
 
     def lay_out_for_paper(self, width: int, height: int | None = None) -> int:
@@ -389,7 +641,7 @@ class FigureView(QWidget):
         `height`: marks share it as on the screen; returned is the least height in which nothing is lost.
         """
         self._label()
-        self._places.give_heights(width, share=height is not None)
+        self._places.paper.give_heights(width, share=height is not None)
         layout = self.layout()
         assert layout is not None
         layout.activate()

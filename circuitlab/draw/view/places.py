@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QVBoxLayout, QWidget
 
+from circuitlab.caption_parts import Essential
+from circuitlab.counting import number_of
 from circuitlab.draw.heatmap.heatmap import HeatmapMark
 from circuitlab.draw.look.theme import GRID
-from circuitlab.draw.plots.plot import UNLIMITED, PlotMark
+from circuitlab.draw.painted.tokens import TokensMark
+from circuitlab.draw.plots.plot import UNLIMITED
 from circuitlab.draw.plots.xy import XYPlot
-from circuitlab.draw.tables.on_paper import RowsOnPaper
 from circuitlab.draw.tables.rows import RowsMark
 from circuitlab.draw.tables.scrolled_together import ScrolledTogether
-from circuitlab.figures.marks import Bars, Dials, Figure, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
+from circuitlab.draw.view._stage_room import INDEXED, map_and_text, without_room
+from circuitlab.draw.view.places_on_paper import FLOWS, PlacesOnPaper, Row
+from circuitlab.figures.marks import Bars, Figure, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
 Key = tuple[type, str]
 NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
+TALL_ON_STAGE = 200  # px of height that a plot over its table has at least
 ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
 LOW = 400  # px: below it prose gets less
+LEAST_TABLE = 88  # px of a table beside prose: its head and two rows, which scroll
 LOW_FOR_TWO = 300  # px of height of a map and a plot below which they stand side by side
 LEAST_FRAME = 40  # px of height of a plot's picture
 CHROME = 48  # px of height that a title and a line of caption take
 BESIDE = 200  # px of width that the text beside its map has at least
-INDEXED = 5  # largest step between indices below a text
 LOW_MAP = 0.6  # of the height: from here on a map is large enough to have its text below
 MUCH = 0.25  # of the width: a map that leaves more than this empty is centred
-LEAST_ON_PAPER = 110  # px of height of a picture or a table that shares a given one
-FLOWS = Tokens | Bars | Dials | Prose
 
 
 def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
@@ -36,6 +40,10 @@ def _layout_of(figure: Figure) -> tuple[tuple[Key, ...], ...]:
 
 def _map_and_table(row: tuple[Mark, ...]) -> bool:
     return len(row) == 2 and isinstance(row[0], Heatmap) and isinstance(row[1], Rows)
+
+
+def _plot_and_table(row: tuple[Mark, ...]) -> bool:
+    return len(row) == 2 and isinstance(row[0], Lines | Points) and isinstance(row[1], Rows)
 
 
 def _map_over_text(figure: Figure) -> bool:
@@ -64,10 +72,15 @@ class Places:
         self._figure = Figure()
         self._shape: tuple[tuple[Key, ...], ...] = ()
         self._rows: list[QWidget] = []
-        self._stacked = self._by_hand = False
+        self._stacked = False
         self._shapes: tuple[tuple[int, ...], ...] = ()  # of the maps that stand beside tables
         self._shared: object = None  # map, text, size and theme that the present places were computed for
         self._together: list[ScrolledTogether] = []
+        self._gone: set[int] = set()  # rows without room on a stage
+        self._piled: set[int] = set()  # rows on a stage whose plot stands over its table
+        self._textless = False  # on a stage a map has no room for its text
+        self._beyond = 0  # marks of other rows without room there
+        self.paper = PlacesOnPaper(self._filled)
         self.body = QVBoxLayout()
         self.body.setSpacing(GRID)
 
@@ -87,22 +100,26 @@ class Places:
             for key in row:
                 side.addWidget(self._widgets[key], 1)
                 self._widgets[key].show()
-            self.body.addWidget(holder, round(100 * figure.weights[i]) if i < len(figure.weights) else 100)
+            self.body.addWidget(holder, self._weight(i))
             self._rows.append(holder)
         for holder in old:
             self.body.removeWidget(holder)
             holder.hide()
             holder.deleteLater()
         for i in range(self.body.count()):
-            weight = round(100 * figure.weights[i]) if i < len(figure.weights) else 100
-            self.body.setStretch(i, weight)
+            self.body.setStretch(i, self._weight(i))
         self._link(figure)
-        self._shape, self._shared = shape, None
+        self._shape, self._shared, self._gone, self._beyond, self._textless = shape, None, set(), 0, False
         alone = {key for row in shape if len(row) == 1 for key in row}
         for key, widget in self._widgets.items():
             if isinstance(widget, HeatmapMark):
                 widget.set_alone(key in alone)
         self._turn()
+
+    def _filled(self) -> list[Row]:
+        """The rows with what stands in them."""
+        widgets = lambda row: [self._widgets[type(m), m.name] for m in row]
+        return [Row(holder, row, widgets(row)) for row, holder in zip(self._figure.grid, self._rows, strict=True)]
 
     def _link(self, figure: Figure) -> None:
         """Tables of one row scroll together."""
@@ -117,7 +134,7 @@ class Places:
         self._figure = figure
         if frozen:
             return
-        if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes):
+        if (shapes := _shapes_of_maps(figure)) and (relaid or shapes != self._shapes or self._view.theme.stage):
             self._shapes = shapes
             self._turn()
         self._turn_text()
@@ -127,77 +144,83 @@ class Places:
 
     def resized(self) -> None:
         """The view has another size."""
-        if self._by_hand:
+        if self.paper.given:
             return
         self._turn()
         self._share_by_content()
-        self.leave_frames()
+        self.give_frames()
+        self.align()
 
-    def give_heights(self, width: int, share: bool = False) -> None:
-        """On paper every mark gets the height it asks for at this width; side by side only where all of a row have room.
+    def forget(self) -> None:
+        """On a stage: lay out as for the first time, so that a figure that comes back looks as it did."""
+        if self.paper.given:
+            return
+        self._shared, self._shapes, self._stacked, self._gone, self._beyond = None, (), False, set(), 0
+        self.body.setDirection(QBoxLayout.Direction.TopToBottom)
+        for i, holder in enumerate(self._rows):
+            holder.setMinimumSize(0, 0)
+            holder.setMaximumSize(UNLIMITED, UNLIMITED)
+            if (side := holder.layout()) is not None:
+                side.setContentsMargins(0, 0, 0, 0)
+            self.body.setStretch(i, self._weight(i))
 
-        `share`: the height of the whole is given; pictures and tables get what is left, no less than they can do with.
-        """
-        inner, self._by_hand = width - 2 * GRID, True
-        for row, holder in zip(self._figure.grid, self._rows, strict=True):
-            widgets = [self._widgets[type(m), m.name] for m in row]
-            each = (inner - 2 * GRID * (len(row) - 1)) // max(len(row), 1)
-            stacked = len(row) > 1 and not all(w.fits_on_paper(each) for w in widgets)
-            side = holder.layout()
-            if isinstance(side, QBoxLayout):
-                side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
-            self._index_on_paper(row, widgets, inner)
-            tables = [w for w in widgets if isinstance(w, RowsOnPaper)]
-            for widget in tables if stacked else ():
-                widget.show_at_most(len(tables))
-            wide = inner if stacked else each
-            bounds = [w.least_height(wide) if isinstance(w, PlotMark) else 0 for w in widgets]
-            heights = [max(w.natural_height(wide), least) for w, least in zip(widgets, bounds, strict=True)]
-            gives = share and not all(isinstance(m, FLOWS) for m in row)
-            least = [
-                min(h, LEAST_ON_PAPER) if gives and not isinstance(m, FLOWS) else h for m, h in zip(row, heights, strict=True)
-            ]
-            between = 2 * GRID * (len(row) - 1)
-            for widget, height in zip(widgets, least if gives else heights, strict=True):
-                widget.setMinimumHeight(height)
-                widget.setMaximumHeight(UNLIMITED if gives or not stacked else height)
-            holder.setMinimumHeight(sum(least) + between if stacked else max(least))
-            holder.setMaximumHeight(UNLIMITED if gives else sum(heights) + between if stacked else max(heights))
-
-    def _index_on_paper(self, row: tuple[Mark, ...], widgets: list[Any], width: int) -> None:
-        """Where the axes of the map above show indices, its text shows them too."""
-        for text, words in zip(row, widgets, strict=True):
-            if isinstance(text, Tokens):
-                maps = [m for m in self._figure.marks() if isinstance(m, Heatmap) and text.texts in (m.x.ticks, m.y.ticks)]
-                steps = [self._widgets[Heatmap, m.name].index_step_in(width, 10_000) for m in maps]
-                words.show_indices(min(max(steps, default=0), INDEXED))
+    def _weight(self, row: int) -> int:
+        weights = self._figure.weights
+        return round(100 * weights[row]) if row < len(weights) else 100
 
     def _turn(self) -> None:
         """A map and its table stand side by side; stacked where that is too narrow and there is height."""
         self._turn_text()
         if self._on_paper:
-            return  # see `give_heights`
+            return  # see `PlacesOnPaper.give_heights`
+        self._space()
         narrow = self._view.width() < self._px(NARROW)
         self._stacked = stacked = narrow and self._view.height() >= self._px(TALL)
-        for holder, row in zip(self._rows, self._figure.grid, strict=False):
+        self._piled = set()
+        for i, (holder, row) in enumerate(zip(self._rows, self._figure.grid, strict=False)):
             side = holder.layout()
+            if isinstance(side, QBoxLayout) and _plot_and_table(row) and self._view.theme.stage:
+                self._pile(i, side, row)
             if isinstance(side, QBoxLayout) and _map_and_table(row):
                 side.setDirection(QBoxLayout.Direction.TopToBottom if stacked else QBoxLayout.Direction.LeftToRight)
-                side.setSpacing(GRID if stacked else 2 * GRID)
-                side.setStretch(0, 2)
-                side.setStretch(1, _share_of_table(narrow, stacked, self._view.height() >= self._px(ROOMY)))
-                map_ = self._widgets[type(row[0]), row[0].name]
+                side.setSpacing(self._px(GRID if stacked else 2 * GRID))
+                map_, table = (self._widgets[type(mark), mark.name] for mark in row)
+                map_share, table_share = 2, _share_of_table(narrow, stacked, self._view.height() >= self._px(ROOMY))
+                if self._view.theme.stage and not stacked:  # the map is what is looked at
+                    width = self._view.width()
+                    most = max(width // 2, width - map_.natural_width(self._room()) - self._px(2 * GRID))
+                    table_share = min(max(table.natural_width(), width // 4), most)
+                    map_share = width - table_share
+                side.setStretch(0, map_share)
+                side.setStretch(1, table_share)
                 beside = (
-                    (self._view.width() - 4 * GRID) * 2 // 7
+                    (self._view.width() - 4 * GRID) * map_share // (map_share + table_share)
                 )  # stretch factors alone are not kept where size hints exceed the room
-                map_.setMaximumWidth(
-                    UNLIMITED
-                    if stacked
-                    else beside
-                    if narrow
-                    else map_.natural_width(max(self._view.height() - self._px(CHROME), 60))
-                )
+                map_.setMaximumWidth(UNLIMITED if stacked else beside if narrow else map_.natural_width(self._room()))
                 map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
+
+    def _pile(self, i: int, side: QBoxLayout, row: tuple[Mark, ...]) -> None:
+        """On a stage a plot stands over its table where beside it there is no room for its legend and its title below."""
+        plot, table = (self._widgets[type(mark), mark.name] for mark in row)
+        room, each = self._room(), (self._view.width() - self._px(2 * GRID)) // 2
+        over = plot.least_width() > each and room >= self._px(TALL_ON_STAGE)
+        self._piled |= {i} if over else set()
+        side.setDirection(QBoxLayout.Direction.TopToBottom if over else QBoxLayout.Direction.LeftToRight)
+        most = max(table.least_on_stage(self._view.width()), room * 2 // 5)
+        table.setMaximumHeight(most if over else UNLIMITED)
+        for at, share in enumerate((room - most, most) if over else (1, 1)):
+            side.setStretch(at, share)
+
+    def _room(self) -> int:
+        """px of height of a map; of a stage exactly, elsewhere so that it does not follow the words around it."""
+        return max(self._view.room_for_marks() if self._view.theme.stage else self._view.height() - self._px(CHROME), 60)
+
+    def _space(self) -> None:
+        """Between marks beside each other; larger type stands further apart."""
+        for holder in self._rows:
+            side = holder.layout()
+            if isinstance(side, QBoxLayout):
+                side.setSpacing(self._px(2 * GRID))
 
     def _turn_text(self) -> None:
         """A map over its text: the text gets its lines, the map the rest; side by side where that makes the map larger."""
@@ -207,34 +230,48 @@ class Places:
             return
         heat, text = self._figure.grid[0][0], self._figure.grid[1][0]
         assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
-        key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme)
+        room = self._room() if self._view.theme.stage else 0  # elsewhere it follows from the size
+        key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme, room)
         picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
         filled = words.mark.texts == text.texts and picture.mark.values.shape == heat.values.shape
         if key == self._shared or not filled:  # marks are shown after they are laid out
             return
         self._shared = key
-        width, height = max(self._view.width() - 2 * GRID, 80), max(self._view.height() - self._px(CHROME), 60)
+        width, height = max(self._view.width() - 2 * GRID, 80), self._room()
+        if self._view.theme.stage:  # where the map is what is looked at
+            one = map_and_text(picture, words, width, height, self._view.theme)
+            words.set_type(one.small, one.every)
+            self._textless = not one.extent
+            self._place_text(picture, words, one.beside, one.extent, 0 if one.beside else one.extent, width, height)
+            return
         lines_in = lambda wide: max(28, min(words.natural_height(wide), height * 2 // 5))
         for _ in range(2):  # indices below the text make the map smaller
             lines = lines_in(width)
             words.show_indices(min(picture.index_step_in(width, height - lines - GRID), INDEXED))
         lines = lines_in(width)
         wide = min(picture.natural_width(height), width - self._px(BESIDE) - GRID)
-        side = picture.side_in(width, height - lines - GRID)
+        side = picture.titled_in(width, height - lines - GRID).picture[1]
         large = height >= self._px(ROOMY) and side >= LOW_MAP * height
-        beside = heat.square and wide > 0 and not large and picture.side_in(wide, height) > 1.1 * side
-        self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        beside = heat.square and wide > 0 and not large and picture.titled_in(wide, height).picture[1] > 1.1 * side
         if beside:
             words.show_indices(min(picture.index_step_in(wide, height), INDEXED))
+        self._place_text(picture, words, beside, wide, lines, width, height)
+
+    def _place_text(
+        self, picture: HeatmapMark, words: TokensMark, beside: bool, wide: int, lines: int, width: int, height: int
+    ) -> None:
+        """A map `wide` px wide with its text beside it, or over its text of so many px of height."""
+        self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         above, below = self._rows
         self._centre(picture, words, 0 if beside else width, height - lines - GRID)
         above.setMaximumWidth(wide if beside else UNLIMITED)
         below.setMaximumHeight(UNLIMITED if beside else lines)
         below.setMinimumHeight(28 if beside else lines)
-        for i, stretch in enumerate((100, 100 if beside else 0)):
+        share = (wide, max(width - wide, 1)) if beside and self._view.theme.stage else (100, 100 if beside else 0)
+        for i, stretch in enumerate(share):
             self.body.setStretch(i, stretch)
 
-    def _centre(self, picture: HeatmapMark, words: Any, width: int, height: int) -> None:
+    def _centre(self, picture: HeatmapMark, words: TokensMark, width: int, height: int) -> None:
         """Centre a square map that leaves much of the width empty, with its text below."""
         used = picture.natural_width(height)
         spare = used < width * (1 - MUCH)
@@ -250,7 +287,8 @@ class Places:
         over = [len(row) for row in grid] == [1, 1] and isinstance(grid[0][0], Heatmap) and isinstance(grid[1][0], Lines | Points)
         room = view.room_for_marks()
         square = over and isinstance(grid[0][0], Heatmap) and grid[0][0].square
-        beside = square and room < self._px(LOW_FOR_TWO) and view.width() > 1.4 * room
+        least = sum(self._widgets[type(row[0]), row[0].name].minimumWidth() for row in grid) + 3 * GRID if over else 0
+        beside = square and room < self._px(LOW_FOR_TWO) and view.width() > max(1.4 * room, least)
         self.body.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         if over and len(self._rows) == 2:
             map_ = self._widgets[type(grid[0][0]), grid[0][0].name]
@@ -261,21 +299,32 @@ class Places:
         return self._view.theme.px(length)
 
     def align(self) -> None:
-        """Stacked maps over the same columns get equal widths, whatever stands beside them."""
+        """Stacked pictures over the same columns or axis begin and end at the same place, whatever stands beside them."""
+        self._align_plots()
         alone = [row[0] for row in self._figure.grid if len(row) == 1]
         maps = [m for m in alone if isinstance(m, Heatmap) and not m.square and m.colour_bar]
         if len(maps) < 2 or len({m.values.shape[1] for m in maps}) > 1:
             return
         widgets = [self._widgets[type(m), m.name] for m in maps]
-        least = max(w.bar.natural_extent() for w in widgets)
+        least = max(w.bar.natural for w in widgets)
         for widget in widgets:
             widget.widen_bar(least)
+
+    def _align_plots(self) -> None:
+        """Plots whose axis is written below the last of them begin where that with the longest numbers does."""
+        alone = [row[0] for row in self._figure.grid if len(row) == 1]
+        plots = [self._widgets[type(m), m.name] for m in alone if isinstance(m, Lines | Points)]
+        if len(plots) > 1 and all(plot.bottom_axis.spec.bare for plot in plots[:-1]):
+            least = max(plot.left_axis.natural for plot in plots)
+            for plot in plots:
+                plot.align_left(least)
 
     def _share_by_content(self) -> None:
         """Rows of text and bars ask for what they need, at most two fifths; pictures share the rest.
 
         Where shares are given, tables and bars above others take no more than what is in them.
         """
+        self._set_texts()
         if self._figure.weights:
             self._cap_by_content()
             return
@@ -287,28 +336,104 @@ class Places:
             flows = all(isinstance(m, FLOWS) for m in row)
             if flows and len(self._figure.grid) > 1:
                 need = max(self._widgets[type(m), m.name].natural_height(width // len(row)) for m in row)
-                most = self._room_for_prose(room) if all(isinstance(m, Prose) for m in row) else room * 2 // 5
+                prose = all(isinstance(m, Prose) for m in row)
+                most = self._room_for_prose(room) if prose else room * 2 // 5
+                gives = self._view.height() < self._px(LOW) and not (prose and self._beside_tables())
                 self._rows[i].setMaximumHeight(max(28, min(need, most)))
-                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if self._view.height() < self._px(LOW) else most)))
+                self._rows[i].setMinimumHeight(max(28, min(need, most, 48 if gives else most)))
 
-    def leave_frames(self) -> None:
-        """Stacked plots keep a picture between legend and numbers, whatever their share."""
+    def give_frames(self) -> None:
+        """What has no room on a stage goes; stacked plots keep a picture."""
+        if self._view.theme.stage:
+            self._leave_out()
+        self._leave_frames()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That parts of the figure have no room."""
+        count = len(self._gone) + self._beyond
+        return (Essential(f"no room for {number_of(count, 'more part')}"),) if count else ()
+
+    def _leave_out(self) -> None:
+        rows = [[(m, self._widgets[type(m), m.name]) for m in row] for row in self._figure.grid]
+        beside = self.body.direction() != QBoxLayout.Direction.TopToBottom
+        own = beside or _map_over_text(self._figure)  # an arrangement of its own
+        width, room = self._view.width(), self._view.room_for_marks()
+        self._gone = set() if own or len(rows) < 2 else without_room(rows, width, room, self._view.theme)
+        self._gone |= {1} if self._textless and _map_over_text(self._figure) else set()
+        for i, holder in enumerate(self._rows):
+            holder.setVisible(i not in self._gone)
+        self._beyond = sum(self._show_beside(i, row, width) for i, row in enumerate(rows) if i not in self._gone)
+        if self._stacked_texts():
+            self._share_among_texts(room)
+
+    def _stacked_texts(self) -> list[TokensMark]:
+        """The widgets of a figure on a stage that is nothing but texts over each other; else none."""
+        grid = self._figure.grid
+        only = self._view.theme.stage and len(grid) > 1 and all(len(row) == 1 and isinstance(row[0], Tokens) for row in grid)
+        return [self._widgets[type(row[0]), row[0].name] for row in grid] if only else []
+
+    def _set_texts(self) -> None:
+        """Such texts in small type where they have no room for all their lines in ordinary type, and the same lines of each."""
+        texts = self._stacked_texts()
+        room = self._view.room_for_marks() - GRID * (len(texts) - 1)
+        small = sum(words.heights(self._view.width(), False, 0)[0] for words in texts) > room
+        for words in texts:
+            words.set_type(small, 0)
+            words.show_like_others(True)
+
+    def _share_among_texts(self, room: int) -> None:
+        """Each that is shown has its lines, or as many as the others where they have no room for all."""
+        shown = [i for i in range(len(self._rows)) if i not in self._gone]
+        texts, spare = self._stacked_texts(), room - GRID * (len(shown) - 1)
+        needs = {i: texts[i].natural_height(self._view.width()) for i in shown}
+        cut = sum(needs.values()) > spare
+        for i, need in needs.items():
+            self._rows[i].setMinimumHeight(spare // len(shown) if cut else need)
+            self._rows[i].setMaximumHeight(spare // len(shown) if cut else UNLIMITED)
+
+    def _show_beside(self, place: int, row: list[tuple[Mark, Any]], width: int) -> int:
+        """Of the marks of a row show those that have their least width beside each other; how many have not."""
+        stacked = (self._stacked and _map_and_table(tuple(mark for mark, _ in row))) or place in self._piled
+        right, count = 0, 0
+        for i, (_, widget) in enumerate(row):
+            right += widget.minimumWidth() + (self._px(2 * GRID) if i else 0)
+            widget.setVisible(stacked or i == 0 or right <= width)
+            count += widget.isHidden()
+        return count
+
+    def _leave_frames(self) -> None:
+        """Stacked plots keep a picture between legend and numbers, whatever their share; on a stage one as high as its title."""
         if self._on_paper or len(self._rows) < 2 or self.body.direction() != QBoxLayout.Direction.TopToBottom:
             return
         plots = [[w for m in row if isinstance(w := self._widgets[type(m), m.name], XYPlot)] for row in self._figure.grid]
+        plots = [[] if i in self._gone else row for i, row in enumerate(plots)]
         around = [max((w.around() for w in row), default=0) for row in plots]
-        least = sum(holder.minimumSizeHint().height() for holder, row in zip(self._rows, plots, strict=False) if not row)
+        others = [self._rows[i] for i, row in enumerate(plots) if not row and i not in self._gone]
+        least = sum(holder.minimumSizeHint().height() for holder in others)
         left = self._view.room_for_marks() - sum(around) - least - GRID * (len(plots) - 1)
         frame = min(self._px(LEAST_FRAME), left // max(sum(map(bool, plots)), 1))
-        for holder, row, beside in zip(self._rows, plots, around, strict=False):
+        frames = [max(frame, *(ceil(w.left_axis.least_length()) for w in row)) if row else 0 for row in plots]
+        if not self._view.theme.stage or sum(frames) > left:  # then the caption says the titles that are elided
+            frames = [frame] * len(plots)
+        for holder, row, beside, high in zip(self._rows, plots, around, frames, strict=False):
             if row:
-                holder.setMinimumHeight(max(beside + frame, LEAST_FRAME))
+                holder.setMinimumHeight(max(beside + high, LEAST_FRAME))
 
     def _room_for_prose(self, room: int) -> int:
-        """The most height of prose, which scrolls as pictures do not; half in a narrow panel, where pictures cannot use it."""
+        """The most height of prose, which scrolls as pictures do not; half in a narrow panel, where pictures cannot use it.
+
+        Beside tables, which scroll too and a row at a time, it has its lines.
+        """
+        if self._beside_tables():
+            return max(room // 4, room - self._px(LEAST_TABLE))
         if self._view.height() < self._px(LOW):
             return room // 4
         return room // 2 if self._view.width() < self._px(NARROW) else room * 2 // 5
+
+    def _beside_tables(self) -> bool:
+        """Whether everything but prose is a table that scrolls; on a stage nothing does."""
+        return not self._view.theme.stage and all(isinstance(mark, Rows | Prose) for mark in self._figure.marks())
 
     def _cap_by_content(self) -> None:
         width = max(self._view.width() - 2 * GRID, 100)

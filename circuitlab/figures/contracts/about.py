@@ -5,44 +5,71 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import Essential, Intervened
 from circuitlab.counting import number_of
-from circuitlab.engine.request import Answer
+from circuitlab.engine.request import STORED_WORDS, Answer
 from circuitlab.figures.contracts.compare import with_reference
 from circuitlab.figures.contracts.compare_questions import heads_of_params
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts, as_answered, inputs_read
 from circuitlab.figures.contracts.pinned import SAME
-from circuitlab.figures.marks import Figure, joined
+from circuitlab.figures.marks import BETWEEN, Figure, joined
 from circuitlab.model.subject import Head
-from circuitlab.session.cuts import CUT, short_words, words
-from circuitlab.session.state import State
+from circuitlab.state.cuts import CUT, edit_words, short_words
+from circuitlab.state.state import State
 
 LONGEST = 36  # characters of a prompt
-MOST_EDITS = 2  # that are named one by one
 MOST_HEADS = 4  # that a caption names
 OUTPUT = ("z", "result")  # sites at which a head's output is ablated
-WITHOUT = "without the cut"  # beside numbers of the weights or of other texts, on which no intervention acts
+BESIDE = "beside "  # begins what a title says of the reference beside which a table stands
+WITHOUT = "not in these numbers"  # of interventions, beside numbers of the weights or of other texts, on which none acts
 
 
 def labelled_figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
     """What the panel draws, beside the reference where there is one, with what it is of."""
     state = as_answered(state, now)
-    figure = with_reference(panel, state, facts, now, ref)
+    figure, is_reference = with_reference(panel, state, facts, now, ref)
     if not figure.grid:
         return figure
+    if is_reference:
+        now = ref or now  # the answers of both sides where nothing that they read differs
+        state, facts = _reference_side(state, facts, now)
     edits = state.subject.edits
     ignores_edits = bool(edits) and panel.of_heads and bool(now) and not inputs_read(now)
     crosses_heads = any(getattr(mark, "struck", ()) for mark in figure.marks())
     without = WITHOUT if ignores_edits and SAME not in figure.title else ""
-    edit_words = " ".join(filter(None, (without, f"{CUT} {short_words(edits)}" if crosses_heads else "")))
-    figure = figure.with_caption("" if crosses_heads else silent_heads(state, facts, now))
-    return replace(figure, title=joined(figure.title, edit_words), about=about(state, facts, now))
+    acts = bool(inputs_read(now)) and not is_reference
+    cut = short_words(edits) if without or crosses_heads or acts else ""
+    cut_words = ", ".join(filter(None, (f"{CUT} {cut}" if crosses_heads else cut, without)))
+    title = figure.title if acts and not crosses_heads and cut in figure.title else _with_cut(figure.title, cut_words)
+    figure = figure.with_caption("" if crosses_heads else silent_heads(state, facts, now), stored(now, ref))
+    return replace(figure, title=title, cut=cut_words, about=about(state, facts, now))
+
+
+def _reference_side(state: State, facts: Facts, ref: Mapping[str, Answer]) -> tuple[State, Facts]:
+    """The State that a figure of the reference shows, and its model."""
+    pin = state.reference
+    assert pin is not None
+    at = replace(state.at(pin), compare="now")
+    return as_answered(at, ref), facts if pin.subject.model == state.model else facts.others(pin.subject.model) or facts
+
+
+def _with_cut(title: str, cut: str) -> str:
+    """A title that names what is cut, before what it stands beside or is the same in."""
+    parts = title.split(BETWEEN)
+    end = next((i for i, part in enumerate(parts) if part.startswith((BESIDE, SAME))), len(parts))
+    return joined(*parts[:end], cut, *parts[end:])
+
+
+def stored(now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> str:
+    """For the caption: whether its numbers were read from a session file, all or some of them; "" for none."""
+    each = [answer.provenance.stored for answer in (*now.values(), *ref.values())]
+    return Essential(STORED_WORDS if all(each) else f"partly {STORED_WORDS}") if any(each) else ""
 
 
 def silent_heads(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
     """For the caption: which heads of the answers write nothing to the stream, as their output is zero-ablated; "" for none."""
-    if state.compare == "reference" or "tokens" not in inputs_read(now):
+    if "tokens" not in inputs_read(now):
         return ""
     requested = {head for answer in now.values() for head in heads_of_params(answer.request.params)}
     sites = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT]
@@ -57,16 +84,21 @@ def silent_heads(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
 
 
 def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Model, step, prompt, interventions; no prompt where the answers read weights alone."""
-    of_weights = facts.steps and state.model.checkpoint is None
-    parts = [*facts.name_parts, *(["final weights"] if of_weights else [])]
+    """Model, step, prompt, interventions; no prompt where the answers read weights alone. Interventions must stay in sight."""
+    parts = list(name_and_weights(state, facts))
     inputs = inputs_read(now)
     if "tokens" in inputs:
         parts.append(prompt(state, facts))
     if inputs:
-        edits = state.subject.edits
-        parts += [words(e) for e in edits] if len(edits) <= MOST_EDITS else [number_of(len(edits), "intervention")]
+        parts += map(Intervened, edit_words(state.subject.edits))
     return tuple(filter(None, parts))
+
+
+def name_and_weights(state: State, facts: Facts | None) -> tuple[str, ...]:
+    """The model's name and its training step, or that it has its final weights. None: nothing is known but where it is from."""
+    if facts is None:
+        return state.model.name_parts
+    return (*facts.name_parts, *(("final weights",) if facts.steps and state.model.checkpoint is None else ()))
 
 
 def prompt(state: State, facts: Facts) -> str:

@@ -11,17 +11,13 @@ import numpy as np
 
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import Essential
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Axis, Hit, RowColumn, joined
-from circuitlab.session.cuts import CUT, heads_of, words
-from circuitlab.session.state import State
-
-
-def number(value: float, spec: str = ".2f") -> str:
-    """A number in running text, with a typographic minus; a number that is rounded to zero has none."""
-    text = f"{value:{spec}}"
-    return (text.removeprefix("-") if set(text) <= set("-0.,%") else text).replace("-", "−")
+from circuitlab.model.subject import Head
+from circuitlab.state.cuts import CUT, heads_of, words
+from circuitlab.state.state import State
 
 
 def with_error(value: float, error: float) -> str:
@@ -105,6 +101,12 @@ def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
     """By layer and head: what papers call it, with the source, and the person's note; {} where there is nothing of either."""
     known_heads = facts.known_heads()
     return {} if known_heads is None else known_heads.hints
+
+
+def edge_hints(facts: Facts) -> Mapping[tuple[Head, Head], str]:
+    """By source and destination: the person's note on the edge; {} without any."""
+    known_heads = facts.known_heads()
+    return {} if known_heads is None else known_heads.edges
 
 
 def published(facts: Facts) -> str:

@@ -10,60 +10,101 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from circuitlab.caption_parts import Essential, reworded
+from circuitlab.caption_parts import Essential, Reference, reworded
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.compare_questions import other_question
 from circuitlab.figures.contracts.declaration import Panel
-from circuitlab.figures.contracts.facts import Facts
+from circuitlab.figures.contracts.facts import Facts, inputs_read
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
 from circuitlab.figures.contracts.shared_scales import colours, differences_on_one_scale, shared, tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
-from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
-from circuitlab.figures.marks.texts import ALONE
+from circuitlab.figures.marks import BETWEEN, Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.reference_names import reference_name
-from circuitlab.session.state import Pin, State
+from circuitlab.state.reference_names import NameParts, reference_clause, reference_name
+from circuitlab.state.state import Pin, State
 
 # Relative to the mark's largest value: two ways to compute the same (a reused prefix, raw and folded weights) differ by no more.
 ROUNDING, ROUNDING_DOUBLE = 1e-5, 1e-12
-NUMBER = re.compile(r"([^\d+−-]*)([+−-]?\d+(?:[.,]\d+)*%?)([^\d]*)")  # a word of a title: before, the number, after
-NOT_OF_DIFFERENCES = re.compile(r"(: )?rows sum to .*")  # conventions that hold for values but not for their differences
+_ONE = r"[+−-]?\d+(?:[.,]\d+)*%?"
+TO = "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}"  # between the ends of a range, which are one word
+NUMBER = re.compile(rf"([^\d+−-]*)({_ONE}(?:(?:{TO}|–){_ONE})?)([^\d]*)")  # a word: before, the number or the range, after
+RANGE = re.compile(rf"({_ONE}) to (?={_ONE})")
+NOT_OF_DIFFERENCES = re.compile(
+    r"(: )?rows sum to .*|wider lines: .*"
+)  # conventions that hold for values but not for their differences
+WITH_MORE = re.compile(r"([^ ]+?)( \([^()]*\))([^ ]*)|[^ ]+")  # a word, and the parenthesis that belongs to it
 MOST_NUMBERS = 3  # that may differ in a title which names both values of each
 
 
-def with_reference(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
-    """What the panel draws, beside the reference where there is one."""
+def with_reference(
+    panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]
+) -> tuple[Figure, bool]:
+    """What the panel draws, beside the reference where there is one; and whether it is the reference alone."""
     pin = state.reference
     if pin is None:
-        return panel.figure(state, facts, now, ref)
+        return panel.figure(state, facts, now, ref), False
     if state.compare == "now":
         figure = panel.figure(state, facts, now, ref)
         ref_figure, _ = _reference_figure(panel, state, pin, facts, ref) if ref and figure.grid else (None, "")
-        return figure if ref_figure is None else _on_one_scale(figure, ref_figure, pin)
+        return figure if ref_figure is None else _on_one_scale(figure, ref_figure, clause(state, pin, facts, now)), False
     if same := _why_the_same(panel, state, pin, facts):
-        return _captioned(_titled_the_same(panel, state, pin, facts, now), same)
+        alone = _same_reference(panel, state, pin, facts, now)
+        return (_captioned(_titled_the_same(panel, state, pin, facts, now), same), False) if alone is None else (alone, True)
     ref_figure, why = _reference_figure(panel, state, pin, facts, ref)
     now_alone = panel.figure(replace(state, compare="now"), facts, now, {})
     if ref_figure is None:
-        return _captioned(now_alone, why)
+        return _captioned(now_alone, why), False
     if state.compare == "reference":
-        return _reference(now_alone, ref_figure, pin)
+        return _reference(now_alone, ref_figure, pin, clause(state, pin, facts, now)), True
     if other := other_question(now, ref, facts, _facts(pin, state, facts) or facts, pin.label):
-        return _captioned(now_alone, other)
-    return _difference(now_alone, ref_figure, state, pin, facts)
+        return _captioned(now_alone, other), False
+    return _difference(now_alone, ref_figure, state, pin, facts, clause(state, pin, facts, now)), False
 
 
-def short_label(state: State, pin: Pin, facts: Facts) -> str:
-    """A name of the reference that is short enough for a narrow column's header."""
+def shows_reference(figure: Figure, state: State) -> bool:
+    """Whether a figure of this State is of the reference alone, as its title then says first."""
+    pin = state.reference
+    return state.compare == "reference" and pin is not None and figure.title.startswith(f"{pin.label}{BETWEEN}")
 
+
+def clause(state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Reference:
+    """For the caption: what the reference is, as far as these answers depend on it."""
+    ref_facts = _facts(pin, state, facts) or facts
+    return reference_clause(state, pin, _name_parts(state, facts), ref_facts.config, inputs_read(now) if now else ("tokens",))
+
+
+def _name_parts(state: State, facts: Facts) -> NameParts:
     def name_parts(ref: ModelRef) -> tuple[str, ...]:
         its_facts = facts if ref == state.model else facts.others(ref)
         return ref.name_parts if its_facts is None else its_facts.name_parts
 
-    return reference_name(state, pin, name_parts)
+    return name_parts
+
+
+def short_label(state: State, pin: Pin, facts: Facts) -> str:
+    """A name of the reference that is short enough for a narrow column's header."""
+    return reference_name(state, pin, _name_parts(state, facts), facts.config)
+
+
+def titles_beside(title: str, state: State, facts: Facts, same: bool) -> tuple[str, ...] | None:
+    """What a figure of this title, on whichever side, is called on the others, but for numbers in it: see `_reference`,
+    `_difference`; None without a reference. `same`: nothing that it shows depends on what is compared.
+    """
+    if (pin := state.reference) is None:
+        return None
+    label = short_label(state, pin, facts)
+    before, behind = (pin.label, f"now − {label}"), (f"beside {label}", f"{SAME} {label}")
+    for words in before:
+        title = title.removeprefix(f"{words}{BETWEEN}")
+    for words in behind:
+        title = title.removesuffix(f"{BETWEEN}{words}")
+    if same:
+        return () if SAME in title else (joined(title, behind[1]),)
+    return (*(joined(words, title) for words in before), *(joined(title, words) for words in behind))
 
 
 def _captioned(figure: Figure, *parts: str) -> Figure:
@@ -101,6 +142,17 @@ def _titled_the_same(panel: Panel, state: State, pin: Pin, facts: Facts, now: Ma
     return replace(now_alone, title=joined(now_alone.title, words))
 
 
+def _same_reference(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Figure | None:
+    """The reference alone where its numbers are those of now: with its own cut in names and strokes; None where now is shown."""
+    if state.compare != "reference" or pin.subject == state.subject:
+        return None
+    ref_figure, _ = _reference_figure(panel, state, pin, facts, now)
+    if ref_figure is None:
+        return None
+    what, words = clause(state, pin, facts, now), f"the same now: nothing here depends on {_differs(state, pin)}"
+    return _captioned(replace(ref_figure, title=joined(pin.label, ref_figure.title)), what, _full_name(pin, what), words)
+
+
 def _differs(state: State, pin: Pin) -> str:
     """In what the reference differs, in words."""
     subject, ref_subject = state.subject, pin.subject
@@ -132,26 +184,24 @@ def _reference_figure(panel: Panel, state: State, pin: Pin, facts: Facts, ref: M
     return None, f"{pin.label} is being computed"
 
 
-def _on_one_scale(figure: Figure, ref_figure: Figure, pin: Pin) -> Figure:
-    """Now, on the scale of both."""
+def _on_one_scale(figure: Figure, ref_figure: Figure, what: Reference) -> Figure:
+    """Now, on the scale of both, and what the other one is."""
     grid = tuple(tuple(shared(mark, ref_figure.find(mark.name)) for mark in row) for row in figure.grid)
     if all(a is b for row, old in zip(grid, figure.grid, strict=True) for a, b in zip(row, old, strict=True)):
         return figure
-    return _captioned(replace(figure, grid=grid), f"on one scale with {pin.label}")
+    return _captioned(replace(figure, grid=grid), f"on one scale with {what}")
 
 
-def _reference(figure: Figure, ref_figure: Figure, pin: Pin) -> Figure:
+def _reference(figure: Figure, ref_figure: Figure, pin: Pin, what: Reference) -> Figure:
     """The reference, on the scale of both."""
     grid = tuple(tuple(shared(mark, figure.find(mark.name)) for mark in row) for row in ref_figure.grid)
     title = joined(pin.label, ref_figure.title)
-    return _captioned(replace(ref_figure, grid=grid, title=title), f"reference {pin.label}, on the scale of both")
+    return _captioned(replace(ref_figure, grid=grid, title=title), what, _full_name(pin, what), "on the scale of both")
 
 
-def _other_conventions(state: State, pin: Pin, label: str) -> str:
-    """The reference's conventions that differ from this state's, "" for none."""
-    pairs = zip(state.conventions.words(), pin.subject.conventions.words(), strict=True)
-    other = [ref_words for words, ref_words in pairs if words != ref_words]
-    return f"{label}: {', '.join(other)}" if other else ""
+def _full_name(pin: Pin, what: Reference) -> str:
+    """The name of a pin that is not in the words on the reference, as it is too long for them."""
+    return "" if pin.label in what else f"pinned as {pin.label}"
 
 
 def _has_tokens(mark: Mark) -> bool:
@@ -167,11 +217,34 @@ def _titles(title: str, ref_title: str, label: str) -> tuple[str, str]:
     """One title that names both values of each number, and ""; else now's title, and the reference's for the caption."""
     if title == ref_title or not title or not ref_title:
         return title, ""
+    whole = title, ref_title
+    title, ref_title = (RANGE.sub(rf"\1{TO}", side) for side in whole)
     words = list(zip_longest(title.split(" "), ref_title.split(" "), fillvalue=""))
-    merged = [a if a == b else _both(a, b, label) for a, b in words]
+    units = zip_longest(*([found[0] for found in WITH_MORE.finditer(side)] for side in (title, ref_title)), fillvalue="")
+    merged = [_merged(a, b, label) for a, b in units]
     if all(merged) and sum(a != b for a, b in words) <= MOST_NUMBERS:
-        return " ".join(merged), ""
-    return f"now: {title}", f"{label}: {ref_title}"
+        return " ".join(merged).replace(TO, " to "), ""
+    return f"now: {whole[0]}", f"{label}: {whole[1]}"
+
+
+def _merged(unit: str, ref_unit: str, label: str) -> str:
+    """A word, or a word with its parenthesis, with both values; "" where more than numbers differs.
+
+    Where a parenthesis differs in several numbers, or with the number before it, it stays whole on each side: an interval is
+    that of the value before it.
+    """
+    a, b = WITH_MORE.fullmatch(unit), WITH_MORE.fullmatch(ref_unit)
+    if unit == ref_unit or not (a and b and a[2] and b[2]):
+        return unit if unit == ref_unit else _both(unit, ref_unit, label)
+    pairs = list(zip_longest(unit.split(" "), ref_unit.split(" "), fillvalue=""))
+    merged = [one if one == other else _both(one, other, label) for one, other in pairs]
+    several = sum(one != other for one, other in pairs) > 1
+    if not several or not all(merged):
+        return " ".join(merged) if all(merged) else ""
+    first, second = NUMBER.fullmatch(a[1]), NUMBER.fullmatch(b[1])
+    if first and second and not first[3] and a[1] != b[1]:
+        return f"{first[1]}now {first[2]}{a[2]}, {label} {second[2]}{b[2]}{a[3]}"
+    return f"{a[1]} now{a[2]}, {label}{b[2]}{a[3]}" if a[1] == b[1] else " ".join(merged)
 
 
 def _both(word: str, ref_word: str, label: str) -> str:
@@ -193,14 +266,7 @@ def _headed(before: Mark, after: Mark, ref_figure: Figure, label: str) -> Mark:
     return replace(after, heading=_titles(after.heading, partner.heading, label)[0])
 
 
-def _rows_shown(shown: tuple[int, int] | None, compared: Mapping[Mark, Mark]) -> tuple[int, int] | None:
-    """How many of how many rows are listed, counting those that only the reference lists."""
-    n_listed = lambda mark: int((mark.ids[:, 0] != ALONE).sum()) if isinstance(mark, Rows) and len(mark.ids) else 0
-    more = sum(n_listed(change) - n_listed(mark) for mark, change in compared.items())
-    return None if shown is None else (min(shown[0] + more, shown[1]), shown[1])
-
-
-def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, facts: Facts) -> Figure:
+def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, facts: Facts, what: Reference) -> Figure:
     """Now against the reference, mark by mark."""
     ref_facts = _facts(pin, state, facts) or facts
     alignment, same_ids = aligned(state, pin, facts, ref_facts), one_vocabulary(state, pin, facts, ref_facts)
@@ -211,12 +277,13 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     pinned = Pinned(label, alignment.align, len(pin.subject.tokens), rounding, same_ids, to_ours, to_theirs)
     pairs = {mark: difference(mark, ref_figure.find(mark.name), pinned) for mark in figure.marks()}
     compared = differences_on_one_scale({mark: change for mark, (change, _) in pairs.items()})
-    mark_words = [words if change is mark else words + colours(compared[mark]) for mark, (change, words) in pairs.items()]
+    mark_words = [
+        words if change is mark else reworded(words, words + colours(compared[mark])) for mark, (change, words) in pairs.items()
+    ]
     covered = lambda words: any(words != longer and longer.startswith(words) for longer in mark_words)
     mark_words = [words for words in dict.fromkeys(mark_words) if not covered(words)]
     differences = [change for mark, change in compared.items() if change is not mark]
     compared = {mark: _headed(mark, change, ref_figure, label) for mark, change in compared.items()}
-    shown = _rows_shown(figure.shown, compared)
     grid = tuple(tuple(compared[mark] for mark in row) for row in figure.grid)
     grid = tables_on_one_scale(grid) if any(isinstance(mark, Rows) and mark.key for mark in figure.marks()) else grid
     texts = any(map(_has_tokens, figure.marks()))
@@ -228,25 +295,38 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
         title = joined(title, f"beside {label}")
     else:
         title = joined(f"now − {label}", title)
-    full_name = f"{label}: {pin.label}" if label != pin.label else ""
-    more = (full_name, *mark_words, words, _other_conventions(state, pin, label), ref_title)
+    more = (what, _full_name(pin, what), *mark_words, words, ref_title)
     subtracted = any(not isinstance(change, Rows) for change in differences)
     parts = figure.caption_parts
     if differences:
         parts = _conventions(parts, ref_figure.caption_parts, label, subtracted)
-    return _captioned(replace(figure, grid=grid, title=title, shown=shown, caption_parts=parts), *more)
+    return _captioned(replace(figure, grid=grid, title=title, caption_parts=parts), *more)
 
 
 def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: str, subtracted: bool) -> tuple[str, ...]:
-    """The parts of now's caption: a part that differs in numbers gives both, a part that differs otherwise is marked as now's.
+    """The parts of now's caption: one that differs in numbers gives both, one that differs otherwise is marked as now's, and what
+    is said of the reference in its place stands beside it, with its name.
 
     Where values are subtracted, a convention of each side need not hold for the difference: rows that sum to 1 on both sum to 0.
     """
-    parts = now_parts
-    if len(now_parts) == len(ref_parts):
-        pairs = [(a, *_titles(a, b, label)) for a, b in zip(now_parts, ref_parts, strict=True)]
-        parts = tuple(reworded(part, f"{part} (now)" if differs else both) for part, both, differs in pairs)
-    return tuple(filter(None, (reworded(part, NOT_OF_DIFFERENCES.sub("", part)) for part in parts))) if subtracted else parts
+    parts = list[str]()
+    for kind, i, j, k, m in SequenceMatcher(None, now_parts, ref_parts, autojunk=False).get_opcodes():
+        ours, theirs = now_parts[i:j], ref_parts[k:m]
+        parts += ours if kind == "equal" else _of_both(ours, theirs, label)
+    if subtracted:
+        parts = [reworded(part, NOT_OF_DIFFERENCES.sub("", part)) for part in parts]
+    return tuple(part for part in parts if part)
+
+
+def _of_both(ours: tuple[str, ...], theirs: tuple[str, ...], label: str) -> list[str]:
+    """Parts of captions that differ: two that differ in numbers as one with both, the others each with the name of its side."""
+    parts, left = list[str](), list(theirs)
+    for part in ours:
+        same = next((other for other in left if not _titles(part, other, label)[1]), None)
+        if same is not None:
+            left.remove(same)
+        parts.append(reworded(part, f"{part} (now)" if same is None else _titles(part, same, label)[0]))
+    return [*parts, *(reworded(part, f"{label}: {part}") for part in left)]
 
 
 def _why_unchanged(mark_words: list[str], label: str) -> str:

@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.ordering import descending
 from circuitlab.caption_parts import Essential
+from circuitlab.counting import number
 from circuitlab.figures.contracts.compare_tables import keys_of, rows_difference
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
 from circuitlab.figures.contracts.shared_scales import FLOOR, floored, scale_of, size_of, top_of
 from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
+SIGNED, KINDS = 4, "QKV"  # edges whose change is written out; what the kinds of edges are called
 PINNED_HUE = 2 * 4096 + 5  # of the reference's points where both sets are drawn: no head of a small model has it
 
 
@@ -207,8 +210,16 @@ def _edges(mark: Edges, ref_mark: Edges, pin: Pinned) -> tuple[Mark, str] | None
 
     change, weights = memo((mark.ends, mark.weights, ref_mark.ends, ref_mark.weights), "edges", make)
     changed_edges = replace(mark, values=change, weights=weights, unit=f"Δ {mark.unit}".strip())
-    words = f"edges: size of the change since {pin.label}, its sign under the pointer; those not listed there are left out"
-    return changed_edges, words
+    words = f"wider lines: larger change since {pin.label}{_signed(mark, change)}; edges not listed there are left out"
+    return changed_edges, Essential(words)
+
+
+def _signed(mark: Edges, change: np.ndarray) -> str:
+    """The largest changes with their signs, in words: a width has none, and on paper nothing can be pointed at."""
+    order = [i for i in descending(change, by_size=True)[:SIGNED].tolist() if np.isfinite(change[i]) and change[i]]
+    ends = lambda i: "–".join(mark.labels[node] for node in mark.ends[i].tolist())
+    each = ", ".join(f"{KINDS[mark.kinds[i]]} {ends(i)} {number(float(change[i]), '+.2g')}" for i in order)
+    return f", the largest {each}" if each else ""
 
 
 _DIFFERENCES: dict[type[Any], Callable[[Any, Any, Pinned], tuple[Mark, str] | None]] = {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.ordering import descending
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import Essential, reworded
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.pinned import SAME, Pinned
 from circuitlab.figures.contracts.shared_scales import FLOOR, size_of, top_of
@@ -51,7 +51,7 @@ def rows_difference(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[Rows, st
     chosen = tuple(place[i] for i in table.chosen if i in place)
     strong = tuple(place[i] for i in table.strong if i in place)
     ranked = replace(table, columns=columns, ids=keys, chosen=chosen, strong=strong, sort=None, gap=None)
-    return ranked, f"{words}, the largest change first"
+    return ranked, reworded(words, f"{words}, the largest change first")
 
 
 def _ids_of_other(rows: Rows, pin: Pinned, to: Callable[[int], int | None]) -> np.ndarray:
@@ -85,7 +85,7 @@ def _columns(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[tuple[RowColumn
     columns = list[RowColumn]()
     for column in table.columns:
         if column in moved:  # the change first: the table is about it, and a narrow table shows its first columns
-            columns += _beside(column, before[column.name], change[column.name], pin, column is moved[0])
+            columns += _beside(column, before[column.name], change[column.name], pin, column is moved[0], column is numbers[0])
             continue
         columns.append(column)
         if column in reworded:
@@ -97,7 +97,7 @@ def _columns(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[tuple[RowColumn
     unmatched = bool(((rows < 0) & ~sums & np.isnan(table.absent)).any())
     words = f"columns: {pin.label} beside now" + (", Δ now minus it" if moved else "")
     words += ", empty where it does not list the row" if unmatched else ""
-    return tuple(columns), words, order
+    return tuple(columns), Essential(words) if moved else words, order
 
 
 def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarray:
@@ -105,21 +105,32 @@ def _where(rows: np.ndarray, values: np.ndarray, absent: np.ndarray) -> np.ndarr
     return np.where(rows >= 0, values[np.maximum(rows, 0)], absent) if len(values) else absent.copy()
 
 
-def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool) -> list[RowColumn]:
-    """The change and the column; for the first column only, as room is short, its values in the reference too."""
+def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinned, first: bool, bare: bool) -> list[RowColumn]:
+    """The change and the column; for the first column only, as room is short, its values in the reference too.
+
+    `bare`: no other numbers stand before these, so that their headers need not name the column.
+    """
+    of = "" if bare else f"{column.name} "
     largest = size_of(change)
     finer = 1 - floor(log10(largest)) if largest else 0
     top = top_of(change, FLOOR * size_of(column.values, before))
     delta = RowColumn(
-        "Δ" if first else f"Δ {column.name}",
+        f"Δ {of}".rstrip(),
         change,
         digits=min(max(column.digits, finer), column.digits + FINER),
-        map="signed",
+        bar=column.bar,
+        map=None if column.bar else "signed",
         levels=(-top, top),
         tip=f"now minus {pin.label}",
+        reads="change",
+        alone=f"Δ {column.name} (now − {pin.label})",
     )
     tip = f"{column.name} in {pin.label}; empty where it is not listed there"
-    return [delta, column, RowColumn(f"in {pin.label}", before, digits=column.digits, tip=tip)] if first else [delta, column]
+    then = RowColumn(
+        f"{of}in {pin.label}", before, digits=column.digits, tip=tip, reads=column.reads, alone=f"{column.name} in {pin.label}"
+    )
+    now = replace(column, bar=False)  # bars beside those of the change would pass for it
+    return [delta, now, then] if first else [delta, now]
 
 
 def _same_rows(table: Rows, ref_table: Rows, pin: Pinned) -> np.ndarray:

@@ -30,12 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-from circuitlab.engine.request import Answer
+import numpy as np
+
+from circuitlab.analysis.base import Table
+from circuitlab.engine.request import Answer, TableOf
 from circuitlab.figures.contracts.facts import WITHOUT_LAYERS, Answers, Facts, Requests, Why
 from circuitlab.figures.marks import Figure, Hit
-from circuitlab.session.state import State
+from circuitlab.plugins import Plugin
+from circuitlab.state.state import State
 
 Area = Literal["left", "centre", "right", "bottom"]
 
@@ -53,11 +58,18 @@ class Panel:
     is enough. `figure(state, facts, now, ref)` is what everybody else calls: the registered panel's figure beside its
     reference, or why it is empty; `ref` holds the answers on the reference pin, {} without one.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
+    `why_not(state, hit)` says why a gesture leads nowhere, or not as far as it was meant to; "" where there is nothing to say.
     `searches_tokens`: the panel has a search line for tokens, which picks one as `Hit("search", (id,))`.
+    `opens_sweeps`: what it shows is what a sweep tabulates, and its menu opens the tables of one.
     `of_heads`: it has nothing to show on a model without layers; `lacks` then names what is missing, `instead` where to look.
-    `opens` names the panel that a double-click on an item brings to the front, for a closer look at that item.
+    `opens` names the panel that a double-click on an item brings to the front, for a closer look at that item; a function where
+    that depends on which item is chosen in the State.
+    `table(state, answer)`: the numbers of an answer that are drawn, where it has those of other pages too; None for its own
+    table. `leading(state, table)`: the rows of an answer's table of which a report shows some, by index, those that are drawn
+    first.
     `reads`, `writes`: for controls that edit another part of the State than `views` (the parameters of a constructed model): the
     values they show, and the State after a change; `writes` raises `CircuitLabError` for impossible values.
+    `plugin`: the plug-in that adds it, which its registration finds; None for one of CircuitLab's own.
     """
 
     name: str
@@ -70,17 +82,22 @@ class Panel:
     pick: Callable[[State, Hit], State]
     draw: Callable[[State, Facts, Answers], Figure]
     figure: Callable[[State, Facts, Mapping[str, Answer[Any]], Mapping[str, Answer[Any]]], Figure] = _unregistered
+    why_not: Callable[[State, Hit], str] = lambda state, hit: ""
     optional: tuple[str, ...] | Literal["all"] = ()
     area: Area = "centre"
     shortcut: str = ""
     order: int = 100
-    opens: str = ""
+    opens: str | Callable[[State], str] = ""
     searches_tokens: bool = False
+    opens_sweeps: bool = False
     of_heads: bool = False
     lacks: str = "heads"
     instead: str = "Bigram has the table of what follows each token"
+    table: Callable[[State, Answer], Table | None] | None = None
+    leading: Callable[[State, Table], np.ndarray] | None = None
     reads: Callable[[State], Any] | None = None
     writes: Callable[[State, Any], State] | None = None
+    plugin: Plugin | None = None
 
     @property
     def without_layers(self) -> str:
@@ -94,6 +111,14 @@ class Panel:
     def requires(self, role: str) -> bool:
         """Whether it draws nothing without an answer in this role."""
         return self.optional != "all" and role not in self.optional
+
+    def drawn_table(self, state: State) -> TableOf | None:
+        """The table of an answer of which it draws a part; None where answers' own tables are drawn."""
+        return None if self.table is None else partial(self.table, state)
+
+    def leads_to(self, state: State) -> str:
+        """The panel that a double-click on an item brings to the front; "" for none."""
+        return self.opens if isinstance(self.opens, str) else self.opens(state)
 
     def controls(self, state: State) -> Any:
         """What the controls show."""
@@ -114,7 +139,7 @@ def control(
     hidden: bool = False,
     when: str = "",
     values: tuple[Any, ...] = (),
-    kind: Literal["", "slider", "tabs", "file"] = "",
+    kind: Literal["", "slider", "tabs", "file", "models"] = "",
     only: Callable[[Facts], bool] | None = None,
     also: Callable[[Any], bool] | None = None,
     step: float | None = None,
@@ -123,8 +148,9 @@ def control(
     """A field of a View with the metadata of its control.
 
     `when` names another field on which this one depends: it is shown where that is true, or one of `values`; `also` tests the
-    whole view. `kind`: a number with a slider, choices as a row of buttons, a text that names a file. `only`: the models for
-    which it is shown. `step`: between the values of a slider; `typed`: the limits of a number typed beside it.
+    whole view. `kind`: a number with a slider, choices as a row of buttons, a text that names a file, one that lists models.
+    `only`: the models for which it is shown. `step`: between the values of a slider; `typed`: the limits of a number typed beside
+    it.
     """
     metadata = {"label": label, "tip": tip, "low": low, "high": high, "step": step, "typed": typed, "kind": kind}
     metadata |= {"hidden": hidden, "when": when, "values": values, "only": only, "also": also}

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from circuitlab.analysis.base import NO_HEADS, Analysis, R
-from circuitlab.engine.engine import Engine, needs
+from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.memory_report import memory_report
-from circuitlab.engine.request import Answer, Request
+from circuitlab.engine.request import Answer, Request, needs
 from circuitlab.errors import Refused
 from circuitlab.figures.marks import joined
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 WITHOUT_HEADS = Refused(NO_HEADS).what
 WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
@@ -57,9 +57,17 @@ def as_answered(state: State, answers: Mapping[str, Answer[Any]]) -> State:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a panel requests nothing: one sentence with what to do next."""
+    """Why a panel requests nothing: one sentence with what to do next. `elsewhere`: what to do without a window, where the
+    sentence speaks of its gestures.
+    """
 
     text: str
+    elsewhere: str = ""
+
+
+PINNED_ELSEWHERE = "It takes values from another prompt: draw it at a step of a session that has one pinned, with --at FILE#STEP."
+HEADS_ELSEWHERE = "Name heads, for instance --heads L1H1,L0H3."
+PAIR_ELSEWHERE = "Name two heads of different layers, for instance --heads L1H1,L0H3."
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Facts:
     `known_heads()` are the heads that papers name or the person has noted, looked up at each call: the hash of its files may be
     computed late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
+    `steps`: the training steps of its checkpoints; `steps_trained`: that of its final weights, None where no file states it.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
@@ -84,6 +93,7 @@ class Facts:
     bos: int | None = None
     notes: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
+    steps_trained: int | None = None
     others: Callable[[ModelRef], Facts | None] = lambda ref: None
     memory_report: Callable[[Subject], tuple[tuple[str, str, str], ...]] = lambda subject: ()
     known_heads: Callable[[], KnownHeads | None] = lambda: None
@@ -124,6 +134,9 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         open_model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
         return "" if open_model is None else open_model.sha256
 
+    def measured(names: str) -> tuple[str, ...]:
+        return measured_models(ref.source, names, engine.store.measured_elsewhere)
+
     return Facts(
         name_parts=model.name_parts,
         config=config,
@@ -133,10 +146,11 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         bos=None if tokenizer is None else tokenizer.bos,
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
+        steps_trained=replace(model, ref=replace(ref, checkpoint=None)).steps_trained if opened.steps else None,
         others=lambda other: facts_of(engine, other),
         memory_report=lambda subject: memory_report(engine, subject),
         known_heads=lambda: known_heads(config, ref.source, hash_of()),
-        measured=lambda names: measured_models(ref.source, names),
+        measured=measured,
         vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,
         token_of=_one_of(_by_id(config.d_vocab)) if tokenizer is None else tokenizer.shown_as,
     )

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
-from circuitlab.errors import Refused, UsageError
+from circuitlab.errors import PluginError, Refused, UsageError, quoted
 from circuitlab.figures.contracts.about import labelled_figure
 from circuitlab.figures.contracts.declaration import Panel, control
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, as_answered, facts_of
+from circuitlab.figures.contracts.plugin_panels import guarded_panel
 from circuitlab.figures.marks import Figure, Heatmap, empty
-from circuitlab.session.state import State
+from circuitlab.plugins import adding, declared, owner
+from circuitlab.plugins.registering import load_into
+from circuitlab.state.state import State
 
 __all__ = [
     "WITHOUT_HEADS", "WITHOUT_LAYERS", "Answers", "Facts", "Panel", "Requests", "Why", "control", "facts_of", "find_panel",
-    "panels", "register",
+    "find_panels", "in_contract", "panels", "register", "view_types", "with_plugins",
 ]  # fmt: skip
 
 _REGISTRY: dict[str, Panel] = {}
@@ -86,12 +90,20 @@ def register(panel: Panel) -> Panel:
     The registered panel's figure is drawn beside the reference pin where there is one and names what it is of; where an analysis
     refuses a request, the panel draws without it and its caption gives the reason, or is empty for that reason.
     """
+    plugin = owner(panel.draw.__module__)
+    if plugin is not None:
+        _walk()  # of two panels of one name CircuitLab's own stays
+        panel = guarded_panel(panel, plugin)
     if panel.name in _REGISTRY:
         raise ValueError(f"two panels are called {panel.name}")
-    allowed = replace(panel, requests=partial(_requests, panel), figure=partial(_figure, panel))
-    registered = replace(allowed, figure=partial(labelled_figure, allowed))
-    _REGISTRY[panel.name] = registered
+    registered = _REGISTRY[panel.name] = in_contract(panel)
     return registered
+
+
+def in_contract(panel: Panel) -> Panel:
+    """The panel as everybody else has it, with its figure, without a place in the registry."""
+    allowed = replace(panel, requests=partial(_requests, panel), figure=partial(_figure, panel))
+    return replace(allowed, figure=partial(labelled_figure, allowed))
 
 
 @cache
@@ -103,16 +115,67 @@ def _walk() -> None:
 
 
 def panels() -> dict[str, Panel]:
-    """Every registered panel by name, in their order, found by walking `figures/panels`."""
+    """Every registered panel by name, in their order, found by walking `figures/panels`; of plug-ins those that are imported."""
     _walk()
-    return dict(sorted(_REGISTRY.items(), key=lambda item: (item[1].order, item[0])))
+    return dict(sorted(dict(_REGISTRY).items(), key=lambda item: (item[1].order, item[0])))
+
+
+def with_plugins(names: Collection[str] | None = None) -> dict[str, Panel]:
+    """Every panel, after the import of those of plug-ins with one of these `names`; None: of all.
+
+    A plug-in that fails is left out, and among `plugins.failures()`.
+    """
+    _walk()
+    for addition in declared("panels"):
+        if names is None or addition.name in names:
+            with suppress(PluginError):
+                load_into(_REGISTRY, addition, _made_in)
+    return panels()
+
+
+def _made_in(panel: Panel) -> str:
+    return panel.draw.__module__
+
+
+class _ViewTypes(Mapping[str, type[Any]]):
+    """Of the panels that are registered whenever it is asked: one more, once a plug-in is imported."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        return panels()[name].view
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(panels())
+
+    def __len__(self) -> int:
+        return len(panels())
+
+
+def view_types() -> Mapping[str, type[Any]]:
+    """The type of each panel's controls, by the panel's name, now and later."""
+    return _ViewTypes()
 
 
 def find_panel(name: str) -> Panel:
-    """One panel by name. Raises `UsageError` with all names."""
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    every = panels()
-    if name not in every:
-        raise UsageError("There is no such panel.", expected=" ".join(every), got=repr(name))
-    return every[name]
+    """One panel by name, imported from a plug-in where no other has it. Raises `UsageError` with all names, `PluginError`."""
+    if name not in _REGISTRY:
+        _walk()
+    if name not in _REGISTRY:
+        for addition in adding("panels", name)[:1]:
+            load_into(_REGISTRY, addition, _made_in)
+    if name not in _REGISTRY:
+        raise UsageError(
+            "There is no such panel.",
+            expected=" ".join(dict.fromkeys([*panels(), *(addition.name for addition in declared("panels"))])),
+            got=quoted(name),
+            remedy="Check the spelling; `circuitlab panels` explains each of them.",
+        )
+    return _REGISTRY[name]
+
+
+def find_panels(names: Sequence[str]) -> tuple[Panel, ...]:
+    """Panels by name, in this order. Raises `UsageError` for one that there is not, or that is named twice."""
+    panels_named = tuple(map(find_panel, names))
+    if twice := [name for name in dict.fromkeys(names) if list(names).count(name) > 1]:
+        got = " ".join(names)[:200]
+        raise UsageError("A panel is named twice.", expected=f"{twice[0]} once", got=got, remedy="Name it once, or another one.")
+    return panels_named

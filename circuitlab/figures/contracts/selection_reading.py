@@ -10,7 +10,7 @@ from circuitlab.figures.contracts.common import destination, rotates
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, Facts, Why
 from circuitlab.figures.marks import Hit
 from circuitlab.model.subject import Head, Subject
-from circuitlab.session.state import Kind, State
+from circuitlab.state.state import Kind, State
 
 
 def of_weights(state: State) -> Subject:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from circuitlab.counting import number
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Heatmap, Mark, RowColumn, Rows, Tokens
 
@@ -112,7 +113,7 @@ def colours(mark: Mark) -> str:
 
 def figured(value: float, figures: int = 3) -> str:
     """A number to `figures` significant figures: what is not zero is not written as zero."""
-    return f"{value:.{figures}g}".replace("-", "−")
+    return number(value, f".{figures}g")
 
 
 def ends(mark: Heatmap | Tokens) -> str:

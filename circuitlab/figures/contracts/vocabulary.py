@@ -16,7 +16,7 @@ from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.model.subject import Target
-from circuitlab.session.state import Pin, State
+from circuitlab.state.state import Pin, State
 
 _by_id = lru_cache(maxsize=16)(alignment_of)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from circuitlab.errors import BadFigure
 
+Colour = tuple[int, int, int]  # red, green, blue, 0..255
 ColourMap = Literal["magnitude", "signed", "loss"]
 KINDS = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "truth values", "O": "text", "U": "text"}  # of a dtype
 NUMBERS, WHOLE, FLAGS, TEXT = "fiub", "iu", "b", "OU"

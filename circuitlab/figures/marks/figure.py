@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from circuitlab.caption_parts import Essential
 from circuitlab.errors import BadFigure
 from circuitlab.figures.marks.heatmap import Heatmap
 from circuitlab.figures.marks.plots import Bars, Dials, Edges, Lines, Points
 from circuitlab.figures.marks.texts import Prose, Rows, Tokens
+from circuitlab.model.subject import CONVENTION_WORDS
 
+EXACT = "exact"  # nothing was left out or assumed
+_SAMPLE = re.compile(
+    r"^(?!control).*(\bsamples?\b|\bpieces?\b|random tokens).*\bseed \d"
+)  # a clause that says how many were drawn
 BETWEEN = " · "  # parts of a title or a caption, where they are written in one line
 Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
 Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
@@ -21,14 +28,28 @@ def joined(*parts: str) -> str:
     return BETWEEN.join(filter(None, parts))
 
 
+def beyond(above: str, title: str) -> str:
+    """What a title says beyond another one that stands above it: all of it, unless one begins as the other, which may be cut.
+
+    Spaces at which no line breaks are spaces like others.
+    """
+    parts = title.split(BETWEEN)
+    first, second = ([" ".join(part.split()) for part in text.split(BETWEEN)] for text in (above, title))
+    same = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(parts)))
+    whole = same in (len(first), len(parts))
+    cut = same == len(first) - 1 < len(parts) and above.endswith("…") and second[same].startswith(first[same][:-1])
+    return joined(*parts[same:]) if whole or cut else title
+
+
 @dataclass(frozen=True, eq=False)
 class Figure:
     """Rows of marks, top to bottom, left to right. `weights`: relative heights of the rows, `()` = by content.
 
     `caption_parts`: conventions, sample, remainder, each a part of its own, `Essential` where it must stay in sight. `shown`:
     (k, n) where something was pruned. `why_empty`: one sentence saying why there is nothing, with what to do next; then `grid` is
-    empty, or has what to click. `about`: what it is a figure of: model, step, prompt, interventions, in a few words each; on
-    paper they stand in front of the caption, on the screen the window says them once for all panels.
+    empty, or has what to click, and `elsewhere` is what to do where nobody can. `about`: what it is a figure of: model, step,
+    prompt, interventions, in a few words each; on paper they stand in front of the caption, on the screen the window says them
+    once for all panels. `cut`: the part of the title that says what is cut, which a reader must not have to look for.
     """
 
     grid: tuple[tuple[Mark, ...], ...] = ()
@@ -38,6 +59,8 @@ class Figure:
     why_empty: str = ""
     weights: tuple[float, ...] = ()
     about: tuple[str, ...] = ()
+    elsewhere: str = ""
+    cut: str = ""
 
     def __post_init__(self) -> None:
         """Marks are found, and their widgets kept, by kind and name; a caption is given in parts."""
@@ -53,6 +76,19 @@ class Figure:
     def caption(self) -> str:
         """All parts of the caption in one line."""
         return joined(*self.caption_parts)
+
+    @property
+    def brief(self) -> tuple[str, ...]:
+        """What of the caption can be read at once: its first clause, what is `Essential`, and what was sampled.
+
+        Conventions are not in it: who shows it says them beside the figure.
+        """
+        clauses = [part for part in self.caption_parts if part not in CONVENTION_WORDS and part != EXACT]
+        return tuple(part for part in clauses if part is clauses[0] or isinstance(part, Essential) or _SAMPLE.search(part))
+
+    def title_parts(self, title: str) -> tuple[str, ...]:
+        """The parts of this title or of what is shown of it, of which that on the cut must stay in sight."""
+        return tuple(Essential(part) if part == self.cut else part for part in title.split(BETWEEN) if part)
 
     def with_caption(self, *more: str) -> Figure:
         """The figure with further parts of its caption; "" is none."""
@@ -76,6 +112,6 @@ class Hit:
     gesture: Gesture = "click"
 
 
-def empty(why: str, title: str = "") -> Figure:
-    """A figure that says why there is nothing to see."""
-    return Figure(title=title, why_empty=why)
+def empty(why: str, title: str = "", elsewhere: str = "") -> Figure:
+    """A figure that says why there is nothing to see, and what to do about it where there is no window."""
+    return Figure(title=title, why_empty=why, elsewhere=elsewhere)

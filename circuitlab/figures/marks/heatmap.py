@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from circuitlab.figures.marks.common import FLAGS, NUMBERS, TEXT, WHOLE, Axis, ColourMap, Frozen
+from circuitlab.figures.marks.common import FLAGS, NUMBERS, TEXT, WHOLE, Axis, Colour, ColourMap, Frozen
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Heatmap(Frozen):
     """A matrix as an image. `values` [row, col] float32, NaN is left empty; row 0 on top.
 
     `levels` (low, high) of the colour map; "signed" maps are symmetric about 0. `rgb` [row, col, 3] uint8 in place of the
-    colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names the hues: (text, hue)).
+    colour map (several heads, a hue each; `values` then hold what the readout says; `legend` names every colour: (text, hue), or
+    (text, colour on white)).
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
     where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `framed` [row, col]
     bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile. `struck`: cells or tiles that
@@ -50,7 +51,7 @@ class Heatmap(Frozen):
     map: ColourMap = "magnitude"
     unit: str = ""
     rgb: np.ndarray | None = None
-    legend: tuple[tuple[str, int], ...] = ()
+    legend: tuple[tuple[str, int | Colour], ...] = ()
     row: int | None = None
     col: int | None = None
     tiles: Tiles | None = None

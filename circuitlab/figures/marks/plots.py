@@ -137,8 +137,9 @@ class Edges(Frozen):
 
     `kinds` [m] int: 0 Q, 1 K, 2 V (colour and dash); `values` [m] in `unit`: what the readout says in place of the weight.
     Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
-    `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `rows`: (y, text)
-    names a row of nodes at the left edge. `struck` nodes are crossed.
+    `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `edge_badges` [m] and
+    `edge_hints` [m]: the same of edges, the badge on the middle of the line. `rows`: (y, text) names a row of nodes at the left
+    edge. `struck` nodes are crossed.
     """
 
     name: str
@@ -158,6 +159,8 @@ class Edges(Frozen):
     hints: tuple[str, ...] = ()
     rows: tuple[tuple[float, str], ...] = ()
     struck: tuple[int, ...] = ()
+    edge_badges: tuple[str, ...] = ()
+    edge_hints: tuple[str, ...] = ()
 
     def check(self) -> None:
         """A label and a hue for each node, two nodes that are there for each edge."""
@@ -181,6 +184,8 @@ class Edges(Frozen):
         self.shaped("edge_ids", WHOLE, edges, None)
         self.counted("badges", nodes)
         self.counted("hints", nodes)
+        self.counted("edge_badges", edges)
+        self.counted("edge_hints", edges)
 
 
 @dataclass(frozen=True, eq=False)

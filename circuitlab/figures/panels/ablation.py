@@ -11,7 +11,7 @@ from circuitlab.analysis.interventions.ablation import AblationParams, AblationR
 from circuitlab.analysis.interventions.ablation_sweep import How
 from circuitlab.analysis.ordering import descending
 from circuitlab.caption_parts import Essential
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
     caption,
@@ -24,6 +24,7 @@ from circuitlab.figures.contracts.common import (
     rows_of_heads,
     top_level,
 )
+from circuitlab.figures.contracts.facts import HEADS_ELSEWHERE, PINNED_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
@@ -32,7 +33,7 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows
 from circuitlab.figures.panels.heads import ranks
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 Measured = Literal["loss", "second half", "target", "in-context score"]
 EFFECTS: dict[Measured, Effect] = {
@@ -62,7 +63,9 @@ def base_params(state: State, facts: Facts, how: How, effect: Measured) -> Ablat
         return Why("Type some text in the Prompt to see what breaks when a head is ablated.")
     pin = state.pinned
     if how == "resample" and pin is None:
-        return Why("Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.")
+        return Why(
+            "Resampling takes z of another text: pin one (Pin, in the bar above), then come back to this text.", PINNED_ELSEWHERE
+        )
     if how == "resample" and foreign(state, facts):
         return Why(
             "The pinned text is in another vocabulary, whose ids mean other words in this model: pin a text of this model."
@@ -98,7 +101,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {"each": ask()}
     heads = tuple(sorted(selected_heads(state, facts)))
     if len(heads) < 2:
-        return Why("Shift-click a second head in All heads: two or more are ablated together here.")
+        return Why("Shift-click a second head in All heads: two or more are ablated together here.", HEADS_ELSEWHERE)
     if len(heads) > MOST:
         return Why(
             f"{number_of(len(heads), 'head')} are chosen; pairs are taken of at most {MOST}: Shift-click some away in All heads."
@@ -129,7 +132,7 @@ def _heads(state: State, facts: Facts, answer: Answer[AblationResult]) -> Figure
 
 def _reading(result: AblationResult) -> tuple[str, str]:
     worse = "positive: the loss rises without the head" if result.unit == "nats" else "negative: the head was raising it"
-    return f"uncut: {result.baseline:.3f} {result.unit}", worse
+    return f"before: {number(result.baseline, '.3f')} {result.unit}", worse  # with the interventions that are on
 
 
 def _title(result: AblationResult, head: Head) -> str:
@@ -137,7 +140,7 @@ def _title(result: AblationResult, head: Head) -> str:
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]):
         return "Ablation"
     rank, sign = ranks(np.abs(result.effect))[head], "" if result.exact[head] else "≈ "
-    return f"without {head}: {sign}{result.effect[head]:+.3f} {result.unit}, rank {rank} of {result.effect.size}"
+    return f"without {head}: {sign}{number(result.effect[head], '+.3f')} {result.unit}, rank {rank} of {result.effect.size}"
 
 
 def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
@@ -193,7 +196,7 @@ def _text(answer: Answer, result: AblationResult, state: State, facts: Facts) ->
 
 def _coloured(answer: Answer, values: np.ndarray, key: tuple[object, ...], state: State, facts: Facts) -> Tokens:
     texts, top = facts.tokens(prompt_of(answer)), top_level(values)
-    tip = lambda i: f"{i} {texts[i]}" + ("" if np.isnan(values[i]) else f"  loss {values[i]:+.3f} nats")
+    tip = lambda i: f"{i} {texts[i]}" + ("" if np.isnan(values[i]) else f"  loss {number(values[i], '+.3f')} nats")
     tips = memo(answer, (*key, texts), lambda: tuple(map(tip, range(len(texts)))))
     return Tokens(
         name="text",
@@ -218,7 +221,8 @@ def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: A
     values = memo(together, "change", lambda: one.set_change[0].copy())
     text = () if np.isnan(values).all() else ((_coloured(together, values, ("set tips",), state, facts),),)
     effect = one.set_effect[0] if len(one.set_effect) else np.nan
-    title = "Ablation of a set" if np.isnan(effect) else f"without all {one.members.shape[1]}: {effect:+.3f} {one.unit}"
+    without = f"without all {one.members.shape[1]}: {number(effect, '+.3f')} {one.unit}"
+    title = "Ablation of a set" if np.isnan(effect) else without
     words = (*_reading(one), "beyond: together − the sum of each alone")
     return Figure(((rows,), *text), title, captions((together, pairs), *words), weights=(3.0, 1.0) if text else ())
 

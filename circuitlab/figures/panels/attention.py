@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionParams, AttentionResult, Show, attention
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
     caption,
@@ -24,7 +25,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.selection_reading import no_head, selected_heads
 from circuitlab.figures.marks import ColourMap, Figure, Heatmap, Hit, Tokens
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 UNITS = {"pattern": "weight", "scores": "score", "value_weighted": "weight · ‖v‖", "contribution": "weight · ‖v W_O‖"}
 NAMES = {**UNITS, "pattern": "pattern", "scores": "scores"}
@@ -132,7 +133,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _reading(token: str, view: AttentionView) -> str:
-    return f"text: what {token} attends to" if view.direction == "dest → src" else f"text: what attends to {token}"
+    return Essential(f"text: what {token} attends to" if view.direction == "dest → src" else f"text: what attends to {token}")
 
 
 def _text(state: State, tokens: tuple[int, ...], position: int, heat: Heatmap, view: AttentionView) -> Tokens:

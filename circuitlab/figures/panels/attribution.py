@@ -8,21 +8,19 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.attribution.direct_attribution import (
-    CONSTANT,
     DirectAttributionParams,
     DirectAttributionResult,
     direct_attribution,
 )
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, TokenAttributionResult, token_attribution
 from circuitlab.analysis.ordering import descending
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import (
     caption,
     destination,
     digits,
     head_axes,
-    number,
     pick_position,
     prompt_of,
     quoted,
@@ -36,7 +34,7 @@ from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 MOST_HEADS = 4  # columns of their own
 TOKENS = ("tokens",)
@@ -143,7 +141,7 @@ def _title(facts: Facts, answer: Answer[DirectAttributionResult], head: Head | N
 
 def _short(name: str) -> str:
     """A part's name as a narrow column takes it."""
-    return "constant" if name == CONSTANT else name.replace("attention bias", "b_O")
+    return name.replace("attention bias", "b_O")
 
 
 def _others(result: DirectAttributionResult) -> Rows:
@@ -160,7 +158,7 @@ def _others(result: DirectAttributionResult) -> Rows:
         listed = max(listed, until)
         names.append(name)
         values.append(float(value))
-    names = ["target", "sum of parts", *(_short(name) for name in names)]
+    names = ["target", "sum of parts", *(_short(name) for name in names[:-1]), "constant"]
     logits = np.array([float(result.total[at]), float(np.sum(values)), *values])
     top = top_level(logits)
     columns = (
@@ -201,24 +199,22 @@ def _tokens(state: State, facts: Facts, answer: Answer[TokenAttributionResult]) 
     rows = memo(answer, ("rows", heads, prompt), lambda: _positions(result, facts, prompt, heads))
     names = "all heads" if every else number_of(len(heads), "head") if len(heads) > MOST_HEADS else " + ".join(map(str, heads))
     token = f"{result.position} {quoted(tokens[result.position])}"
-    shown = (len(rows.ids), len(prompt)) if len(rows.ids) < len(prompt) else None
     if of_sources:
         target = target_name(result.ids[0], facts)
-        title = f"{names} added {np.nansum(values):+.2f} to {target} after {token}: from where"
+        title = f"{names} added {number(np.nansum(values), '+.2f')} to {target} after {token}: from where"
     else:
         title = f"what {token} did through {names} to the token after each position"
-    return Figure(((text,), (rows,)), title, caption(answer, _sum_line(result)), shown, weights=(1.0, 1.6))
+    return Figure(((text,), (rows,)), title, caption(answer, _sum_line(result)), weights=(1.0, 1.6))
 
 
 def _sum_line(result: TokenAttributionResult) -> str:
     """Sources, what interventions write, and everything else, adding up to the target."""
     if np.isnan(result.total):
         return "one source alone: its contributions need not add up to a logit"
-    by_edits = f" + written by interventions {result.placed.sum():+.3f}" if result.placed.any() else ""
-    by_sources = float(np.nansum(result.summed))
-    return (
-        f"sources through all heads {by_sources:+.3f}{by_edits} + everything else {result.rest:+.3f} = target {result.total:+.3f}"
-    )
+    signed = lambda value: number(value, "+.3f")
+    by_edits = f" + written by interventions {signed(result.placed.sum())}" if result.placed.any() else ""
+    by_sources = f"sources through all heads {signed(np.nansum(result.summed))}{by_edits}"
+    return f"{by_sources} + everything else {signed(result.rest)} = target {signed(result.total)}"
 
 
 def _positions(result: TokenAttributionResult, facts: Facts, prompt: tuple[int, ...], heads: tuple[Head, ...]) -> Rows:
@@ -238,7 +234,7 @@ def _positions(result: TokenAttributionResult, facts: Facts, prompt: tuple[int, 
         columns.append(RowColumn("raised", np.array(targets, dtype=object), tokens=True, tip="the target after this position"))
     for name, values in (*several.items(), *per_head.items(), ("all heads", result.summed)):
         columns.append(RowColumn(name, values[order], digits=digits(top), bar=True, levels=(-top, top), tip="logit"))
-    return Rows("positions", tuple(columns), ids(order), ranked=True)
+    return Rows("positions", tuple(columns), ids(order), ranked=True, total=len(prompt))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult, bigram
+from circuitlab.counting import number
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, number, quoted, texts
+from circuitlab.figures.contracts.common import captions, quoted, texts
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights, pick_token, token_read, weights_refusal
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         row, rows = number(result.correlation, ".3f"), number(result.correlation_all, ".3f")
         numbers.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
     title = f"after {quoted(facts.token_text(answer.request.params.token))} by W_E W_U alone"
-    return Figure(((Rows("tokens", columns, keys, searchable=True),),), title, captions((answer,), *numbers))
+    rows = Rows("tokens", columns, keys, searchable=True, total=facts.config.d_vocab)
+    return Figure(((rows,),), title, captions((answer,), *numbers))
 
 
 def _columns(result: BigramResult, facts: Facts) -> tuple[tuple[RowColumn, ...], np.ndarray]:
     columns = [
         RowColumn("token", texts(result.ids, facts), tokens=True),
         RowColumn("logit", result.logits, digits=2),
-        RowColumn("p", result.probabilities, digits=4),
+        RowColumn("p", result.probabilities, digits=4, reads="probability"),
         RowColumn("ln p", np.log(result.probabilities), digits=2, tip="of the direct path, in nats"),
     ]
     if np.isfinite(result.corpus_log_probs).any():

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
+from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
+from circuitlab.caption_parts import Essential, OnPaper
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
+from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
     caption,
+    edge_hints,
     edit_notes,
     head_column,
     hints,
-    number,
     published,
     top_level,
     with_edit_notes,
@@ -29,12 +32,13 @@ from circuitlab.figures.contracts.selection_reading import of_weights, pick_edge
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import Kind, State
+from circuitlab.state.state import Kind, State
 
 KINDS: tuple[Kind, ...] = ("Q", "K", "V")
 Measure = Literal["minus baseline", "score", "z"]
 UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z"}
 MARKED = 0.4  # a head with such a score is marked
+NOTE, MOST_NOTES = 160, 4  # characters of a note on paper, and notes
 MARKS = {"prefix_matching": "ind", "previous_token": "prev"}
 
 
@@ -47,7 +51,9 @@ class CompositionView:
         "Q K V", label="", tip="Through queries, keys, values: together in one picture, each in its own, or one of them"
     )
     by: Measure = control(
-        "minus baseline", label="By", tip="The score, its excess over chance, or that excess in standard deviations"
+        "minus baseline",
+        label="By",
+        tip="The score, its excess over the baseline of a random rotation, or that excess in standard deviations",
     )
     top: int = control(60, label="Top", tip="How many edges are drawn at most", low=1, high=5000, kind="slider")
     least: float = control(0.0, label="≥", tip="Edges of a smaller score are left out", low=0.0, high=1.0, kind="slider")
@@ -138,28 +144,39 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     else:
         counted = (sum(len(pairs.kind) for pairs, _ in shown), sum(n for _, n in shown))
         if view.form == "list":
-            pairs, _ = _shown(answer, view, kinds)
-            marks = (_list(answer, view, pairs, kinds, state),)
+            pairs, total = _shown(answer, view, kinds)
+            marks, counted = (replace(_list(answer, view, pairs, kinds, state), total=total),), None
         else:
             behaviour = _behaviour(answers.find("scores", head_scores))
             marks = tuple(
                 _graph(answer, view, pairs, group, state, facts, behaviour)
                 for group, (pairs, _) in zip(groups, shown, strict=True)
             )
-    words = f"marked: prefix matching and previous token from {MARKED:g} on random tokens" if view.form == "graph" else ""
-    if view.form == "matrix" and len(kinds) > 1:
-        low, high = _levels(answer, view)
-        words = f"colour: {low:.3g} to {high:.3g} {UNITS[view.by]} in all of them"
-    named_by, known_heads = published(facts), facts.known_heads()
-    dagger = "† " if known_heads is not None and view.form == "graph" else ""
-    key = f" · † {known_heads.key}" if known_heads is not None and dagger else ""
-    title = _title(result, state.selection.edge, state.selection.edge_kind) + key
-    return Figure((marks,), title, caption(answer, words, dagger + named_by), counted)
+    words = _marked(facts, answers.find("scores", head_scores)) if view.form == "graph" else ""
+    key, note_texts = _daggers(facts, [pairs for pairs, _ in shown]) if view.form == "graph" else ("", OnPaper(""))
+    title = _title(result, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
+    wide = Essential(f"wider lines: larger {UNITS[view.by]}") if view.form == "graph" else ""
+    return Figure((marks,), title, caption(answer, wide, words, ("† " if key else "") + published(facts), note_texts), counted)
+
+
+def _daggers(facts: Facts, shown: Sequence[Pairs]) -> tuple[str, OnPaper]:
+    """What the daggers of a graph of these pairs mean, "" without any, and for paper the texts of one's own notes."""
+    if (known_heads := facts.known_heads()) is None:
+        return "", OnPaper("")
+    drawn = {pair for pairs in shown for pair in _source_and_dest(pairs.keys())} if known_heads.edges else ()
+    texts = [bounded(text, NOTE) for text in known_heads.note_texts(drawn)]
+    more = (f"and {len(texts) - MOST_NOTES} more",) if len(texts) > MOST_NOTES else ()
+    return known_heads.key(drawn), OnPaper(f"† your notes: {'; '.join((*texts[:MOST_NOTES], *more))}" if texts else "")
+
+
+def _source_and_dest(edge_ids: np.ndarray) -> list[tuple[Head, Head]]:
+    """The heads of edges [m, 5] as `Pairs.keys` has them."""
+    return [(Head(*key[2:4]), Head(*key[:2])) for key in edge_ids.tolist()]
 
 
 def _title(result: CompositionResult, edge: tuple[Head, Head] | None, kind: Kind) -> str:
-    """The chosen pair's own entry of the answer, which is one to all pairs; without a pair in it what was asked, and chance."""
-    title = f"Composition · chance {result.baseline:.3f}"
+    """The chosen pair's own entry of the answer, which is one to all pairs; without a pair what was asked, and the baseline."""
+    title = f"Composition · baseline {result.baseline:.3f}"
     if edge is None or kind not in result.kinds:
         return title
     source, dest = edge
@@ -167,7 +184,16 @@ def _title(result: CompositionResult, edge: tuple[Head, Head] | None, kind: Kind
         return title
     place = (result.kinds.index(kind), *dest, *source)
     score = f"{result.scores[place]:.3f}, z {number(result.z[place], '.1f')}"
-    return f"{kind}-composition {source} → {dest}: {score} · chance {result.baseline:.3f}"
+    return f"{kind}-composition {source} → {dest}: {score} · baseline {result.baseline:.3f}"
+
+
+def _marked(facts: Facts, answer: Answer[HeadScoresResult] | None) -> str:
+    """For the caption: what the numbers beside heads are, and on how many samples of what; "" without any."""
+    if not _behaviour(answer):
+        return ""
+    assert answer is not None
+    names, sample = "ind, prev: prefix matching and previous token", short_sample(facts.config, answer.request.params)
+    return Essential(f"{names} from {MARKED:g} on random tokens, {sample} (samples × block × repeats)")
 
 
 def _behaviour(answer: Answer[HeadScoresResult] | None) -> dict[Head, str]:
@@ -222,6 +248,7 @@ def _graph(
     published_names, edits = hints(facts), edit_notes(state, facts)
     mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
     badges = memo(answer, ("badges", tuple(behaviour.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
+    edge_badges, edge_notes = _edge_notes(facts, edge_ids)
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
         xy=xy,
@@ -240,6 +267,8 @@ def _graph(
         hints=_hints(answer, facts, node_ids, edits),
         struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in edits),
         rows=memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
+        edge_badges=edge_badges,
+        edge_hints=edge_notes,
     )
 
 
@@ -248,6 +277,16 @@ def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, edits: Mapping[tu
     notes = with_edit_notes(hints(facts), edits)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
     return memo(answer, ("hints", facts.known_heads(), tuple(edits.items())), make) if notes else ()
+
+
+def _edge_notes(facts: Facts, edge_ids: np.ndarray) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the sign of a note, once for each pair; the person's note, through whichever input) by edge [m]; () without notes."""
+    notes, pairs = edge_hints(facts), _source_and_dest(edge_ids)
+    if not any(pair in notes for pair in pairs):
+        return (), ()
+    first = {pair: i for i, pair in reversed(tuple(enumerate(pairs)))}
+    badges = tuple("†" if pair in notes and first[pair] == i else "" for i, pair in enumerate(pairs))
+    return badges, tuple(notes.get(pair, "") for pair in pairs)
 
 
 def _edge(state: State) -> tuple[int, ...]:
@@ -336,7 +375,7 @@ PANEL = register(
         name="composition",
         title="Composition",
         view=CompositionView,
-        equation="Q: ‖W_OV¹ W_QK²‖ / (‖W_OV¹‖ ‖W_QK²‖);  K: W_QK²ᵀ in its place;  V: W_OV²;  chance √(1/d_model)",
+        equation="Q: ‖W_OV¹ W_QK²‖ / (‖W_OV¹‖ ‖W_QK²‖);  K: W_QK²ᵀ in its place;  V: W_OV²;  baseline √(1/d_model)",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Three kinds of composition”",
         help="Layers from below. Click an edge to read the pair in tables and spectra, a head to read it alone.",
         requests=requests,

@@ -19,7 +19,7 @@ from circuitlab.analysis.circuits.vocabulary_rows import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
 from circuitlab.analysis.ordering import descending, head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, has_mlps, head_column, hints, published, rows_of_heads
 from circuitlab.figures.contracts.memo import memo
@@ -29,7 +29,7 @@ from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows,
 from circuitlab.figures.panels.heads import published_column, random_scores, ranks
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 Score = Literal[
     "prefix matching",
@@ -221,7 +221,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         sight=(*_ends(view.x, facts), *_ends(view.y, facts)),
         controls=controls,
     )
-    colour_words = f"colour: {view.colour}, {low:.3g} (faint) to {high:.3g} (strong)"
+    colour_words = f"colour: {view.colour}, {number(low, '.3g')} (faint) to {number(high, '.3g')} (strong)"
     rings = "" if controls is None else "ring: the control, joined to its head"
     notes = (
         colour_words,
@@ -266,7 +266,7 @@ def _notes(scores: tuple[str, ...], answers: Answers) -> tuple[str, ...]:
     if not any(score.startswith("own token") for score in scores) or "own" not in answers:
         return ()
     own = answers.of("own", own_tokens).result
-    return (f"own token: chance {own.chance10:.4f} in the top 10, {own.chance1:.5f} first",)
+    return (f"own token: chance {number(own.chance10, '.4f')} in the top 10, {number(own.chance1, '.5f')} first",)
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
@@ -285,7 +285,7 @@ def _tip(
     published_names: Mapping[tuple[int, int], str],
 ) -> str:
     parts = dict(zip((view.y, view.x, view.colour), (y, x, colour), strict=True))
-    score_words = [f"{score} {values.ravel()[i]:.3g}" for score, values in parts.items()]
+    score_words = [f"{score} {number(values.ravel()[i], '.3g')}" for score, values in parts.items()]
     return " · ".join(filter(None, (name, *score_words, published_names.get(divmod(i, x.shape[1]), ""))))
 
 
@@ -295,8 +295,7 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     if not (head.layer < y.shape[0] and head.head < y.shape[1]):
         return "Head finder"
     both = {view.y: y, view.x: x}
-    signed = lambda v: f"{v:.2f}".replace("-", "−")
-    score_words = [f"{name} {signed(v[head])} (rank {ranks(v)[head]})" for name, v in both.items() if np.isfinite(v[head])]
+    score_words = [f"{name} {number(v[head])} (rank {ranks(v)[head]})" for name, v in both.items() if np.isfinite(v[head])]
     return f"{head} · " + (" · ".join(score_words) or "not scored") + f" · {number_of(y.size, 'head')}"
 
 
@@ -317,16 +316,14 @@ def _table(state: State, facts: Facts, answers: Answers, scores: dict[Score, np.
             columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
-    rows = Rows("table", tuple(columns), keys, chosen=rows_of_heads(state, keys), sort=(2, "down"), ranked=True)
+    rows = Rows("table", tuple(columns), keys, chosen=rows_of_heads(state, keys), sort=(2, "down"), ranked=True, total=lead.size)
     by_role = requests(state, facts)
     refused = isinstance(by_role, Why) or any(role_of(score) not in by_role for score in TABLE)
     missing = "left out: scores that this model's weights do not allow" if refused else ""
-    shown = (len(order), lead.size) if len(order) < lead.size else None
     return Figure(
         ((rows,),),
         f"{number_of(lead.size, 'head')}, {number_of(len(scores), 'score')}",
         captions(tuple(answers.values()), missing, *_notes(TABLE, answers), published(facts)),
-        shown,
     )
 
 
@@ -356,9 +353,8 @@ PANEL = register(
             "“copying (repeated)” is the measure of Olsson et al.: of all that a head raises among the tokens of the prompt, the "
             "share that falls on what it attends to, rescaled to −1 to 1. Chance is not 0: a head whose logits are unrelated to "
             "its attention gives the attended token one share in as many as there are different tokens (26: −0.92). Nor does a "
-            "real head reach 1: each of the twenty-five other tokens is raised a little, which adds up. The induction head of "
-            "attn-only-2l raises its target by 13 logits and each of the others by 1.1: a third, −0.38. Compare heads of one "
-            "model with each other by it, not with 0."
+            "real head reach 1: each of the twenty-five other tokens is raised a little, which adds up, and a head with a third "
+            "of all that it raises on its target has −0.33. Compare heads of one model with each other by it, not with 0."
         ),
         requests=requests,
         draw=draw,

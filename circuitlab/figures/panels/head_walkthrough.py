@@ -10,16 +10,16 @@ import numpy as np
 from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult, head_step
 from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult, tensor_identity
 from circuitlab.analysis.ordering import descending
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of, probability
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, number, prompt_of, quoted, texts, token_at, top_level
+from circuitlab.figures.contracts.common import caption, digits, prompt_of, quoted, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import leading_head, selected_edge
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.score_expansion import cell_of
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 ENTRIES = 3  # of a vector that are listed
 WORDS = 3  # out tokens that are listed
@@ -77,7 +77,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 
 def _norm(x: np.ndarray) -> str:
-    return f"{float(np.sqrt((x**2).sum())):.4g}"
+    return f"{number(float(np.sqrt((x**2).sum())), '.4g')}"
 
 
 def _vector(x: np.ndarray) -> str:
@@ -89,12 +89,12 @@ def _vector(x: np.ndarray) -> str:
 def _largest(products: np.ndarray) -> str:
     """The largest entries, with their indices."""
     order = descending(products, by_size=True)[:WORDS]
-    return ", ".join(f"[{i}] {products[i]:.2f}" for i in order.tolist())
+    return ", ".join(f"[{i}] {number(products[i], '.2f')}" for i in order.tolist())
 
 
 def _raised(facts: Facts, token_ids: np.ndarray, values: np.ndarray) -> str:
     pairs = zip(token_ids.tolist(), values.tolist(), strict=True)
-    return ", ".join(f"{quoted(facts.token_text(i))} {v:+.2f}" for i, v in list(pairs)[:WORDS])
+    return ", ".join(f"{quoted(facts.token_text(i))} {number(v, '+.2f')}" for i, v in list(pairs)[:WORDS])
 
 
 def _lines(result: HeadStepResult, tokens: tuple[int, ...], facts: Facts) -> list[tuple[int, str, str]]:
@@ -104,10 +104,10 @@ def _lines(result: HeadStepResult, tokens: tuple[int, ...], facts: Facts) -> lis
 
 
 def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[int, str, str]]:
-    c = facts.config
+    c, figured = facts.config, lambda value: number(value, ".4g")
     reads = ["its norm"] * (c.norm != "none" and c.norm_placement in ("pre", "both"))
     reads += ["plus position"] * (not np.array_equal(result.read_key, result.read_value))
-    read = " ".join(reads) or "no norm"
+    read = " ".join(reads) or "as it stands"
     lines = [
         (1, f"x at {d}", _vector(result.x_dest)),
         (1, f"x at {s}", _vector(result.x_source)),
@@ -115,13 +115,14 @@ def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[
         (3, "q = x_d W_Q", _vector(result.q)),
         (3, "k = x_s W_K", _vector(result.k)),
         (4, "q · k by entry", f"{_largest(result.products)} …"),
-        (5, "their sum", f"{result.dot:.4g}"),
-        (6, f"× scale {result.scale:.4g}", f"score {result.score:.4g}"),
+        (5, "their sum", figured(result.dot)),
+        (6, f"× scale {figured(result.scale)}", f"score {figured(result.score)}"),
     ]
     if result.bias:
-        lines.append((6, "− slope · distance (ALiBi)", f"{result.bias:.4g}, score {result.score + result.bias:.4g}"))
+        further = f"{figured(result.bias)}, score {figured(result.score + result.bias)}"
+        lines.append((6, "− slope · distance (ALiBi)", further))
     if not np.isclose(result.softmax_score, result.score + result.bias, rtol=1e-4, atol=1e-4):
-        lines.append((6, "cap, interventions", f"score {result.softmax_score:.4g}"))
+        lines.append((6, "cap, interventions", f"score {figured(result.softmax_score)}"))
     return lines
 
 
@@ -131,7 +132,7 @@ def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str,
     target_name = " − ".join(target) or result.target_words
     lines = [
         (7, "mask", f"{n_visible} of {number_of(len(result.mask), 'source')} visible"),
-        (8, "softmax over them", f"A = {result.attention:.4f}, the {_ordinal(rank)}"),
+        (8, "softmax over them", f"A = {probability(result.attention)}, the {_ordinal(rank)}"),
         (9, "v = x_s W_V", _vector(result.v)),
         (9, "A · v", f"length {_norm(result.weighted)}"),
         (10, f"z = Σ A v of {n_visible}", _vector(result.z)),
@@ -139,7 +140,10 @@ def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str,
         (12, "raises", _raised(facts, result.top_ids, result.top)),
         (12, f"from {s} alone", _raised(facts, result.moved_ids, result.moved_top)),
     ]
-    return [*lines, (12, f"on {target_name}", f"{result.effect:+.3f}, from this source {result.effect_moved:+.3f}")]
+    return [
+        *lines,
+        (12, f"on {target_name}", f"{number(result.effect, '+.3f')}, from this source {number(result.effect_moved, '+.3f')}"),
+    ]
 
 
 def _ordinal(n: int) -> str:
@@ -214,7 +218,7 @@ def _identities(answer: Answer[TensorIdentityResult]) -> Figure:
 
     def make() -> tuple[RowColumn, ...]:
         pairs = zip(result.difference, result.of, strict=True)
-        differences = [f"{d:.1e} of {of:.3g}" if np.isfinite(d) else "not computed" for d, of in pairs]
+        differences = [f"{number(d, '.1e')} of {number(of, '.3g')}" if np.isfinite(d) else "not computed" for d, of in pairs]
         return (
             RowColumn("reading", np.array(result.names, dtype=object)),
             RowColumn(

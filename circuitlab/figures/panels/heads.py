@@ -1,14 +1,15 @@
-"""Every head by a score: a layer × head map and the ranking, with spread and control."""
+"""Every head by a score: a layer × head map and the ranking, with sd and control."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.analysis.ordering import descending
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
@@ -27,9 +28,9 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.figures.panels.overview import pick_head
-from circuitlab.model.records.known_heads import KnownHeads
+from circuitlab.model.records.known_heads import YOURS, KnownHeads
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 Score = Literal[
     "prefix_matching", "previous_token", "duplicate_token", "first_token", "current_token", "entropy", "mean_distance"
@@ -72,7 +73,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     head, rank = state.selection.head, ranks(result.of(view.score))
     title = f"{name} · {head}"
     if head.layer < rank.shape[0] and head.head < rank.shape[1]:
-        title += f" {result.of(view.score)[head]:.2f}, rank {rank[head]} of {rank.size}"
+        title += f" {number(result.of(view.score)[head], '.2f')}, rank {rank[head]} of {rank.size}"
     title += f" {short_sample(facts.config, params)}"
     return Figure(
         ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
@@ -120,7 +121,7 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
         columns = (
             RowColumn("#", np.arange(1, values.size + 1), digits=0),
             head_column(layer, head),
-            RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top)),
+            RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top), reads="ranked"),
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),
             RowColumn("control", result.control[i].ravel()[order], digits=3, tip="the same on unrepeated random tokens"),
         )
@@ -141,8 +142,8 @@ def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np
         tip = f"What papers call it: a hint; {known_heads.how}"
         columns.append(column("published", [known_heads.short(one) for one in heads], tip))
     if known_heads.notes:
-        texts = [bounded(known_heads.notes.get(one, "").removeprefix("your note: "), NOTE) for one in heads]
-        columns.append(column("your note", texts, "Your own notes"))
+        texts = [bounded(known_heads.notes.get(one, "").removeprefix(YOURS), NOTE) for one in heads]
+        columns.append(replace(column("your note", texts, "Your own notes"), spare=True))
     return tuple(columns)
 
 
@@ -160,7 +161,7 @@ PANEL = register(
         view=HeadsView,
         equation="prefix matching: mean over d of Σ_{s ≤ d, t_{s−1} = t_d} A[d,s];  previous token: mean of A[d,d−1]",
         source="Olsson et al. 2022, In-context Learning and Induction Heads",
-        help="Each score with its rank, its spread over samples, and the same on unrepeated tokens as a control.",
+        help="Each score with its rank, its sd over samples, and the same on unrepeated tokens as a control.",
         requests=requests,
         draw=draw,
         pick=pick,

@@ -9,13 +9,14 @@ import numpy as np
 
 from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLensResult, logit_lens
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult, residual_norms
+from circuitlab.counting import probability
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, pick_position, prompt_of, quoted, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Target
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 Colour = Literal["probability", "rank", "entropy", "divergence"]
 Statistics = Literal["each layer's own", "the final layer's"]
@@ -165,7 +166,9 @@ def _table(result: LogitLensResult, facts: Facts, at: int, targeted: bool) -> Ro
     by_rank = [_tokens_of_rank(result, facts, at, i) for i in range(result.ids.shape[2])]
     columns = (
         RowColumn("stage", np.array(result.stages[::-1], dtype=object)),
-        RowColumn("p", np.exp(result.log_prob[back, at]), digits=3, tip="probability of the token that follows"),
+        RowColumn(
+            "p", np.exp(result.log_prob[back, at]), digits=3, tip="probability of the token that follows", reads="probability"
+        ),
         RowColumn("rank", _or_empty(result.rank[back, at]), digits=0, tip="of the token that follows"),
         RowColumn("entropy", result.entropy[back, at], digits=2, tip="nats"),
         RowColumn("KL", result.kl[back, at], digits=2, tip="KL divergence of the final prediction from this one, nats"),
@@ -181,7 +184,7 @@ def _tokens_of_rank(result: LogitLensResult, facts: Facts, at: int, i: int) -> n
     """[stage] the token of rank i + 1 and its probability, the last stage on top; empty where nothing is computed."""
     tokens, probabilities = result.ids[::-1, at, i], result.probs[::-1, at, i]
     pairs = zip(texts(np.maximum(tokens, 0), facts), probabilities, tokens, strict=True)
-    return np.array([f"{name} {p:.2f}" if token >= 0 else "" for name, p, token in pairs], dtype=object)
+    return np.array([f"{name} {probability(p, 2)}" if token >= 0 else "" for name, p, token in pairs], dtype=object)
 
 
 def _or_empty(rank: np.ndarray) -> np.ndarray:

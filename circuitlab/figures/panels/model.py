@@ -13,7 +13,7 @@ from circuitlab.figures.contracts.common import caption
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 LINE = 30  # characters of a value in one line: as many as a narrow dock shows
 INDENT = "\u2003"

@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.attribution.neurons import NeuronsParams, NeuronsResult, neurons
+from circuitlab.counting import number
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import caption, destination, digits, prompt_of, texts, token_at, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.attribution import target_name
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 WRITTEN = 4  # tokens that a neuron raises most, and as many that it lowers most
 
@@ -43,13 +44,14 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     answer = answers.of("neurons", neurons)
     result = answer.result
     after = token_at(result.position, prompt_of(answer), facts)
-    title = f"{target_name(result.ids[0], facts)} after {after}: MLPs {result.mlp.sum():+.2f} of {result.total:+.2f}"
+    parts = f"MLPs {number(result.mlp.sum(), '+.2f')} of {number(result.total, '+.2f')}"
+    title = f"{target_name(result.ids[0], facts)} after {after}: {parts}"
     view: NeuronsView = state.view("neurons", NeuronsView)
     if view.page == "layers":
         return Figure(((memo(answer, "layers", lambda: _layers(result)),),), title, caption(answer))
     rows = memo(answer, "rows", lambda: _rows(result, facts))
-    total = f"the listed neurons add {result.effect.sum():+.3f}"
-    return Figure(((rows,),), title, caption(answer, total), (len(result.effect), result.n_neurons))
+    total = f"the listed neurons add {number(result.effect.sum(), '+.3f')}"
+    return Figure(((rows,),), title, caption(answer, total))
 
 
 def _joined(tokens: np.ndarray, facts: Facts) -> np.ndarray:
@@ -70,7 +72,7 @@ def _rows(result: NeuronsResult, facts: Facts) -> Rows:
         RowColumn("and away from", _joined(result.bottom_ids, facts), tokens=True, tip="lowered most by a unit of activation"),
     )
     first = result.top_ids[:, 0] if result.top_ids.shape[1] else np.full(len(names), -1)
-    return Rows("neurons", columns, ids(result.layer, result.neuron, first), ranked=True)
+    return Rows("neurons", columns, ids(result.layer, result.neuron, first), ranked=True, total=result.n_neurons)
 
 
 def _layers(result: NeuronsResult) -> Rows:

@@ -14,7 +14,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Tiles
 from circuitlab.figures.panels.attention import NAMES, UNITS
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult, predictions
+from circuitlab.counting import probability
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, prompt_of, quoted, texts, token_at
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 NONE = ids(np.empty(0))  # tokens
 
@@ -43,15 +44,16 @@ def _rows(answer: Answer[PredictionsResult], k: int, facts: Facts, also: np.ndar
         columns = (
             RowColumn("#", ranks, digits=0),
             RowColumn("token", texts(tokens, facts), tokens=True),
-            RowColumn("p", p, digits=4, bar=True, levels=(0.0, 1.0), tip="probability"),
+            RowColumn("p", p, digits=4, bar=True, levels=(0.0, 1.0), tip="probability", reads="probability"),
             RowColumn("logit", logits, digits=2),
-            RowColumn("id", tokens, digits=0),
+            RowColumn("id", tokens, digits=0, spare=True),
         )
         return columns, ids(tokens)
 
     columns, keys = memo(answer, ("rows", k, also.tobytes()), make)
     follows = tuple(np.flatnonzero(keys[:, 0] == result.actual).tolist())
-    return Rows("tokens", columns, keys, strong=follows, ranked=True, including=lambda also: _rows(answer, k, facts, also))
+    again = lambda also: _rows(answer, k, facts, also)
+    return Rows("tokens", columns, keys, strong=follows, ranked=True, including=again, total=result.n_vocab)
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -62,8 +64,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     selected = tuple(np.flatnonzero(rows.ids[:, 0] == state.selection.token).tolist())
     rows = rows if selected == rows.chosen else replace(rows, chosen=selected)
     actual = _actual(result, facts, len(prompt_of(answer)))
-    shown = (len(rows.ids), result.n_vocab)
-    return Figure(((rows,),), f"after {token_at(result.position, prompt_of(answer), facts)}", caption(answer, *actual), shown)
+    return Figure(((rows,),), f"after {token_at(result.position, prompt_of(answer), facts)}", caption(answer, *actual))
 
 
 def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
@@ -73,7 +74,7 @@ def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
         last = result.position == n - 1
         return entropy, "end of the prompt" if last else "a token follows that the model cannot predict"
     follows = f"follows: {quoted(facts.token_text(result.actual))}"
-    return entropy, f"{follows} rank {result.actual_rank:,}, p {np.exp(result.actual_log_prob):.4f}"
+    return entropy, f"{follows} rank {result.actual_rank:,}, p {probability(np.exp(result.actual_log_prob))}"
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -11,7 +11,7 @@ from circuitlab.analysis.checks.privileged_basis import PrivilegedBasisParams, P
 from circuitlab.analysis.checks.rotation_invariance import RotationCheckParams, RotationCheckResult, rotation_check
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams, SubspaceOverlapResult, Which, subspace_overlap
 from circuitlab.analysis.ordering import head_names
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -26,7 +26,7 @@ from circuitlab.figures.contracts.selection_reading import (
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 OVERLAP = ("overlap", "what spans all")
 
@@ -182,7 +182,7 @@ def _basis(answer: Answer[PrivilegedBasisResult]) -> Figure:
         return Lines("layers", x, ys, names, dashed=(False, True), x_axis=axis, y_axis=Axis("kurtosis, mean over positions"))
 
     marks = ((memo(answer, "dimensions", dimensions),), (memo(answer, "layers", layers),))
-    title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 is a normal distribution"
+    title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 for a normal distribution"
     return Figure(marks, title, captions((answer,), "above the random basis: the basis is privileged"))
 
 
@@ -192,8 +192,8 @@ def _rotation(answer: Answer[RotationCheckResult]) -> Figure:
     def make() -> Rows:
         columns = (
             RowColumn("model", np.array(result.names, dtype=object)),
-            RowColumn("largest |Δ logit|", np.array([f"{d:.2e}" for d in result.difference], dtype=object)),
-            RowColumn("of the range", np.array([f"{d / result.logit_range:.1e}" for d in result.difference], dtype=object)),
+            RowColumn("largest |Δ logit|", np.array([number(d, ".2e") for d in result.difference], dtype=object)),
+            RowColumn("of the range", np.array([number(d / result.logit_range, ".1e") for d in result.difference], dtype=object)),
         )
         return Rows("rotation", columns, ids(np.arange(len(result.names))))
 

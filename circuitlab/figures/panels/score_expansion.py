@@ -10,6 +10,7 @@ import numpy as np
 
 from circuitlab.analysis.attribution.score_expansion import GROUPS, ScoreExpansionParams, ScoreExpansionResult, score_expansion
 from circuitlab.analysis.ordering import descending
+from circuitlab.counting import number, probability
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, digits, head_column, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -17,7 +18,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.selection_reading import leading_head, pick_edge
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 LEAST_SHARED = 0.1  # of the largest group: of a smaller sum no percentages are given
 LARGEST = 200
@@ -73,22 +74,22 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     expansion, title = memo(answer, "shown", lambda: _expansion(result)), _title(facts, answer)
     if view.page == "map":
         return Figure(((_map(answer, expansion, view),),), title, caption(answer, *_colours(result)))
-    below, n_shown = _terms(answer, expansion, view) if view.page == "terms" else (_heads(answer, expansion, view, state), None)
+    below = _terms(answer, expansion, view) if view.page == "terms" else _heads(answer, expansion, view, state)
     groups = _groups(answer, expansion, view)
     if below is None:
         return Figure(((groups,),), title, caption(answer, "no earlier head: this is the first layer"))
-    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), n_shown, weights=(1.25, 1.0))
+    return Figure(((groups,), (below,)), title, caption(answer, _mean(result)), weights=(1.25, 1.0))
 
 
 def _title(facts: Facts, answer: Answer[ScoreExpansionResult]) -> str:
     result, head, tokens = answer.result, answer.request.params.head, answer.request.subject.tokens
     text = lambda i: quoted(facts.token_text(tokens[i]))
     where = f"{result.destination} {text(result.destination)} → {result.source} {text(result.source)}"
-    return f"{head} · {where} · A = {result.attention:.2f}"
+    return f"{head} · {where} · A = {probability(result.attention, 2)}"
 
 
 def _mean(result: ScoreExpansionResult) -> str:
-    return f"score {result.score:.2f}, its row's mean {result.row_mean:.2f}"
+    return f"score {number(result.score, '.2f')}, its row's mean {number(result.row_mean, '.2f')}"
 
 
 def _colours(result: ScoreExpansionResult) -> tuple[str, str]:
@@ -142,9 +143,7 @@ def _named(names: tuple[str, ...]) -> np.ndarray:
     return np.array([crc32(name.encode()) for name in names], dtype=np.int64)
 
 
-def _terms(
-    answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView, also: np.ndarray = NONE
-) -> tuple[Rows, tuple[int, int] | None]:
+def _terms(answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: WhyHereView, also: np.ndarray = NONE) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         by = expansion.terms[view.values]
         order = descending(by, by_size=True)[:LARGEST]
@@ -167,9 +166,18 @@ def _terms(
     columns, keys = memo(answer, ("terms", view.values, also.tobytes()), make)
     total = expansion.terms[view.values].size
     heading = memo(answer, ("most", view.values), most)
-    again = lambda also: _terms(answer, expansion, view, also)[0]
-    rows = Rows("terms", columns, keys, searchable=len(keys) > FEW, heading=heading, ranked=True, including=again, absent=0.0)
-    return rows, (len(keys), total) if len(keys) < total else None
+    again = lambda also: _terms(answer, expansion, view, also)
+    return Rows(
+        "terms",
+        columns,
+        keys,
+        searchable=len(keys) > FEW,
+        heading=heading,
+        ranked=True,
+        including=again,
+        absent=0.0,
+        total=total,
+    )
 
 
 def _most(expansion: _Expansion, of: str) -> str:
@@ -181,7 +189,7 @@ def _most(expansion: _Expansion, of: str) -> str:
     )
     side, head = np.unravel_index(np.abs(sides).argmax(), sides.shape)
     name = Head(*map(int, expansion.earlier[head]))
-    total = f"{sides[side, head]:.2f} of {expansion.groups[of].sum():.2f}".replace("-", "−")
+    total = f"{number(sides[side, head], '.2f')} of {number(expansion.groups[of].sum(), '.2f')}"
     return f"all with the {'key' if side else 'query'} from {name}: {total}"
 
 

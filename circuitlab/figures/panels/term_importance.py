@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 NO_HEAD = -1  # in the id of the row of a whole layer
 

@@ -8,14 +8,17 @@ from typing import Literal
 import numpy as np
 
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, VirtualWeightResult, virtual_weight
+from circuitlab.caption_parts import Essential
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, destination, has_mlps, texts
+from circuitlab.figures.contracts.facts import PAIR_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import no_head, of_weights, selected_edge, selected_heads, weights_refusal
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 READ_BY_HEADS = ("QK query", "QK key", "OV")
 
@@ -48,7 +51,10 @@ def _heads(state: State, facts: Facts, view: VirtualView) -> tuple[Head, Head] |
     if view.writer == "head" and view.reader in READ_BY_HEADS:
         first, last = min(heads), max(heads)
         if first.layer == last.layer:
-            return Why("Choose an edge in Composition, or Shift-click a head of another layer: one writes, the other reads.")
+            return Why(
+                "Choose an edge in Composition, or Shift-click a head of another layer: one writes, the other reads.",
+                PAIR_ELSEWHERE,
+            )
         return first, last
     return heads[0], heads[0]
 
@@ -81,22 +87,29 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     curve = memo(answer, "curve", lambda: _curve(result))
     directions = memo(answer, "directions", lambda: _directions(result, facts))
     grid = ((rows, curve), (directions,)) if directions is not None else ((rows, curve),)
-    words = "a direction and its sign are shared by both sides" if directions is not None else ""
-    return Figure(grid, result.product, captions((answer,), words))
+    words = ("a direction and its sign are shared by both sides", _listed(result, facts)) if directions is not None else ()
+    return Figure(grid, result.product, captions((answer,), *words))
+
+
+def _listed(result: VirtualWeightResult, facts: Facts) -> str:
+    """How many directions and tokens the table lists of how many."""
+    n, k = next(i for i in (result.left_ids, result.right_ids) if i.size).shape
+    directions, tokens = number_of(len(result.singular_values), "direction"), number_of(facts.config.d_vocab, "token")
+    return Essential(f"{n} of {directions}, {k} of {tokens} each")
 
 
 def _facts(result: VirtualWeightResult) -> Rows:
     norms = [
         ("norm", result.norm),
         ("over both norms", result.relative),
-        ("chance", result.baseline),
+        ("baseline", result.baseline),
         ("direct", result.direct_norm),
         ("across layers", result.across_norm),
         ("writer", result.writer_norm),
         ("reader", result.reader_norm),
     ]
     names, values = zip(*norms, strict=True)
-    text = np.array([f"{v:.4g}" if np.isfinite(v) else "not computed" for v in values], dtype=object)
+    text = np.array([f"{number(v, '.4g')}" if np.isfinite(v) else "not computed" for v in values], dtype=object)
     return Rows(
         "norms",
         (RowColumn("Frobenius", np.array(names, dtype=object)), RowColumn("", text)),
@@ -150,7 +163,7 @@ PANEL = register(
             "Choose a writer and a reader: the edge chosen in Composition, chosen heads, embeddings, MLPs, the unembedding. The "
             "direct product is exact. Across layers it is not: every pattern is set to the identity, and MLPs are left out, "
             "taken as linear, or replaced by their Jacobian at the selected position or its mean over the prompt, norms at "
-            "recorded scales. Chance is the share of both norms that remains when writer and reader are rotated at random "
+            "recorded scales. The baseline is the share of both norms that remains when writer and reader are rotated at random "
             "against what lies between them."
         ),
         requests=requests,

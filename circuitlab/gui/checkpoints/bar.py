@@ -10,7 +10,10 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
+from circuitlab.gui.checkpoints.film import Ends, Film
+from circuitlab.gui.checkpoints.offer import CheckpointOffer
 from circuitlab.gui.checkpoints.playing import Player, pace_button
+from circuitlab.gui.checkpoints.scene_film import SceneFilm
 from circuitlab.gui.checkpoints.series import Point, Series
 from circuitlab.gui.checkpoints.series_slider import SeriesSlider
 from circuitlab.gui.widgets.buttons import flat, tint
@@ -18,14 +21,21 @@ from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.strip import FULL, SHORTEST, SIGNS
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.session.model_change import one_series
-from circuitlab.session.state import State
+from circuitlab.model.archives.offering import obtainable
+from circuitlab.model.subject import ModelRef
+from circuitlab.state.model_change import one_series
+from circuitlab.state.state import State
+from circuitlab.story.setup import FINAL, Checkpoint
 
 PLAY_TIP, PAUSE_TIP = "Play the training (Ctrl+T)", "Stop at this checkpoint (Ctrl+T)"
+NO_WEIGHTS = "The training cannot be played: the weights are not on this machine"
 
 
 class CheckpointBar(QWidget):
-    """The bar, visible while the open model has a series. `waiting()`: whether a visible panel still awaits an answer."""
+    """The bar, visible while the open model has a series, or one that can be got (`offer`).
+
+    `waiting()`: whether a visible panel still awaits an answer.
+    """
 
     def __init__(self, context: AppContext, state_commands: StateCommands, waiting: Callable[[], bool], parent: QWidget) -> None:
         super().__init__(parent)
@@ -33,15 +43,24 @@ class CheckpointBar(QWidget):
         self.context, self.state_commands = context, state_commands
         self.player = Player(waiting, lambda: context.loader.waiting, self)
         self.series = Series(context, self)
+        self.sweep = SceneFilm(context, waiting, self, watching=True)
+        self.film = Film(context, self.player, self._begin_film, self._next_burst, self)
+        self._ends: Ends | None = None  # of what plays
+        self._plays = True  # the weights of the series are there
         self._burst = 0  # number of drags and playbacks so far; each is one undo step
         self._make_buttons()
         self.slider = SeriesSlider(self)
         self.label = ShortLabel(self, least=96)
         self.label.setContentsMargins(8, 0, 8, 0)
         self._stage = FULL
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(2)
+        self.offer = CheckpointOffer(self)
+        self._controls = QWidget(self)
+        whole, row = QHBoxLayout(self), QHBoxLayout(self._controls)
+        for line in (whole, row):
+            line.setContentsMargins(0, 0, 0, 0)
+            line.setSpacing(2)
+        whole.addWidget(self._controls)
+        whole.addWidget(self.offer)
         for widget in (*self._steppers, self.loop, self.pace, self.slider, self.label, self.pin):
             row.addWidget(widget, 1 if widget is self.slider else 0)
         self._connect()
@@ -108,6 +127,7 @@ class CheckpointBar(QWidget):
             tint(button, button.objectName().partition(".")[2], theme)
         self._played()
         self.slider.set_theme(theme)
+        self.offer.set_theme(theme)
         self.compact(self._stage)
 
     def compact(self, stage: int) -> None:
@@ -120,7 +140,10 @@ class CheckpointBar(QWidget):
         self.pace.setVisible(stage < SIGNS)
         style = Qt.ToolButtonStyle.ToolButtonIconOnly if stage >= 1 else Qt.ToolButtonStyle.ToolButtonTextBesideIcon
         self.pin.setToolButtonStyle(style)
+        self.offer.compact(stage)
         self._show_point()
+        for part in (self._controls, self.offer):
+            part.updateGeometry()  # else who asks at once how wide the bar is hears how wide it was
 
     def _words(self, point: Point) -> str:
         return point.words if self._stage < 1 else "".join(point.parts[:1])
@@ -152,11 +175,17 @@ class CheckpointBar(QWidget):
         model = self.context.engine.store.peek(ref)
         if model is None:
             return  # it is being reopened
+        if self._plays == model.absent:
+            self._plays = not model.absent
+            self._played()
         if self.series.show(model):
             self.player.stop()
             self._show_series()
-        if self.isHidden() == bool(self.points):
-            self.setVisible(bool(self.points))
+        self.offer.show_archive(None if self.points or model.absent else obtainable(ref))
+        self._controls.setVisible(bool(self.points))
+        shown = bool(self.points) or self.offer.archive is not None
+        if self.isHidden() == shown:
+            self.setVisible(shown)
         pin = self.context.document.state.pinned
         ours = pin is not None and one_series(pin.subject.model, ref)
         self.slider.pinned = self.series.index(pin.subject.model) if pin is not None and ours else None
@@ -237,10 +266,9 @@ class CheckpointBar(QWidget):
             self.state_commands.pin_to_compare("final weights" if point.checkpoint is None else f"step {point.step:,}")
 
     def _go(self, index: int, merge: str) -> None:
-        ref = replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
         self.slider.show_value(index)
         self._show_point()
-        self.context.go(ref, self.points[index].words, merge)
+        self.context.go(self._at(index), self.points[index].words, merge)
 
     @Slot()
     def _given_up(self) -> None:
@@ -258,17 +286,51 @@ class CheckpointBar(QWidget):
         """Play from here, or from the beginning if this is the end; while playing, stop."""
         if self.player.playing:
             self.player.stop()
-        elif self.points:
+        elif self.plays:
             self._burst += 1
+            self._ends = self.rest
             self.player.begin()
             if self.position == len(self.points) - 1:
                 self._show(0)
 
+    @property
+    def plays(self) -> bool:
+        """Whether there is a series whose weights are on this machine."""
+        return bool(self.points) and self._plays
+
+    @property
+    def rest(self) -> Ends:
+        """What playing shows: from the present point, at the end from the beginning, to the final weights."""
+        return self._at(self.position if self.position < len(self.points) - 1 else 0), self._at(len(self.points) - 1)
+
+    @property
+    def reel(self) -> Ends | None:
+        """What plays now, None while nothing does."""
+        return self._ends if self.player.playing else None
+
+    def checkpoint(self, ref: ModelRef) -> Checkpoint:
+        """A point of the series in the words of a step."""
+        return FINAL if ref.checkpoint is None else self.points[self.series.index(ref)].step
+
+    def _at(self, index: int) -> ModelRef:
+        return replace(self.context.document.recorded.model, checkpoint=self.points[index].checkpoint)
+
+    def _next_burst(self) -> str:
+        self._burst += 1
+        return f"checkpoint {self._burst}"
+
+    def _begin_film(self, first: ModelRef, last: ModelRef) -> None:
+        if self.points and first != last:
+            self._ends = first, last
+            self.player.begin()
+            self.player.point_shown()
+
     @Slot()
     def _next(self) -> None:
-        if self.position < len(self.points) - 1:
-            self._show(self.position + 1)
-        elif self.loop.isChecked():
+        end = len(self.points) - 1 if self._ends is None else self.series.index(self._ends[1])
+        if self.position != end:
+            self._show(self.position + (1 if end > self.position else -1))
+        elif self.loop.isChecked() and not self.film.running:
             self._show(0)
         else:
             self.player.stop()
@@ -288,4 +350,5 @@ class CheckpointBar(QWidget):
         """Update the icon and tooltip of the play button."""
         playing = self.player.playing
         tint(self.play_button, "pause" if playing else "play", self.context.theme)
-        self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP))
+        self.play_button.setEnabled(self._plays)
+        self.play_button.setToolTip(tip_of(PAUSE_TIP if playing else PLAY_TIP if self._plays else NO_WEIGHTS))

@@ -14,9 +14,8 @@ from circuitlab.figures.marks import joined
 from circuitlab.figures.panels.training.points import short
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.session.model_change import one_series
+from circuitlab.state.model_change import one_series
 
 NO_PHASE = (float("nan"), float("nan"))
 
@@ -75,7 +74,7 @@ class Series(QObject):
             return False
         checkpoints = tuple(Point(i, step) for i, step in enumerate(model.opened.steps))
         self.points, self.phase = ((*checkpoints, Point(None)) if checkpoints else ()), NO_PHASE
-        if checkpoints and has_series(model.path):
+        if checkpoints and model.measured:
             final = replace(model.ref, checkpoint=None)
             params = TrainingSeriesParams(models=(SeriesRef(final.source),))
             answer = self.context.runner.ask(self._slot, Request(training_series, params, Subject(final)))

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.pointing.focus_order import chain
 from circuitlab.engine.request import Answer, Request
@@ -21,8 +21,8 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.intervention import Intervention
-from circuitlab.session.cuts import words
-from circuitlab.session.state import State
+from circuitlab.state.cuts import words
+from circuitlab.state.state import State
 
 HOW = (
     "Nothing is ablated. Right-click a head, an edge, a cell or a token in any panel and choose Intervene; "
@@ -183,7 +183,7 @@ class InterventionsDock(QDockWidget):
         at = int(np.nanargmax(np.abs(change))) + 1
         token = self.context.facts().token_text(int(ablated.tokens[at]))
         self.effect.setText(
-            f"mean loss {clean.mean:.3f} → {ablated.mean:.3f} nats ({ablated.mean - clean.mean:+.3f}) over "
+            f"mean loss {clean.mean:.3f} → {ablated.mean:.3f} nats ({number(ablated.mean - clean.mean, '+.3f')}) over "
             f"{number_of(clean.n_predicted, 'token')}; "
-            f"most at {at} ‘{token}’: {clean.loss[at]:.2f} → {ablated.loss[at]:.2f}".replace("-", "−")
+            f"most at {at} ‘{token}’: {clean.loss[at]:.2f} → {ablated.loss[at]:.2f}"
         )

@@ -1,4 +1,6 @@
-"""The Jobs panel: each job with its progress, its time and a button that cancels it; and the memory in use."""
+"""The Jobs panel: each job with its progress, its time and a button that cancels it; processes that outlive the window; and the
+memory in use.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.gui.docks.process_row import ProcessRow
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.work.app_context import AppContext
@@ -60,6 +63,7 @@ class JobsDock(QDockWidget):
         self.memory.setWordWrap(True)
         self.idle = PlainLabel("Nothing is running.", body)
         self.rows: list[JobRow] = []
+        self.processes: list[ProcessRow] = []
         self.box.addWidget(self.idle)
         self.box.addStretch(1)
         self.box.addWidget(self.memory)
@@ -76,6 +80,7 @@ class JobsDock(QDockWidget):
         self.refresh_timer.setInterval(100)
         self.refresh_timer.timeout.connect(self.refresh)
         context.runner.jobs_changed.connect(self._changed)
+        context.processes.changed.connect(self._changed)
         self.refresh()
 
     @Slot()
@@ -96,10 +101,26 @@ class JobsDock(QDockWidget):
             self.box.insertWidget(len(self.rows) - 1, self.rows[-1])
         for row, job in zip(self.rows, jobs, strict=True):
             row.show_job(job)
-        self.idle.setVisible(not jobs)
+        self._refresh_processes()
+        self.idle.setVisible(not jobs and not self.processes)
         cache = self.context.engine.cache
-        budget = self.context.engine.memory
+        budget, held = self.context.engine.memory, self.context.engine.held_bytes
         self.memory.setText(
-            f"results and runs held: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB"
-            f" · budget {budget / 2**30:.1f} GiB"
+            f"results and runs cached: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB"
+            f"{f' · prepared or stored: {held / 2**20:,.1f} MiB' if held else ''} · budget {budget / 2**30:.1f} GiB"
         )
+
+    def _refresh_processes(self) -> None:
+        """List the processes of their own below the jobs."""
+        there = self.context.processes.all
+        for row in [row for row in self.processes if row.process not in there]:
+            self.processes.remove(row)
+            self.box.removeWidget(row)
+            row.deleteLater()
+        known = [row.process for row in self.processes]
+        for process in there:
+            if process not in known:
+                self.processes.append(ProcessRow(process, self.context, self))
+                self.box.insertWidget(len(self.rows) + len(self.processes) - 1, self.processes[-1])
+        for row in self.processes:
+            row.refresh()

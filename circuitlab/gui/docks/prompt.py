@@ -22,6 +22,8 @@ from PySide6.QtWidgets import (
 
 from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.style_rules import set_role
+from circuitlab.errors import TooLong
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
@@ -34,7 +36,7 @@ from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.paths import resource
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
 LARGEST_PART = 5  # the text asks for at most a fifth of the window’s height
@@ -265,8 +267,9 @@ class PromptDock(QDockWidget):
         over = len(prompt.tokens) - limit
         if error is None:
             problem, offer = "", "Use this text"
-        elif over > 0:
-            problem = f"{number_of(over, 'more token')} than the model’s context holds. "
+        elif isinstance(error, TooLong):
+            more = number_of(over, "more token") if over > 0 else f"{error.got[:1].upper()}{error.got[1:]}, more"
+            problem = f"{more} than the model’s context holds. "
             offer = f"Use the first {number_of(limit, 'token')}"
         else:
             problem, offer = f"{error.what} Expected {error.expected}, got {error.got}. ", ""
@@ -274,10 +277,7 @@ class PromptDock(QDockWidget):
 
     def _show_count(self, text: str, over: bool = False) -> None:
         self.count.setText(text)
-        role = "warning" if over else "caption"
-        if self.count.property("role") != role:
-            self.count.setProperty("role", role)
-            self.count.style().polish(self.count)
+        set_role(self.count, "warning" if over else "caption")
 
     @Slot()
     def _shorten(self) -> None:

@@ -9,10 +9,11 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.figures.contracts.about import stored
 from circuitlab.figures.contracts.common import pick_position
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.shared_scales import figured, scale_of
@@ -20,8 +21,8 @@ from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty, joined
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session.reference_names import reference_name
-from circuitlab.session.state import State
+from circuitlab.state.reference_names import reference_clause, reference_name
+from circuitlab.state.state import State
 
 Picture = tuple[np.ndarray, tuple[float, float], ColourMap, tuple[str, ...]]  # values, levels, map, caption
 
@@ -53,11 +54,13 @@ class LossStrip(QObject):
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ()
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
+        context.read_again.connect(self._read_again)
         context.theme_changed.connect(self.view.set_theme)
         context.notes.changed.connect(self.draw)
         self.view.set_theme(context.theme)
         self.view.picked.connect(self._picked)
         self.view.hovered.connect(self._hovered)
+        self.view.reread.connect(self.context.readout)
 
     def refresh(self) -> None:
         """Request the losses of the present State and draw those that are available."""
@@ -71,6 +74,11 @@ class LossStrip(QObject):
             self._answer = answer or self._answer
         self._ask_reference(state)
         self.draw()
+
+    @Slot()
+    def _read_again(self) -> None:
+        """Ask once more at the next refresh: the answers are of weights that have been read again since."""
+        self._request = self._answer = self._reference_request = self._reference_answer = None
 
     def _ask_reference(self, state: State) -> None:
         """Request the losses of the reference, where it is compared."""
@@ -130,8 +138,17 @@ class LossStrip(QObject):
         row, locked = state.selection.destination, state.selection.locked
         mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
         earlier = ("the prompt before what is typed now",) if state.draft else ()
-        self.view.show_figure(self._on_held_scales(Figure(((mark,),), "", (*earlier, *caption)), key))
+        figure = Figure(((mark,),), "", (*earlier, *caption))
+        if np.isfinite(values).any():  # of an earlier prompt nothing is drawn
+            figure = figure.with_caption(self._stored())
+        self.view.show_figure(self._on_held_scales(figure, key))
         self.figure_changed.emit()
+
+    def _stored(self) -> str:
+        """For the caption: whether the losses were read from a session file."""
+        sides = (("now", self._answer), ("ref", self._reference_answer))
+        now, ref = ({} if answer is None else {side: answer} for side, answer in sides)
+        return stored(now, ref)
 
     def _on_held_scales(self, figure: Figure, key: object) -> Figure:
         """The figure on a scale that only grows, while the training steps are played or dragged through."""
@@ -155,7 +172,8 @@ class LossStrip(QObject):
     def _alone(self, n: int, result: TokenLossResult | None) -> Picture:
         top = float(np.log(self.context.facts().config.d_vocab_out))
         values = np.full(n, np.nan, np.float32) if result is None else result.loss
-        caption: tuple[str, ...] = ("colour: loss of each token in nats",)
+        failed = result is None and not self.waiting
+        caption: tuple[str, ...] = ("no colour: no losses were computed" if failed else "colour: loss of each token in nats",)
         if result is not None and result.n_predicted:
             mean = f"mean {result.mean:.3f} nats over {number_of(result.n_predicted, 'token')}"
             caption = f"colour: loss of each token, 0 to {top:.1f} nats (uniform guess)", mean
@@ -169,14 +187,16 @@ class LossStrip(QObject):
         aligned = aligned_with_reference(state, self.context.facts(state.model))
         losses_before = np.where((aligned.align >= 0) & ~aligned.differs, before.loss[np.maximum(aligned.align, 0)], np.nan)
         same = () if aligned.whole else (f"{aligned.words}; only equal tokens are compared",)
-        top, name = float(np.log(self.context.facts().config.d_vocab_out)), reference_name(state, pin, self.context.name_parts)
+        config = self.context.facts().config
+        top, name = float(np.log(config.d_vocab_out)), reference_name(state, pin, self.context.name_parts, config)
+        what = reference_clause(state, pin, self.context.name_parts, config)
         if state.compare == "reference":
             over = "" if aligned.whole else f" over its {number_of(before.n_predicted, 'token')}"
-            return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats{over}", *same)
+            return losses_before, (0.0, top), "loss", (f"colour: loss in {name}, mean {before.mean:.3f} nats{over}", what, *same)
         change = now.loss - losses_before
         top = scale_of(change, (0.0, top))
         colour = f"colour: change of loss, now minus {name}, ± {figured(top, 2)} nats: orange worse, blue better"
-        return change, (-top, top), "signed", (colour, _mean_change(now, losses_before, aligned.whole), *same)
+        return change, (-top, top), "signed", (colour, _mean_change(now, losses_before, aligned.whole), what, *same)
 
     def _labels(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(display texts, tooltips) of the tokens: the same objects while tokens and series are the same."""
@@ -217,4 +237,4 @@ def _mean_change(now: TokenLossResult, losses_before: np.ndarray, whole: bool) -
 
 def _signed(value: float) -> str:
     """A change in nats with its sign; with more digits where it would round to zero."""
-    return (f"{value:+.3f}" if abs(value) >= 0.0005 or not value else f"{value:+.2g}").replace("-", "−")
+    return number(value, "+.3f" if abs(value) >= 0.0005 or not value else "+.2g")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -22,7 +22,12 @@ def parse_ids(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in _IDS.split(text.strip()) if part)
     except ValueError as error:
-        raise BadInput("These are not token ids.", expected="whole numbers such as 0 17 42", got=text[:40]) from error
+        raise BadInput(
+            "These are not token ids.",
+            expected="whole numbers such as 0 17 42",
+            got=text[:40],
+            remedy="Write numbers alone, with spaces or commas between them.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -55,24 +60,30 @@ class PromptReader(QObject):
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
         tokenizer = self.context.tokenizer()
-        return parse_ids(text) if tokenizer is None else tokenizer.encode(text, bos)
+        return parse_ids(text) if tokenizer is None else tokenizer.prompt(text, self.context.facts().config.n_ctx, bos)
 
     def tokenize(self, text: str, bos: bool) -> PromptText:
         """Tokenise a text at once. An empty prompt is allowed, and panels say so."""
-        tokens: tuple[int, ...] = ()
         try:
-            tokens = self.tokens_of(text, bos)
-            if tokens:
-                check_tokens(self.context.facts().config, tokens)
+            return self._checked(PromptText(text, bos, self.tokens_of(text, bos)))
         except CircuitLabError as error:
-            return PromptText(text, bos, tokens, error)
-        return PromptText(text, bos, tokens)
+            return PromptText(text, bos, (), error)
+
+    def _checked(self, prompt: PromptText) -> PromptText:
+        """With the reason why the model cannot take these tokens."""
+        try:
+            if prompt.tokens:
+                check_tokens(self.context.facts().config, prompt.tokens)
+        except CircuitLabError as error:
+            return replace(prompt, error=error)
+        return prompt
 
     def tokenize_later(self, text: str, bos: bool) -> None:
         """Tokenise a text on the thread of texts; `tokenized` follows, also if it fails."""
-        tokenizer = self.context.tokenizer()
+        tokenizer, n_ctx = self.context.tokenizer(), self.context.facts().config.n_ctx
         if tokenizer is not None:
-            self.context.runner.do(self._token_slot, "read the prompt", lambda job: _encoded(tokenizer, text, bos), "text")
+            work = lambda job: _encoded(tokenizer, text, bos, n_ctx)
+            self.context.runner.do(self._token_slot, "read the prompt", work, "text")
 
     def truncate(self, text: str, bos: bool) -> None:
         """Find as much of the beginning of a text as the context holds; `truncated` follows."""
@@ -82,22 +93,22 @@ class PromptReader(QObject):
             if tokenizer is None:
                 ids = parse_ids(text)[:n_ctx]
                 return PromptText(" ".join(map(str, ids)), bos, ids)
-            return _encoded(tokenizer, tokenizer.beginning(text, n_ctx, bos), bos)
+            return _encoded(tokenizer, tokenizer.beginning(text, n_ctx, bos), bos, n_ctx)
 
         self.context.runner.do(self._truncation_slot, "truncate the prompt", work, "text")
 
     @Slot(object)
     def _tokens_finished(self, prompt: PromptText) -> None:
-        self.tokenized.emit(self.tokenize(prompt.text, prompt.bos) if prompt.error is None else prompt)
+        self.tokenized.emit(self._checked(prompt) if prompt.error is None else prompt)
 
     @Slot(object)
     def _truncation_finished(self, prompt: PromptText) -> None:
         self.truncated.emit(prompt)
 
 
-def _encoded(tokenizer: Tokenizer, text: str, bos: bool) -> PromptText:
-    """Tokenise on a worker. The tokenizer caches the result, so that the next call returns at once."""
+def _encoded(tokenizer: Tokenizer, text: str, bos: bool, n_ctx: int) -> PromptText:
+    """Tokenise on a worker, no further than shows that a text is too long."""
     try:
-        return PromptText(text, bos, tokenizer.encode(text, bos))
+        return PromptText(text, bos, tokenizer.prompt(text, n_ctx, bos))
     except BadInput as error:
         return PromptText(text, bos, (), error)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Slot
-from PySide6.QtGui import QAction, QDesktopServices
-from PySide6.QtWidgets import QDockWidget, QMenu, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt, Slot
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QDockWidget, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
-from circuitlab.draw.look.plain_text import PlainLabel, confirmed
+from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import Theme
-from circuitlab.errors import BadInput, CircuitLabError, reason
+from circuitlab.errors import BadInput
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.layout import arrangement_for, beside
+from circuitlab.gui.lessons.links import Links
 from circuitlab.gui.lessons.listing import LessonList
 from circuitlab.gui.lessons.note_actions import NoteActions
 from circuitlab.gui.lessons.own_steps import OwnSteps
@@ -24,6 +26,7 @@ from circuitlab.gui.lessons.page import LessonPage
 from circuitlab.gui.lessons.ring import Ring
 from circuitlab.gui.lessons.rows import SIDE
 from circuitlab.gui.lessons.session_part import SessionPart
+from circuitlab.gui.lessons.step_film import StepFilm
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
@@ -31,9 +34,9 @@ from circuitlab.gui.places.arrangements import Arrangement
 from circuitlab.gui.places.saved_layout import SavedLayout
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.lessons.lesson import files, lessons, read, titles
-from circuitlab.model.subject import Head
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Story
+from circuitlab.story.zoom import Parts
 
 log = logging.getLogger("circuitlab.lessons")
 NARROWEST = 280  # px
@@ -50,9 +53,12 @@ class LessonsDock(QDockWidget):
         self.tour = Tour(self.context, host.remember, self)
         self.own = OwnStory(self.context, self)
         self.own_steps = OwnSteps(self.tour, self.own, host, self)
+        self.film = StepFilm(self.tour, host, self)
         self.notes = NoteActions(host, window, self)
         self.ring = Ring(self.context, window)
+        self.links = Links(host, self.tour, self.ring, self)
         self._before: SavedLayout | None = None
+        self._zoom_before: Parts = {}
         self._filled = False
         self.pages = QStackedWidget(self)
         self.pages.setMinimumWidth(NARROWEST)
@@ -60,7 +66,7 @@ class LessonsDock(QDockWidget):
         self.lessons_title = PlainLabel("Lessons", self)
         self.problem = PlainLabel(self)
         self.list = LessonList(self.context, self.tour.places, self)
-        self.page = LessonPage(self.context, self.tour, self.own, self)
+        self.page = LessonPage(self.context, self.tour, self.own, self.film, self)
         self._lay_out()
         self._connect()
 
@@ -88,11 +94,13 @@ class LessonsDock(QDockWidget):
         self.pages.addWidget(self.page)
         self.setWidget(self.pages)
         self.bar = TitleBar(self, self.context)
+        self.page.chain_stops()
 
     def _connect(self) -> None:
         self._reading = WorkSlot(self, finished=self._lessons_read)
         self.list.chosen.connect(self.begin)
-        self.page.followed.connect(self.follow)
+        self.links.lesson_wanted.connect(self.begin_named)
+        self.page.followed.connect(self.links.follow)
         self.tour.changed.connect(self._turn)
         self.tour.setting.connect(self._make_room)
         self.tour.shown.connect(self._arrange)
@@ -109,8 +117,10 @@ class LessonsDock(QDockWidget):
         self.page.editor.take_wanted.connect(self.own_steps.take_view)
         self.page.editor.move_wanted.connect(self.own_steps.move)
         self.page.editor.delete_wanted.connect(self.own_steps.delete)
+        self.page.editor.film_chosen.connect(self.own_steps.set_film)
         self._theme(self.context.theme)
         self._work_changed()
+        self._turn()
 
     # -- the list -------------------------------------------------------------------------------------------------------
 
@@ -126,7 +136,7 @@ class LessonsDock(QDockWidget):
 
     @Slot(object)
     def _theme(self, theme: Theme) -> None:
-        self.front.setStyleSheet(f"QWidget#front {{ background: {theme.background}; }}")
+        set_sheet(self.front, f"QWidget#front {{ background: {theme.background}; }}")
         self.list.viewport().update()
         self.session.fit(self.front.height())
 
@@ -163,6 +173,7 @@ class LessonsDock(QDockWidget):
         if isinstance(action, QAction):
             self.begin_named(str(action.data()))
 
+    @Slot(str)
     def begin_named(self, name: str) -> None:
         """Begin a lesson by the name of its file; if it cannot be read, the list says why."""
         path = next((one for one in files() if one.stem == name), None)
@@ -183,7 +194,7 @@ class LessonsDock(QDockWidget):
         if self._before is None:
             if layout.maximised:
                 self.main.toggle_maximised()
-            self._before = layout.current_layout()
+            self._before, self._zoom_before = layout.current_layout(), layout.zooms.words()
             # hide panels before the lesson's column is added: three columns and this one are wider than a small screen
             setup = lesson.setup(self.tour.first_step(lesson) if number is None else number)
             arrangement = self._arrangement_for(setup) or beside(("attention",))
@@ -197,8 +208,8 @@ class LessonsDock(QDockWidget):
         """Show the dock in front and give it the keyboard: the arrow keys choose a step or a lesson, or scroll its text."""
         self.show()
         self.raise_()
-        kept = self.session.steps if self.own.story.steps else self.list
-        (kept if self.tour.lesson is None else self.page.text).setFocus()
+        entries = self.session.steps if self.own.story.steps else self.list
+        (entries if self.tour.lesson is None else self.page.text).setFocus()
         self._visibility_changed(True)
 
     @Slot()
@@ -206,6 +217,9 @@ class LessonsDock(QDockWidget):
         inside = self.tour.lesson is not None
         if not inside and self.pages.currentIndex() == 1:
             self.fill()
+        for page, shown in ((self.front, not inside), (self.page, inside)):  # what is not shown asks for no room
+            policy = QSizePolicy.Policy.Preferred if shown else QSizePolicy.Policy.Ignored
+            page.setSizePolicy(policy, policy)
         self.pages.setCurrentIndex(1 if inside else 0)
         self.pages.setMinimumWidth(max(NARROWEST, self.page.minimumSizeHint().width() if inside else 0))
 
@@ -213,6 +227,11 @@ class LessonsDock(QDockWidget):
     def layout_before(self) -> SavedLayout | None:
         """The layout from before the lesson; None outside of lessons."""
         return self._before
+
+    @property
+    def zoom_before(self) -> Parts:
+        """What was seen of figures before the lesson."""
+        return self._zoom_before
 
     @property
     def waiting(self) -> bool:
@@ -239,6 +258,9 @@ class LessonsDock(QDockWidget):
     @Slot(object, bool)
     def _arrange(self, setup: Setup, again: bool) -> None:
         layout, arrangement = self.main.layout_of_docks, self._arrangement_for(setup)
+        layout.zooms.show(setup.zoom)
+        if names := layout.zooms.unknown:
+            self.context.message.emit(f"Not known to this version, and kept: what is seen of {', '.join(names)}.")
         if arrangement is None:
             return
         shown = [self.main.docks[name] for name in setup.show if name in self.main.docks]
@@ -259,6 +281,8 @@ class LessonsDock(QDockWidget):
             return
         self._keep_only(set())
         layout.restore_layout(before)
+        # where the window closes during a lesson, the figures are still those of the lesson
+        layout.zooms.show(self._zoom_before, at_once=self.tour.lesson is None)
         if was_visible:
             self.open()
 
@@ -274,42 +298,3 @@ class LessonsDock(QDockWidget):
     def begin_own(self, number: int) -> None:
         """Walk through the session's own story, from this step on."""
         self.begin(self.own.story, number)
-
-    # -- links ----------------------------------------------------------------------------------------------------------
-
-    @Slot(str, str)
-    def follow(self, kind: str, where: str) -> None:
-        """Follow a link of the text."""
-        try:
-            self._follow(kind, where)
-        except CircuitLabError as error:
-            self.context.message.emit(reason(error))
-        except ValueError:
-            self.context.message.emit(f"The link {kind}:{where} cannot be followed.")
-
-    def _follow(self, kind: str, where: str) -> None:
-        if kind == "panel" and where in self.main.docks:
-            self.main.layout_of_docks.go_to(where)
-            self.ring.around(self.main.docks[where])
-        elif kind == "head":
-            self._select(Head.parse(where))
-        elif kind == "checkpoint":
-            self.tour.to_checkpoint(int(where))
-        elif kind == "lesson":
-            self.begin_named(where)
-        elif kind == "value":
-            self.context.message.emit(self.tour.tips.get(where, "").replace("\n", " · "))
-        elif kind in ("http", "https"):
-            self._leave_for(QUrl(f"{kind}:{where}"))
-
-    def _select(self, head: Head) -> None:
-        config, state = self.context.facts().config, self.context.document.recorded
-        if head.layer < config.n_layers and head.head < config.n_heads:
-            self.context.apply(state.with_heads(head), f"select {head}")
-        else:
-            self.context.message.emit(f"{self.context.name_of(state.model)} has no head {head}.")
-
-    def _leave_for(self, url: QUrl) -> None:
-        question = f"Open this page in the browser?\n\n{url.toString()}"
-        if confirmed(self, "Open a page", question):
-            QDesktopServices.openUrl(url)

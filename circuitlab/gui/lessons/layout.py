@@ -45,7 +45,8 @@ def with_shown(arrangement: Arrangement, shown: tuple[str, ...]) -> Arrangement:
     for name in shown:
         if name not in stacked:
             columns[-1][1].append(Stack(HEIGHT // 2, (name,)))
-    return Arrangement(NAME, tuple((width, tuple(stacks)) for width, stacks in columns), arrangement.homes, True)
+    placed = tuple((width, tuple(stacks)) for width, stacks in columns)
+    return Arrangement(NAME, placed, arrangement.homes, firm=True, of=arrangement.name)
 
 
 def _split(stack: Stack, shown: tuple[str, ...]) -> list[Stack]:

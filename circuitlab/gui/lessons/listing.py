@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QListWidgetItem, QWidget
 
 from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.gui.lessons.lesson_places import Places
 from circuitlab.gui.lessons.rows import Paragraph, RowList
-from circuitlab.gui.lessons.tour import Places
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.lessons.lesson import Lesson
 

@@ -11,8 +11,8 @@ from circuitlab.errors import CircuitLabError, reason
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.panel.note_dialog import write_note
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.state import State
 from circuitlab.session_files.session import Note
+from circuitlab.state.state import State
 
 
 class NoteActions(QObject):

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Slot
 
 from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.marks import Figure
+from circuitlab.gui.checkpoints.film import Ends
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.layout import arrangement_for
 from circuitlab.gui.lessons.own_story import OwnStory
 from circuitlab.gui.lessons.tour import Tour
-from circuitlab.story.setup import Setup
+from circuitlab.state.cuts import edit_words, short_words
+from circuitlab.state.state import State
+from circuitlab.story.setup import Play, Setup
 
 TITLE_PARTS = 2  # of a figure's title that are proposed as a step's
+
+
+def proposed_title(figure: Figure, state: State) -> str:
+    """What a step is called that shows this figure: the first parts of its title, what is ablated in it, and which side of a
+    comparison it is.
+    """
+    title, cut = figure.title, short_words(state.subject.edits)
+    acts = any(words in figure.about for words in edit_words(state.subject.edits))  # not on numbers of the weights
+    named = lambda parts: (*parts, *((cut,) if acts and not any(cut in part for part in parts) else ()))
+    if state.compare == "now" or state.reference is None:
+        return " · ".join(named(_first(title.split(" · "), cut)))
+    parts = title.removeprefix(f"{state.reference.label} · ").split(" · ")
+    parts = [part for part in parts if not part.startswith("now − ")]
+    parts = parts[:TITLE_PARTS] if state.compare == "reference" else named(_first(parts, cut))
+    return " · ".join((*parts, state.compare))
+
+
+def _first(parts: Sequence[str], cut: str) -> list[str]:
+    """The first parts of a figure's title, and the cut where it is one among them."""
+    first = [i for i, part in enumerate(parts) if part != cut][:TITLE_PARTS]
+    return [part for i, part in enumerate(parts) if i in first or part == cut]
 
 
 class OwnSteps(QObject):
@@ -23,16 +49,34 @@ class OwnSteps(QObject):
         super().__init__(parent)
         self.tour, self.own, self.main = tour, own, host
         own.added.connect(self._added)
-        own.taken.connect(self._taken)
+        own.view_taken.connect(self._view_taken)
 
     @Slot()
     def keep_view(self) -> None:
-        """Add what the window shows as a step: behind the present one of the own story, else at its end."""
+        """Add what the window shows as a step: behind the present one of the own story, else at its end. While a training plays,
+        that it does so too.
+        """
+        self._add(self.main.checkpoints.reel)
+
+    @Slot()
+    def keep_film(self) -> None:
+        """Add the rest of the training as a step that plays it."""
+        bar = self.main.checkpoints
+        if bar.points:
+            self._add(bar.reel or bar.rest)
+
+    def _add(self, reel: Ends | None) -> None:
         self.main.commit_typing()
         panel = self.main.layout_of_docks.current_panel
-        title = " · ".join((panel.view.figure.title or panel.panel.title).split(" · ")[:TITLE_PARTS])
+        figure = panel.view.figure if panel.view.figure.title else Figure(title=panel.panel.title)
+        title = proposed_title(figure, self.main.context.document.recorded)
         place = lambda: self.tour.number + 1 if self.tour.own else len(self.own.story.steps)
-        self.own.add(title, self._layout_words(), place)
+        self.own.add(title, self._with_film(reel), place, None if reel is None else reel[1])
+
+    def _with_film(self, reel: Ends | None) -> Setup:
+        """The words of the layout, and of a film."""
+        checkpoint, words = self.main.checkpoints.checkpoint, self._layout_words()
+        return words if reel is None else replace(words, play=(checkpoint(reel[0]), checkpoint(reel[1])))
 
     @Slot(int)
     def _added(self, number: int) -> None:
@@ -46,10 +90,18 @@ class OwnSteps(QObject):
         """Let the present step show what the window shows."""
         if self.tour.own:
             self.main.commit_typing()
-            self.own.take_view(self.tour.number, self._layout_words())
+            reel = self.main.checkpoints.reel
+            self.own.take_view(self.tour.number, self._with_film(reel), None if reel is None else reel[1])
+
+    @Slot(object)
+    def set_film(self, play: Play | None) -> None:
+        """Let the present step play a film, or none, and show it."""
+        if self.tour.own:
+            merge = self.own.set_film(self.tour.number, play)
+            self.tour.go(self.tour.number, merge=merge)
 
     @Slot(int)
-    def _taken(self, number: int) -> None:
+    def _view_taken(self, number: int) -> None:
         if self.tour.own and self.tour.number == number:
             self.tour.go(number)
         self.main.context.message.emit(f"Step {number + 1} shows this view now.")
@@ -68,7 +120,8 @@ class OwnSteps(QObject):
             self.tour.go(self.tour.number, merge=merge)
 
     def _layout_words(self) -> Setup:
-        """The words of the layout: the arrangement that the present step has set, too; the panel used last comes last.
+        """The words of the layout: the arrangement that the present step has set, too; the panel used last comes last, and of
+        several it is the one that an audience sees first.
 
         While what has the window is no panel, those of the layout behind it are not known: then the arrangement alone.
         """
@@ -79,4 +132,7 @@ class OwnSteps(QObject):
         if setup.arrange and layout.declared == arrangement_for(setup, self.main.docks):
             words = replace(words, arrange=setup.arrange)
         last = layout.current_panel.panel.name
-        return replace(words, show=(*(n for n in words.show if n != last), last)) if last in words.show else words
+        if last not in words.show:
+            return words
+        others = tuple(name for name in words.show if name != last)
+        return replace(words, show=(*others, last), stage=(last,) if others and not words.alone else ())

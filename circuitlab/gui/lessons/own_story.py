@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.errors import Cancelled, bounded, reason
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlots
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
 from circuitlab.session_files.model_table import names_by_ref, refs_of, with_models
+from circuitlab.state.state import State
 from circuitlab.story.capture import StoreNames, setup_of
-from circuitlab.story.editing import with_step, with_step_moved, with_view, with_words, without_step
-from circuitlab.story.setup import Setup
+from circuitlab.story.editing import with_film, with_step, with_step_moved, with_view, with_words, without_step
+from circuitlab.story.setup import Play, Setup, placed
 from circuitlab.story.story import Step, Story
 
 PAUSE = 1.5  # s between keystrokes after which typing is another step of undo
@@ -35,18 +35,18 @@ class _Capture:
 
 
 class OwnStory(QObject):
-    """`added(number)`: the view is now this step. `taken(number)`: this step now shows what the window showed.
+    """`added(number)`: the view is now this step. `view_taken(number)`: this step now shows what the window showed.
 
     Words of tokens are looked up on the file thread, as a model may have to be opened again.
     """
 
     added = Signal(int)
-    taken = Signal(int)
+    view_taken = Signal(int)
 
     def __init__(self, context: AppContext, parent: QObject) -> None:
         super().__init__(parent)
         self.context = context
-        self._views = {name: panel.view for name, panel in panels().items()}
+        self._views = view_types()
         self._captures: dict[object, _Capture] = {}
         self._slots = WorkSlots(self, context.runner.is_busy, finished=self._captured, failed=self._failed)  # by capture
         self._count = self._burst = 0
@@ -64,21 +64,34 @@ class OwnStory(QObject):
 
     # -- views ----------------------------------------------------------------------------------------------------------
 
-    def add(self, title: str, layout: Setup, place: Callable[[], int]) -> None:
-        """Add what is recorded now as a step. `layout`: the words of the layout; `place()`: where it goes, once it is ready."""
-
-        state, words = self.context.document.recorded, bounded(title, LONGEST_TITLE)
+    def add(self, title: str, layout: Setup, place: Callable[[], int], model: ModelRef | None = None) -> None:
+        """Add what is recorded now as a step. `layout`: the words of the layout and of a film; `place()`: where it goes, once it
+        is ready; `model`: the checkpoint at which a film ends, which is the step's own.
+        """
+        state, words = self._shown(model), bounded(title, LONGEST_TITLE)
 
         def take(whole: Setup) -> None:
-            at = min(place(), len(self.story.steps))
-            self._edit(with_step(self.story, at, words, whole, self._views), f"add step “{words}”", refs=refs_of(state))
+            at, title = min(place(), len(self.story.steps)), self._distinct(words, state)
+            self._edit(with_step(self.story, at, title, whole, self._views), f"add step “{title}”", refs=refs_of(state))
             self.added.emit(at)
 
         self._start(_Capture(state, layout, self._names(state), take))
 
-    def take_view(self, number: int, layout: Setup) -> None:
-        """Let a step show what is recorded now."""
-        state, step = self.context.document.recorded, self.story.steps[number]
+    def _distinct(self, title: str, state: State) -> str:
+        """The title, where another step bears it with the position of the destination, and with a number if that does not do."""
+        titles = {step.title for step in self.story.steps}
+        position = state.selection.destination
+        at = f"{title} · position {position}" if position is not None else title
+        numbered = (f"{title} · {number}" for number in range(2, len(titles) + 3))
+        return next(one for one in (title, at, *numbered) if one not in titles)
+
+    def _shown(self, model: ModelRef | None) -> State:
+        recorded = self.context.document.recorded
+        return recorded if model is None else replace(recorded, model=model)
+
+    def take_view(self, number: int, layout: Setup, model: ModelRef | None = None) -> None:
+        """Let a step show what is recorded now (see `add`)."""
+        state, step = self._shown(model), self.story.steps[number]
 
         def take(whole: Setup) -> None:
             at = self._place(step, number)
@@ -87,7 +100,7 @@ class OwnStory(QObject):
                 return
             label = f"take this view for “{step.title}”"
             self._edit(with_view(self.story, at, whole, self._views), label, refs=refs_of(state))
-            self.taken.emit(at)
+            self.view_taken.emit(at)
 
         self._start(_Capture(state, layout, self._names(state), take))
 
@@ -118,9 +131,7 @@ class OwnStory(QObject):
         if self._names(capture.state) != capture.names:  # the session calls the models otherwise by now
             self._start(replace(capture, names=self._names(capture.state)))
             return
-        layout = capture.layout
-        placed = replace(words, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom)
-        capture.take(placed.over(Setup()))
+        capture.take(replace(placed(words, capture.layout), play=capture.layout.play).over(Setup()))
 
     @Slot(object, object)
     def _failed(self, error: BaseException, key: object) -> None:
@@ -142,6 +153,13 @@ class OwnStory(QObject):
     def end_burst(self) -> None:
         """What is typed from now on is another step of undo."""
         self._typed = ("", 0)
+
+    def set_film(self, number: int, play: Play | None) -> str:
+        """Let a step play a film, or none. Returns the burst with which showing it is one step of undo."""
+        self._burst += 1
+        merge = f"story.film.{self._burst}"
+        self._edit(with_film(self.story, number, play), f"film of “{self.story.steps[number].title}”", merge)
+        return merge
 
     def move(self, number: int, by: int) -> int:
         """Move a step up or down; return its number then."""

@@ -8,13 +8,20 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWi
 
 from circuitlab.draw.look.guarded import guarded_widget
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import Theme
+from circuitlab.draw.pointing.focus_order import chain, stops
 from circuitlab.errors import reason
+from circuitlab.gui.checkpoints.inputs import BUTTON
 from circuitlab.gui.lessons.own_story import OwnStory
 from circuitlab.gui.lessons.step_editor import StepEditor
+from circuitlab.gui.lessons.step_film import StepFilm
 from circuitlab.gui.lessons.text_view import LessonText
 from circuitlab.gui.lessons.tour import Tour
+from circuitlab.gui.widgets.buttons import tint
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.story.values import why_not_computed
+from circuitlab.terminal import on_one_line
 
 SIDE = 16  # px beside text and buttons
 LEAVE_LESSON = "‹ All lessons"
@@ -76,9 +83,9 @@ class LessonPage(QWidget):
 
     followed = Signal(str, str)
 
-    def __init__(self, context: AppContext, tour: Tour, own: OwnStory, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, tour: Tour, own: OwnStory, film: StepFilm, parent: QWidget) -> None:
         super().__init__(parent)
-        self.context, self.tour = context, tour
+        self.context, self.tour, self.film = context, tour, film
         self._shown: tuple[object, ...] = ()  # which step of which story
         self.leave = self._button(LEAVE_LESSON, "Back to the list. Your state from before the lesson is restored", tour.leave)
         self.stay = self._button("Stay here", "Leave the story, and go on from what the window shows", tour.stay)
@@ -95,6 +102,9 @@ class LessonPage(QWidget):
             "These numbers belong to another model or prompt than the panels now show. “Set up again” restores the step."
         )
         self.stray.hide()
+        self.play = self._button("", "Play the film of this step, or stop it", film.toggle)
+        self.play.setObjectName(BUTTON)
+        self.play.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.back = self._button("Back", "The previous step (Alt+PgUp)", tour.back)
         self.again = self._button("Set up again", "Restore the panels, prompt and selection of this step", tour.again)
         self.next = self._button("Next", "The next step (Alt+PgDown)", tour.next)
@@ -102,6 +112,7 @@ class LessonPage(QWidget):
         self._lay_out()
         tour.changed.connect(self.refresh)
         tour.value_changed.connect(self.show_values)
+        film.changed.connect(self._show_film)
         context.document.changed.connect(self._watch)
         context.theme_changed.connect(self.set_theme)
         self.set_theme(context.theme)
@@ -144,6 +155,7 @@ class LessonPage(QWidget):
         bottom.addWidget(self.next)
         note = QVBoxLayout()
         note.setContentsMargins(SIDE, 0, SIDE, 0)
+        note.addWidget(self.play, 0, Qt.AlignmentFlag.AlignLeft)
         note.addWidget(self.editor.aside_shown)
         note.addWidget(self.stray)
         dots = QHBoxLayout()
@@ -164,6 +176,12 @@ class LessonPage(QWidget):
         box.addLayout(tools)
         box.addLayout(bottom)
 
+    def chain_stops(self) -> None:
+        """Tab goes from top to bottom, whether the step is read or edited."""
+        editor = self.editor
+        fields = (editor.title, self.text, editor.text, editor.aside)
+        chain([self.leave, self.stay, *fields, *stops(editor.tools), self.back, self.again, self.next])
+
     @Slot()
     def refresh(self) -> None:
         """Show the present step and its status."""
@@ -171,20 +189,18 @@ class LessonPage(QWidget):
         if tour.lesson is None:
             return
         n = len(tour.lesson.steps)
-        self.title.setText(tour.title)
+        self.title.setText(on_one_line(tour.title))
         shown = (tour.own, tour.number) if tour.own else (tour.title, tour.number)
         new, self._shown = shown != self._shown, shown
-        self.heading.setText(tour.step.title)
+        self.heading.setText(on_one_line(tour.step.title))
         self._show_editor(new)
         self.place.setText(f"{tour.number + 1} of {n}")
         self.dots.show_step(tour.number, n)
         self.back.setEnabled(tour.number > 0)
         self.again.setEnabled(tour.lesson.setup(tour.number).model is not None or tour.step.setup is not None)
         self.next.setText("Next" if tour.number + 1 < n else "Finish")
-        mismatch = "" if tour.ready is None else tour.ready.mismatch
-        self.warning.setText(mismatch if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
-        self.warning.setVisible(bool(self.warning.text()))
         self.show_values()
+        self._show_film()
         if new:
             self.text.verticalScrollBar().setValue(0)
 
@@ -205,15 +221,40 @@ class LessonPage(QWidget):
         editor.aside_shown.setVisible(own and not editor.editing and bool(editor.aside_shown.text()))
 
     @Slot()
+    def _show_film(self) -> None:
+        """Show the button of the step's film, and whether it runs."""
+        runs, words = self.tour.filming, self.film.words
+        self.play.setVisible(bool(words))
+        self.play.setEnabled(self.film.ready)
+        self.play.setText("Stop the film" if runs else f"Play {words}")
+        tint(self.play, "stop" if runs else "play", self.context.theme, "text")
+        self._show_stray()
+
+    def _show_stray(self) -> None:
+        """Show whether the numbers in the text are of something else than the panels. A text without numbers never is."""
+        tour = self.tour
+        self.stray.setVisible(tour.lesson is not None and bool(tour.step.values) and tour.strayed)
+
+    @Slot()
     def show_values(self) -> None:
         """Show the text with the numbers that are available."""
         if self.tour.lesson is not None:
             self.text.show_markdown(self.tour.text, self.tour.tips)
-            self.stray.setVisible(self.tour.strayed)
+            self._show_remarks()
+            self._show_stray()
+
+    def _show_remarks(self) -> None:
+        """Show what is not as the step has it, and why."""
+        tour, ready = self.tour, self.tour.ready
+        no_film = f"The film of this step cannot play: {ready.no_film}" if ready is not None and ready.no_film else ""
+        no_numbers = [why_not_computed(name, why) for name, why in tour.no_numbers.items()]
+        remarks = "\n".join(filter(None, ("" if ready is None else ready.mismatch, no_film, *no_numbers)))
+        self.warning.setText(remarks if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
+        self.warning.setVisible(bool(self.warning.text()))
 
     @Slot(object, object)
     def _watch(self, now: object, before: object) -> None:
-        self.stray.setVisible(self.tour.lesson is not None and self.tour.strayed)
+        self._show_stray()
 
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
@@ -222,8 +263,9 @@ class LessonPage(QWidget):
         self.heading.setFont(theme.font(theme.large + 3, bold=True))
         self.editor.set_theme(theme)
         self.next.setMinimumWidth(theme.px(72))
-        self.setStyleSheet(_sheet(theme))
+        set_sheet(self, _sheet(theme))
         self.dots.update()
+        self._show_film()
 
     @guarded_widget
     def paintEvent(self, painter: QPainter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt, Slot
@@ -9,6 +10,7 @@ from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import QFrame, QListWidget, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from circuitlab.draw.look.guarded import guarded
+from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.work.app_context import AppContext
 
@@ -25,6 +27,13 @@ class Paragraph(NamedTuple):
     small: bool = False
 
 
+@lru_cache(maxsize=1024)
+def _height(paragraph: Paragraph, room: int, theme: Theme) -> int:
+    """px that a paragraph needs where it wraps: a list asks for each of its rows a dozen times while it is laid out."""
+    font = theme.font(theme.small if paragraph.small else theme.normal, bold=paragraph.bold)
+    return QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, paragraph.text).height()
+
+
 class _Rows(QStyledItemDelegate):
     """The paragraphs of each entry, as high as they wrap at this width."""
 
@@ -37,8 +46,7 @@ class _Rows(QStyledItemDelegate):
         theme, room, y = self.owner.context.theme, width - 2 * SIDE, self.owner.above
         parts = []
         for paragraph in self.owner.paragraphs(row):
-            font = theme.font(theme.small if paragraph.small else theme.normal, bold=paragraph.bold)
-            height = QFontMetrics(font).boundingRect(QRect(0, 0, room, 1000), WRAP, paragraph.text).height()
+            height = _height(paragraph, room, theme)
             parts.append((paragraph, QRect(SIDE, y, room, height)))
             y += height + GAP
         return parts
@@ -103,7 +111,7 @@ class RowList(QListWidget):
     @Slot(object)
     def set_theme(self, theme: Theme) -> None:
         """Its own background; the rows paint themselves."""
-        self.setStyleSheet(f"QListWidget {{ background: {theme.background}; outline: none; }}")
+        set_sheet(self, f"QListWidget {{ background: {theme.background}; outline: none; }}")
         self.scheduleDelayedItemsLayout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

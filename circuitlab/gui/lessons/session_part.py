@@ -6,10 +6,12 @@ import re
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QListWidgetItem, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QListWidgetItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.gui.lessons.readiness_row import ReadinessRow
 from circuitlab.gui.lessons.rows import SIDE, Paragraph, RowList
+from circuitlab.gui.lessons.step_film import film_words
 from circuitlab.gui.panel.note_dialog import title_of
 from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.work.app_context import AppContext
@@ -20,6 +22,7 @@ from circuitlab.story.story import Step
 EMPTY = "Ctrl+K keeps this view as a step. Right-click a head, a token or a panel to write a note on it."
 _LINK, _MARKS = re.compile(r"\[([^\]]*)\]\([^)]*\)"), re.compile(r"[*_`#>]+")
 STEPS, NOTES = 0.4, 0.25  # of the dock's height, at most
+LEAST = 40  # px
 
 
 def title_of_step(number: int, step: Step) -> str:
@@ -27,7 +30,35 @@ def title_of_step(number: int, step: Step) -> str:
     return f"{number + 1}  {step.title or 'Untitled'}"
 
 
-class StepList(RowList):
+def film_of_step(step: Step) -> str:
+    """What lists say of the film that a step plays, "" without one."""
+    play = None if step.setup is None else step.setup.play
+    return "" if play is None else f"film: {film_words(play)}"
+
+
+class _Share(RowList):
+    """A list as high as its entries, up to a share of the dock; in a lower one less, so that it never makes its dock higher."""
+
+    def __init__(self, context: AppContext, name: str, parent: QWidget) -> None:
+        super().__init__(context, name, parent)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self._wanted = LEAST
+
+    def fit(self, height: int) -> None:
+        """Be so many px high at most, and no higher than the entries."""
+        self._wanted = min(self.natural_height(self.width()), max(LEAST, height))
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        """As high as is wanted."""
+        return QSize(super().sizeHint().width(), self._wanted)
+
+    def minimumSizeHint(self) -> QSize:
+        """High enough for an entry or two."""
+        return QSize(super().minimumSizeHint().width(), min(self._wanted, LEAST))
+
+
+class StepList(_Share):
     """The steps of the own story. `chosen(number)`: a step was clicked, or Enter pressed on it."""
 
     chosen = Signal(int)
@@ -45,14 +76,15 @@ class StepList(RowList):
         self.clear()  # before it has other entries: their heights are asked for to the last
         self.steps = steps
         for number, step in enumerate(steps):
-            QListWidgetItem(f"{title_of_step(number, step)}. {first_line(step.text)}", self)
+            words = (title_of_step(number, step), film_of_step(step), first_line(step.text))
+            QListWidgetItem(". ".join(filter(None, words)), self)
         if steps:
             self.setCurrentRow(min(max(row, 0), len(steps) - 1))
 
     def paragraphs(self, row: int) -> tuple[Paragraph, ...]:
-        """Number and title; the first line of the text, where there is one."""
+        """Number and title; that it plays a film, and the first line of the text, where there is one."""
         step = self.steps[row]
-        line = first_line(step.text)
+        line = " · ".join(filter(None, (film_of_step(step), first_line(step.text))))
         return Paragraph(title_of_step(row, step), bold=True), *((Paragraph(line, "muted", small=True),) if line else ())
 
     @Slot(QListWidgetItem)
@@ -60,7 +92,7 @@ class StepList(RowList):
         self.chosen.emit(self.row(item))
 
 
-class NoteList(RowList):
+class NoteList(_Share):
     """The notes. `chosen(Note)`: clicked; `edited(Note)`: double-clicked or entered; `deleted(Note)`: the Delete key on it."""
 
     chosen = Signal(object)
@@ -102,7 +134,10 @@ class NoteList(RowList):
 
 
 class SessionPart(QWidget):
-    """Steps and notes of the session. `keep_wanted()`, `note_wanted()`: its buttons."""
+    """Steps and notes of the session. `keep_wanted()`, `note_wanted()`: its buttons.
+
+    `readiness`: whether the steps can be presented without computing anything.
+    """
 
     keep_wanted = Signal()
     note_wanted = Signal()
@@ -118,10 +153,12 @@ class SessionPart(QWidget):
         self.empty = PlainLabel(EMPTY, self)
         self.empty.setWordWrap(True)
         self.empty.setProperty("role", "caption")
-        self.steps, self.notes = StepList(context, self), NoteList(context, self)
+        self.steps, self.readiness = StepList(context, self), ReadinessRow(self)  # made in the order in which they are read
+        self.notes = NoteList(context, self)
         self._height = 0
         head, hint, notes = QHBoxLayout(), QVBoxLayout(), QVBoxLayout()
         head.setContentsMargins(SIDE, 8, SIDE, 4)
+        head.setSpacing(8)
         head.addWidget(self.title, 1)
         head.addWidget(self.keep)
         head.addWidget(self.write)
@@ -133,6 +170,7 @@ class SessionPart(QWidget):
         hint.addWidget(self.empty)
         box.addLayout(hint)
         box.addWidget(self.steps)
+        box.addWidget(self.readiness)
         notes.setContentsMargins(SIDE, 6, SIDE, 0)
         notes.addWidget(self.notes_title)
         box.addLayout(notes)
@@ -163,7 +201,7 @@ class SessionPart(QWidget):
         """Make the lists as high as their entries, up to a part of `height` px."""
         self._height = height
         for rows, share in ((self.steps, STEPS), (self.notes, NOTES)):
-            rows.setFixedHeight(min(rows.natural_height(self.width()), max(60, round(share * height))))
+            rows.fit(round(share * height))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Lines wrap at another width."""

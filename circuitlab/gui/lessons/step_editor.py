@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.theme import Theme
+from circuitlab.gui.lessons.film_fields import FilmFields
 from circuitlab.gui.lessons.own_story import OwnStory
+from circuitlab.gui.lessons.sweep_fields import SweepFields
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.widgets.flow import FlowLayout
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.state.constructed import parameters
 
 SIDE = 16  # px
+_COMING_BACK = (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason)  # reasons to leave a field for a while
 TEXT_HINT = "What does this view show? Markdown: **bold**, `code`, [Attention](panel:attention), [L1H1](head:L1H1)"
 ASIDE_HINT = "For you alone: what to say here, what to wait for"
 
@@ -22,12 +26,14 @@ class StepEditor(QObject):
     """The widgets for the present step of one's own story; the page lays them out.
 
     `body` holds the fields of text and aside; `aside_shown` the aside while the text is read; `tools` the buttons.
-    `take_wanted()`, `move_wanted(by)`, `delete_wanted()`: the buttons. `editing_changed()`: fields or text are shown.
+    `take_wanted()`, `move_wanted(by)`, `delete_wanted()`: the buttons. `film_chosen(play)`: the film that the step is to play.
+    `editing_changed()`: fields or text are shown.
     """
 
     take_wanted = Signal()
     move_wanted = Signal(int)
     delete_wanted = Signal()
+    film_chosen = Signal(object)
     editing_changed = Signal()
 
     def __init__(self, context: AppContext, tour: Tour, own: OwnStory, page: QWidget) -> None:
@@ -52,6 +58,13 @@ class StepEditor(QObject):
         box.setSpacing(6)
         box.addWidget(self.text, 3)
         box.addWidget(self.aside, 1)
+        self.film = FilmFields(self.body)
+        self.film.chosen.connect(self.film_chosen)
+        self.sweep = SweepFields(self.body)
+        self.sweep.chosen.connect(self.film_chosen)
+        for fields in (self.film, self.sweep):  # of a training, of the constructed model
+            fields.hide()
+            box.addWidget(fields)
         self.aside_shown = PlainLabel(page)
         self.aside_shown.setWordWrap(True)
         self.aside_shown.setProperty("role", "caption")
@@ -110,8 +123,19 @@ class StepEditor(QObject):
         self._filling = False
         self.edit.setText("Done" if self.edit.isChecked() else "Edit")
         self.aside_shown.setText(f"For you alone: {step.aside}" if step.aside else "")
+        if self.tour.ready is not None:
+            play = None if step.setup is None else step.setup.play
+            self.film.show_film(self._steps_of_training(), play)
+            self.sweep.setVisible(parameters(self.tour.ready.state) is not None)
+            self.sweep.show_sweep(play)
         self.up.setEnabled(number > 0)
         self.down.setEnabled(number + 1 < n)
+
+    def _steps_of_training(self) -> tuple[int, ...]:
+        """The training steps at which the step's model was kept, () while it is not open."""
+        ready = self.tour.ready
+        model = None if ready is None else self.context.engine.store.peek(ready.state.model)
+        return () if model is None else model.opened.steps
 
     @Slot()
     def _toggled(self) -> None:
@@ -125,9 +149,11 @@ class StepEditor(QObject):
             self.own.reword(self.tour.number, field, text)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Undo and redo belong to the document; a field that is left ends what is typed in it."""
+        """Undo and redo belong to the document; what is typed in a field ends as it is left; a title then shows its beginning."""
         if event.type() == QEvent.Type.FocusOut:
             self.own.end_burst()
+            if watched is self.title and isinstance(event, QFocusEvent) and event.reason() not in _COMING_BACK:
+                self.title.setCursorPosition(0)
         if isinstance(event, QKeyEvent) and event.type() in (QEvent.Type.KeyPress, QEvent.Type.ShortcutOverride):
             undo, redo = event.matches(QKeySequence.StandardKey.Undo), event.matches(QKeySequence.StandardKey.Redo)
             if undo or redo:

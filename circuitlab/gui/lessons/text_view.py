@@ -17,6 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.story.text import PENDING
 
@@ -47,7 +48,7 @@ class LessonText(QTextBrowser):
     def set_theme(self, theme: Theme) -> None:
         """Apply fonts and colours; the scroll position stays."""
         self._theme = theme
-        self.setStyleSheet(f"QTextBrowser {{ background: {theme.background}; }}")
+        set_sheet(self, f"QTextBrowser {{ background: {theme.background}; color: {theme.text}; }}")
         self._show()
 
     def show_markdown(self, markdown: str, tips: Mapping[str, str]) -> None:

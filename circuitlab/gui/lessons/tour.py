@@ -4,80 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import NullContext
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
+from circuitlab.gui.lessons.lesson_places import Places
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.gui.work.job import Job
-from circuitlab.gui.work.settings import settings_file
+from circuitlab.gui.work.job import Job, StoppableContext
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.lessons.lesson import Lesson
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
+from circuitlab.story.places import real_folder
 from circuitlab.story.resolver import Ready, Resolver, nearest
-from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.text import PENDING, fill_text
-from circuitlab.story.values import Value, formatted, read_out
+from circuitlab.story.values import Value, difference, formatted, not_computed, read_out
 
 log = logging.getLogger("circuitlab.lessons")
 LEFT = "lesson-left"
 REMEMBERED = 64  # versions of one's own story
 
 
-class _Stoppable(NullContext):
-    """The `Ctx` of the computations that set up a step: going to another step cancels them."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def tick(self, done: int, total: int, text: str = "") -> None:
-        """Raise `Cancelled` once the job is cancelled."""
-        if self._job.cancelled.is_set():
-            raise Cancelled
-
-
-class Places:
-    """How far each lesson has been read, and which to the end. `remember` False: only until the window closes."""
-
-    def __init__(self, remember: bool) -> None:
-        self.remember = remember
-        self._cache: dict[str, int] = {}
-
-    def _get(self, key: str) -> int:
-        if key not in self._cache:
-            value: Any = settings_file().value(f"lessons/{key}", 0) if self.remember else 0
-            self._cache[key] = int(value) if str(value).isdecimal() else 0
-        return self._cache[key]
-
-    def _set(self, key: str, value: int) -> None:
-        self._cache[key] = value
-        if self.remember:
-            settings_file().setValue(f"lessons/{key}", value)
-
-    def step(self, lesson: Lesson) -> int:
-        """The step to continue at, 0 for the beginning."""
-        return min(self._get(f"{lesson.name}/step"), len(lesson.steps) - 1)
-
-    def done(self, lesson: Lesson) -> bool:
-        """Whether the lesson has been read to the end."""
-        return bool(self._get(f"{lesson.name}/done"))
-
-    def at(self, lesson: Lesson, step: int) -> None:
-        """Remember the step at which a lesson is open."""
-        self._set(f"{lesson.name}/step", step)
-
-    def finish(self, lesson: Lesson) -> None:
-        """Mark a lesson as read to the end; next time it starts from the beginning."""
-        self._set(f"{lesson.name}/done", 1)
-        self._set(f"{lesson.name}/step", 0)
+def _prepared(step: Step) -> tuple[object, ...]:
+    """What of a step is prepared when it is shown, besides the State."""
+    return step.values, None if step.setup is None else step.setup.play
 
 
 class Tour(QObject):
@@ -103,6 +58,9 @@ class Tour(QObject):
         self.error: BaseException | None = None
         self.value_texts: dict[str, str] = {}  # the step's numbers as text, or `PENDING`, by name
         self.tips: dict[str, str] = {}  # the tooltip of each number, by name
+        self.no_numbers: dict[str, str] = {}  # why a number is not computed, by name
+        self.prepared: dict[int, Ready] = {}  # steps that need not be set up again, of a story that is not edited
+        self.filming = False  # the step's film runs: its checkpoint is not that of the step's numbers
         self._numbers: dict[str, float | Head] = {}
         self._before: State | None = None
         self._again, self._merge = False, ""
@@ -143,8 +101,8 @@ class Tour(QObject):
 
     @property
     def strayed(self) -> bool:
-        """Whether the window now shows another model, prompt or ablation than the one the step's numbers belong to."""
-        if self.ready is None or self.context.loader.waiting or self.context.runner.is_busy(self._slot):
+        """Whether the window now shows another model, prompt or ablation than the step does."""
+        if self.ready is None or self.filming or self.context.loader.waiting or self.context.runner.is_busy(self._slot):
             return False
         return self.context.document.state.subject != self.ready.state.subject
 
@@ -175,9 +133,9 @@ class Tour(QObject):
         if not story.steps:
             self.leave()
             return
-        values, stood = self.step.values, next((number for one, number in self._stood if one is story), self.number)
+        before, stood = _prepared(self.step), next((number for one, number in self._stood if one is story), self.number)
         self.lesson, self.number = story, min(stood, len(story.steps) - 1)
-        if self.step.values != values:
+        if _prepared(self.step) != before:
             self.go(self.number)
         self.changed.emit()
 
@@ -203,10 +161,13 @@ class Tour(QObject):
         self._stood.appendleft((self.lesson, number))
         text_only = self.step.setup is None and follows
         self.value_texts = {value.name: PENDING for value in self.step.values}
-        self.tips, self._numbers, self.error = {}, {}, None
+        self.tips, self.no_numbers, self._numbers, self.error = {}, {}, {}, None
         if not text_only:
             self.ready, self._again, self._merge = None, again, merge
-            self._set_up(self.lesson.setup(number), self.step)
+            if (ready := self.prepared.get(number)) is not None:
+                self._set(ready)
+                return
+            self._set_up(number)
         self.changed.emit()
 
     def next(self) -> None:
@@ -258,27 +219,37 @@ class Tour(QObject):
 
     # -- the State and the numbers --------------------------------------------------------------------------------------
 
-    def _set_up(self, setup: Setup, step: Step) -> None:
-        """Prepare a step on the file thread: models are opened, token texts looked up, heads chosen by their scores."""
-        views = {name: panel.view for name, panel in panels().items()}
+    def _set_up(self, number: int) -> None:
+        self.context.runner.do(self._slot, f"{self.title}: {self.step.title}", self.setting_up(number))
+
+    def setting_up(self, number: int) -> Callable[[Job], Ready]:
+        """Prepare a step, on the file thread: models are opened, token texts looked up, heads chosen by their scores."""
+        assert self.lesson is not None
+        setup, step = self.lesson.setup(number), self.lesson.steps[number]
+        views = view_types()
         base, engine = self._before or self.context.document.recorded, self.context.engine
         table, own = self.context.document.work.models if self.own else {}, self.own
         models = {name: entry.ref for name, entry in table.items()}
-        resolver = lambda job: Resolver(engine, views, base, _Stoppable(job), models, tolerant=own)
-        self.context.runner.do(self._slot, f"{self.title}: {step.title}", lambda job: resolver(job).ready(setup, step))
+        folder = real_folder(self.lesson.path) if isinstance(self.lesson, Lesson) else None
+
+        def ready(job: Job) -> Ready:
+            ctx = StoppableContext(job.cancelled.is_set)
+            return Resolver(engine, views, base, ctx, models, tolerant=own, folder=folder).ready(setup, step)
+
+        return ready
 
     @Slot(object)
-    def _set(self, value: Ready) -> None:
+    def _set(self, ready: Ready) -> None:
         if self.lesson is None:
             return
-        self.ready = value
+        self.ready = ready
         setup = self.lesson.setup(self.number)
         self.setting.emit(setup)
-        self.context.show(value.state, f"{self.title}: {self.step.title}", self._merge)
+        self.context.show(ready.beginning, f"{self.title}: {self.step.title}", self._merge)
         self.shown.emit(setup, self._again)
-        for name, error in value.failed.items():
+        for name, error in ready.failed.items():
             self._fail(name, error)
-        for name, (_, request) in value.requests.items():
+        for name, (_, request) in ready.requests.items():
             if (answer := self.context.runner.ask(self._slots[name], request)) is not None:
                 self._take_answer(name, answer)
         self.changed.emit()
@@ -303,7 +274,7 @@ class Tour(QObject):
     def _setup_failed(self, error: BaseException) -> None:
         if self.lesson is not None and not isinstance(error, Cancelled):
             self.error = error
-            self.value_texts = dict.fromkeys(self.value_texts, f"not computed: {reason(error)}")
+            self.value_texts = {name: not_computed(name) for name in self.value_texts}
             self.changed.emit()
 
     def _take_answer(self, name: str, answer: Answer) -> None:
@@ -327,16 +298,11 @@ class Tour(QObject):
 
     def _write(self, name: str, value: Value) -> None:
         assert self.ready is not None
-        number = self._numbers[name]
-        if value.minus:
-            other = self._numbers.get(value.minus)
-            if other is None:
-                return
-            if isinstance(number, Head) or isinstance(other, Head):
-                self._fail(name, TypeError("heads cannot be subtracted"))
-                return
-            number = number - other
+        number, other = self._numbers[name], self._numbers.get(value.minus)
+        if value.minus and other is None:
+            return
         try:
+            number = number if other is None else difference(name, number, other)
             facts = self.context.facts(self.ready.requests[name][1].subject.model)
             self.value_texts[name] = formatted(number, value.format, facts.token_text)
         except (CircuitLabError, ValueError, ArithmeticError, LookupError) as error:
@@ -344,8 +310,8 @@ class Tour(QObject):
 
     def _fail(self, name: str, error: BaseException) -> None:
         log.warning("%s: %s", name, error)
-        self.value_texts[name] = f"not computed: {reason(error)}"
-        self.tips[name] = str(error)
+        self.value_texts[name] = not_computed(name)
+        self.tips[name], self.no_numbers[name] = str(error), reason(error)
         if self.ready is not None:
             for one, (value, _) in self.ready.requests.items():
                 if value.minus == name and self.value_texts.get(one) == PENDING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -13,7 +13,7 @@ from circuitlab.figures.contracts.panel import Panel, Why
 from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 RETRY = "To retry, choose Compute again in this panel’s menu (⋯)."
 REMEMBERED_REQUESTS = 64  # how many requests are remembered with the State they came from
@@ -34,6 +34,7 @@ class Exchange(QObject):
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.requests: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self.failures: dict[tuple[str, str], CircuitLabError] = {}
+        self._models: dict[str, Hashable] = {}  # by side, what the model was read from when the requests were sent
         self.state: State | None = None  # the State that `requests` come from; the document may have moved on since
         self._state_of_request: OrderedDict[Request, State] = OrderedDict()  # the State that each recent request came from
         self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)  # by side and role
@@ -61,7 +62,14 @@ class Exchange(QObject):
         return self._slots[side, role]
 
     def _send_side(self, side: str, state: State) -> None:
-        """Send the requests that are new on one side. A failure stays until its role gets another request."""
+        """Send the requests that are new on one side, all of a model whose files have been read again since.
+
+        A failure stays until its role gets another request.
+        """
+        model = self.context.engine.store.peek(state.model)
+        read, self._models[side] = self._models.get(side), None if model is None else (state.model, model.key)
+        if read is not None and read != self._models[side]:
+            self.requests[side], self.answers[side] = {}, {}
         requests, before = self._requests_of(state), self.requests[side]
         self.requests[side] = requests
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}

@@ -12,9 +12,9 @@ from circuitlab.figures.marks import Hit
 from circuitlab.gui.panel.note_dialog import title_of, write_note
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.gestures import menu_state
-from circuitlab.session.state import State
 from circuitlab.session_files.session import Note
+from circuitlab.state.gestures import menu_state
+from circuitlab.state.state import State
 
 
 class NotesMenu(QMenu):

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QMenu
 from circuitlab.figures.marks import Hit
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.session.cuts import Offer, offers
-from circuitlab.session.gestures import menu_state
-from circuitlab.session.state import State
+from circuitlab.state.cuts import offers
+from circuitlab.state.gestures import entry_taken, menu_state
+from circuitlab.state.state import State
 
 
 class OffersMenu(QMenu):
@@ -51,12 +51,12 @@ class OffersMenu(QMenu):
             action.setData(title)
             action.triggered.connect(self._take)
 
-    def _offers(self, hit: Hit | None) -> dict[str, Offer]:
-        """The offers for an item, or with None for the selection, by title."""
+    def _offers(self, hit: Hit | None) -> dict[str, State]:
+        """The offers for an item, or with None for the selection: by title the State after each. The selection stays."""
         state = self.context.document.recorded
         facts = self.context.facts(state.model)
         aimed = state if hit is None else menu_state(state, lambda before: self._pick(before, hit))
-        return {o.title: o for o in offers(aimed, facts.config, facts.token_text)}
+        return {o.title: entry_taken(state, aimed, o.state) for o in offers(aimed, facts.config, facts.token_text)}
 
     @Slot()
     def _take(self) -> None:
@@ -65,8 +65,8 @@ class OffersMenu(QMenu):
         if not isinstance(action, QAction):
             return
         title = str(action.data())
-        offer = self._offers(self._hit_of_entries).get(title)
-        if offer is None:
+        after = self._offers(self._hit_of_entries).get(title)
+        if after is None:
             self.context.message.emit("Not done: the entry was for what the window showed before.")
         else:
-            self._state_commands.accept_offer(offer.state, title)
+            self._state_commands.accept_offer(after, title)

@@ -7,29 +7,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import QPoint, Qt, Slot
+from PySide6.QtCore import QPoint, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
-from circuitlab.draw.export.pictures import check, export
 from circuitlab.draw.look.paper import Paper
+from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.request import Answer
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.contracts.panel import Panel
-from circuitlab.figures.marks import Figure, Hit
+from circuitlab.figures.marks import Hit
 from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
+from circuitlab.gui.panel.feed import Feed
 from circuitlab.gui.panel.notes_menu import NotesMenu
 from circuitlab.gui.panel.offers_menu import OffersMenu
-from circuitlab.gui.panel.paper_dialog import PaperDialog, load_paper, save_paper
+from circuitlab.gui.panel.sweep_question import why_no_sweep
 from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.pictures.picture_export import PictureExport
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
-from circuitlab.session.state import State
+from circuitlab.story.zoom import name_of
+
+SWEEP, SWEEP_TIP = "Do this over…", "Over training steps and prompts: a sweep in a process of its own"
+TABLES, TABLES_TIP = "Open a sweep…", "The folder of a sweep: how far it is, and what its table says"
 
 
 class PanelHost(Protocol):
@@ -40,16 +44,17 @@ class PanelHost(Protocol):
     state_commands: StateCommands
     view: FigureView
     bar: TitleBar
-
-    def pick(self, state: State, hit: Hit) -> State: ...
-    def figure(self) -> Figure: ...
-    def drawn_answers(self) -> dict[str, dict[str, Answer]]: ...
-    def ask_again(self) -> None: ...
-    def open_linked_panel(self) -> bool: ...
+    feed: Feed
 
 
 class PanelActions(QMenu):
-    """The menu behind ⋯ and under the right mouse button. `parent`: the widget of `dock`, the same object in the application."""
+    """The menu behind ⋯ and under the right mouse button. `parent`: the widget of `dock`, the same object in the application.
+
+    `sweep_wanted()`: what the panel asks is to be asked over training steps and prompts. `tables_wanted()`: those of a sweep.
+    """
+
+    sweep_wanted = Signal()
+    tables_wanted = Signal()
 
     def __init__(self, dock: PanelHost, parent: QWidget) -> None:
         super().__init__(parent)
@@ -62,6 +67,8 @@ class PanelActions(QMenu):
             ("Compute again", self.again),
             (None, None),
             ("Pin as the reference", self.pin),
+            (SWEEP, self.sweep_wanted),
+            *(((TABLES, self.tables_wanted),) if dock.panel.opens_sweeps else ()),
             (None, None),
             ("Copy image", self.copy_image),
             ("Copy table", self.copy_table),
@@ -77,10 +84,13 @@ class PanelActions(QMenu):
                 self.addSeparator()
             else:
                 self.addAction(title).triggered.connect(handler)
-        self.offers_menu = OffersMenu(dock.context, dock.pick, dock.state_commands, self)
+        self.offers_menu = OffersMenu(dock.context, dock.feed.pick, dock.state_commands, self)
         self.offers_menu.setObjectName(f"menu.{dock.panel.name}.cuts")
-        self.notes_menu = NotesMenu(dock.context, dock.pick, self, dock.panel.name)
+        self.notes_menu = NotesMenu(dock.context, dock.feed.pick, self, dock.panel.name)
         self.notes_menu.setObjectName(f"menu.{dock.panel.name}.notes")
+        self.sweep_action = next(action for action in self.actions() if action.text() == SWEEP)
+        self.setToolTipsVisible(True)
+        self.aboutToShow.connect(self._say_whether_it_can_be_swept)
         first = self.actions()[0]
         self.insertMenu(first, self.offers_menu)
         self.insertMenu(first, self.notes_menu)
@@ -89,12 +99,22 @@ class PanelActions(QMenu):
         self.aboutToHide.connect(self.notes_menu.forget)
         runner = dock.context.runner
         self._command = WorkSlot(self, finished=self._command_ready, failed=self._command_failed)
+        feed, panel = dock.feed, dock.panel
+        self.pictures = PictureExport(
+            dock.view, dock.context, parent, panel.name, self.subject, feed.figure, feed.picture_view, parent=self
+        )
         self._slots = WorkSlots(self, runner.is_busy, finished=self._export_finished, failed=self._export_failed)  # by file
+
+    @Slot()
+    def _say_whether_it_can_be_swept(self) -> None:
+        why_not = why_no_sweep(self.dock.panel, self.dock.context)
+        self.sweep_action.setEnabled(not why_not)
+        self.sweep_action.setToolTip(tip_of(why_not or SWEEP_TIP))
 
     @Slot()
     def open_own(self) -> None:
         """What a double-click on the selected item does: go to the linked panel."""
-        if not self.dock.open_linked_panel():
+        if not self.dock.feed.open_linked_panel():
             self.dock.context.message.emit(f"{self.dock.panel.title} has no panel to go on to.")
 
     @Slot()
@@ -130,7 +150,7 @@ class PanelActions(QMenu):
     @Slot()
     def again(self) -> None:
         """Compute again, including what failed or was cancelled."""
-        self.dock.ask_again()
+        self.dock.feed.ask_again()
 
     @Slot()
     def reset_zoom(self) -> None:
@@ -140,13 +160,13 @@ class PanelActions(QMenu):
     @Slot()
     def copy_image(self) -> None:
         """Copy the figure to the clipboard as an image."""
-        self.dock.view.copy_image()
-        self.dock.context.message.emit("Image copied.")
+        self.pictures.copy()
 
     @Slot()
     def copy_table(self) -> None:
         """Copy the numbers behind the figure, tab-separated."""
-        self._copy(panel_data.table_text_of, "Table copied.", "tables copied.")
+        table = self.dock.feed.drawn_table()
+        self._copy(lambda engine, drawn: panel_data.table_text_of(engine, drawn, table), "Table copied.", "tables copied.")
 
     @Slot()
     def copy_python(self) -> None:
@@ -157,7 +177,8 @@ class PanelActions(QMenu):
     def copy_command(self) -> None:
         """Copy the command that draws this figure in a terminal, with all that is looked at."""
         context, panel, state = self.dock.context, self.dock.panel.name, self.dock.context.document.recorded
-        work = lambda job: panel_data.command_of(context.engine.store, panel, state)
+        zoom = {name_of(panel, mark): part for mark, part in self.dock.feed.zoom.words().items()}
+        work = lambda job: panel_data.command_of(context.engine.store, panel, state, zoom)
         context.runner.do(self._command, f"copy {panel} as a command", work)
 
     @Slot(object)
@@ -173,7 +194,7 @@ class PanelActions(QMenu):
     def _copy(self, text_of: Callable[[Engine, panel_data.Drawn], tuple[str, int]], one: str, more: str) -> None:
         """Copy a text of the drawn answers and report how many it covers; without answers the clipboard is left alone."""
         try:
-            text, n = text_of(self.dock.context.engine, self.dock.drawn_answers())
+            text, n = text_of(self.dock.context.engine, self.dock.feed.drawn_answers())
         except CircuitLabError as error:
             self.dock.context.failed.emit(error)
             return
@@ -184,67 +205,41 @@ class PanelActions(QMenu):
     @Slot()
     def export_picture(self) -> None:
         """Ask for size, type and ink, then for a file, and write the figure."""
-        window, part = self.widget.window(), self.dock.view.part_words()
-        dialog = PaperDialog(load_paper(self.dock.context.settings.remember), window, part, self.subject(), self._check)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.accepted.connect(self._paper_chosen)
-        dialog.open()
+        self.pictures.ask()
 
     def subject(self) -> str:
         """What the figure shows: panel, heads, model."""
-        title = self._shown_figure().title
+        view, context = self.dock.view, self.dock.context
+        title = (view.figure if view.figure.grid else self.dock.feed.figure()).title
         heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
-        context = self.dock.context
         return ", ".join((self.dock.panel.title, *heads, context.facts(context.document.state.model).name))
-
-    def _shown_figure(self) -> Figure:
-        """The figure as it is on the screen."""
-        view = self.dock.view
-        return view.as_shown() if view.figure.grid else self.dock.figure()
-
-    def _check(self, paper: Paper) -> None:
-        check(self._shown_figure(), paper)
-
-    @Slot()
-    def _paper_chosen(self) -> None:
-        dialog = self.sender()
-        assert isinstance(dialog, PaperDialog)
-        if self.dock.context.settings.remember:
-            save_paper(dialog.paper)
-        suggested = f"{self.dock.panel.name}{PICTURES[0].suffix}"
-        name, _ = QFileDialog.getSaveFileName(self.widget, "Export picture", suggested, dialog_filter(PICTURES))
-        if name:
-            self.write_picture(Path(name), dialog.paper, whole=not dialog.part.isChecked())
 
     def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
         """Write the figure: where it is zoomed, the visible part, as its caption then says; or the `whole` figure."""
-        try:
-            parts = {} if whole else self.dock.view.parts()
-            export(self._shown_figure(), path, paper, parts)
-            self.dock.context.message.emit(f"Written: {path}")
-        except CircuitLabError as error:
-            self.dock.context.failed.emit(error)
+        self.pictures.write(path, paper, whole)
 
     @Slot()
     def export_data(self) -> None:
         """Ask for a file and write the numbers."""
-        n = len(panel_data.by_file_name(self.dock.drawn_answers()))
+        n = sum(map(len, self.dock.feed.drawn_answers().values()))
         if not n:
             self.dock.context.message.emit(panel_data.NOTHING)
             return
-        suggested = f"{self.dock.panel.name}{DATA[0].suffix}{'.zip' if n > 1 else ''}"
+        suggested = self.dock.context.exports.suggest(f"{self.dock.panel.name}{DATA[0].suffix}{'.zip' if n > 1 else ''}")
         name, _ = QFileDialog.getSaveFileName(self.widget, "Export data", suggested, dialog_filter(DATA, zipped=n > 1))
         if name:
+            self.dock.context.exports.used(Path(name))
             self.write_data(Path(name))
 
     def write_data(self, path: Path) -> None:
         """Write every drawn answer: one as a file, several as a zip; on a worker where files must be read first."""
-        context, drawn = self.dock.context, self.dock.drawn_answers()
+        context, drawn, table = self.dock.context, self.dock.feed.drawn_answers(), self.dock.feed.drawn_table()
+        write = lambda: panel_data.write(context.engine, drawn, path, table)
         if not panel_data.at_hand(context.engine, drawn):
-            context.runner.do(self._slots[path], f"write {path.name}", lambda job: panel_data.write(context.engine, drawn, path))
+            context.runner.do(self._slots[path], f"write {path.name}", lambda job: write())
             return
         try:
-            self._report_written(panel_data.write(context.engine, drawn, path))
+            self._report_written(write())
         except CircuitLabError as error:
             context.failed.emit(error)
 

@@ -9,7 +9,7 @@ from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Target
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 TIP = "What attributions, patches, lenses and sweeps measure"
 

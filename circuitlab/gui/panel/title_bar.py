@@ -19,6 +19,7 @@ from circuitlab.gui.work.app_context import AppContext
 
 LEAST = 26  # px of height at text size 1
 STROKE = 3  # px of width
+AFTER = 5  # px between the stroke and what stands behind it
 MENU = "Menu of this panel: copy, export, note, pin, explain"
 
 
@@ -35,11 +36,11 @@ class TitleBar(QWidget):
         self.title = PlainLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
-        self.title.setContentsMargins(4, 0, 8, 0)
+        self.title.setContentsMargins(0, 0, 8, 0)
         self._used, self._accent = False, QColor()
         self._buttons: list[tuple[QToolButton, str]] = []
         row = QHBoxLayout(self)
-        row.setContentsMargins(4, 1, 4, 1)
+        row.setContentsMargins(STROKE + AFTER, 1, 4, 1)
         row.setSpacing(0)
         self._strut = QSpacerItem(0, LEAST)
         row.addSpacerItem(self._strut)
@@ -54,7 +55,7 @@ class TitleBar(QWidget):
             self.more.setMenu(menu)
             menu.addSeparator()
             menu.addAction("Float or dock").triggered.connect(self.float_or_dock)
-        self.maximiser = self._button("maximise", "Maximise or restore (F11)", self.maximise)
+        self.maximiser = self._button("maximise", "Maximise or restore (F10)", self.maximise)
         if menu is None:
             self._button("float", "Float or dock", self.float_or_dock)
         self._button("close", "Close; the View menu brings it back", dock.close)
@@ -114,7 +115,7 @@ class TitleBar(QWidget):
         self.more.setToolTip(tip_of("\n".join(filter(None, (MENU, note)))))
 
     def show_used(self, used: bool) -> None:
-        """Mark the dock that keyboard commands (F11, export) act on, by a stroke at the left edge."""
+        """Mark the dock that keyboard commands (F10, export) act on, by a stroke at the left edge."""
         if used != self._used:
             self._used = used
             self.update()

@@ -34,11 +34,15 @@ class LastUsed(QObject):
         self._announcing.timeout.connect(self._announce)
         window.installEventFilter(self)
         for dock in docks.values():
-            dock.installEventFilter(self)
-            dock.visibilityChanged.connect(self._announce_later)
+            self.watch(dock)
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._announce_later)
+
+    def watch(self, dock: QDockWidget) -> None:
+        """Notice when a dock is used."""
+        dock.installEventFilter(self)
+        dock.visibilityChanged.connect(self._announce_later)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """A mouse press selects the dock under it. A floating dock has a native window of its own."""

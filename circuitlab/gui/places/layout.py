@@ -17,6 +17,7 @@ from circuitlab.gui.places.arrangements import ARRANGEMENTS, Arrangement
 from circuitlab.gui.places.dock_sizes import ACROSS, DOWN, TOP, DockSizes, Sizes
 from circuitlab.gui.places.last_used import LastUsed
 from circuitlab.gui.places.saved_layout import SavedLayout
+from circuitlab.gui.places.zooms import Zooms
 from circuitlab.gui.work.app_context import AppContext
 
 VERSION = 5  # of the data of saveState: a layout of another version is not restored
@@ -36,7 +37,7 @@ class Layout(QObject):
     def __init__(self, window: QMainWindow, docks: Mapping[str, QDockWidget], context: AppContext) -> None:
         super().__init__(window)
         self.window, self.docks, self.context = window, docks, context
-        self.sizes = DockSizes(window, docks)
+        self.sizes, self.zooms = DockSizes(window, docks), Zooms(docks)
         self.maximised = ""
         self._before: SavedLayout | None = None
         self._pending_sizes: Sizes | None = None  # to apply once Qt has laid the docks out
@@ -52,12 +53,22 @@ class Layout(QObject):
         self.aside = False
         window.installEventFilter(self)
         for dock in docks.values():
-            dock.installEventFilter(self)
-            dock.dockLocationChanged.connect(self._dock_moved)
-            dock.topLevelChanged.connect(self._dock_moved)
+            self._watch(dock)
         context.theme_changed.connect(self._keep_prompt)
         if isinstance(prompt := docks["prompt"], PromptDock):
             prompt.height_changed.connect(self.keep_prompt)
+
+    def _watch(self, dock: QDockWidget) -> None:
+        dock.installEventFilter(self)
+        dock.dockLocationChanged.connect(self._dock_moved)
+        dock.topLevelChanged.connect(self._dock_moved)
+
+    def add_dock(self, dock: QDockWidget) -> None:
+        """Take a dock that is new among `docks`, hidden until the arrangement or a layout places it."""
+        self._watch(dock)
+        self.used.watch(dock)
+        self.window.addDockWidget(RIGHT, dock)
+        dock.hide()
 
     def _timer(self, act: Callable[[], object]) -> QTimer:
         timer = QTimer(self)
@@ -220,7 +231,7 @@ class Layout(QObject):
     def _set_quiet(self, quiet: bool) -> None:
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
-                dock.quiet = quiet
+                dock.feed.hush(quiet)
 
     @Slot()
     def _settle(self) -> None:

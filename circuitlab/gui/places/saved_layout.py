@@ -91,7 +91,12 @@ def place_on_screen(window: QMainWindow) -> None:
 
 def _to_json(layout: SavedLayout) -> str:
     """The part of a layout that Qt's own state does not hold."""
-    own = {"arrangement": layout.declared.name, "moved": layout.moved, "prompt": layout.prompt_height}
+    declared = layout.declared
+    own = {
+        "arrangement": declared.of or declared.name,
+        "moved": layout.moved or bool(declared.of),
+        "prompt": layout.prompt_height,
+    }
     return json.dumps(own | {"window": layout.sizes.window, "docks": dict(layout.sizes.docks)})
 
 

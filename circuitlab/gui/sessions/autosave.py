@@ -24,7 +24,7 @@ from circuitlab.session_files.orphans import Orphan
 from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.work import Work
-from circuitlab.story.setup import Setup
+from circuitlab.story.setup import Setup, placed
 
 log = logging.getLogger("circuitlab.autosave")
 INTERVAL = 1500  # ms from a change to its writing, which takes its time, too
@@ -52,13 +52,14 @@ class Sessions(Protocol):
     def layout_words(self) -> tuple[Setup, str]: ...
 
 
-@dataclass
-class _Written:
-    """What one writing was given, for its end."""
+@dataclass(frozen=True)
+class _Writing:
+    """One writing. `work`: what it writes, None where it removes the file; `ended`: files of ended sessions, removed too."""
 
     work: Work | None
     recovery: Recovery
-    adopted: tuple[Orphan, FileLock | None] | None = None
+    adopts: tuple[Orphan, FileLock | None] | None = None
+    ended: tuple[Recovery, ...] = ()
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Autosave(QObject):
         self._own = _Own()
         self._ended: list[Recovery] = []  # of sessions that were left in order, to be removed
         self._failing = False
-        self._stamp: Stamp | None = None  # of where this window came back to
+        self.stamp: Stamp | None = None  # of the session that this window came back to
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         if remember:
             self.context.document.history_changed.connect(self._changed)
@@ -135,7 +136,7 @@ class Autosave(QObject):
 
     def came_back(self, stamp: Stamp | None) -> None:
         """The present session is the one that the last window was left with, which stays where it is until this one ends."""
-        self._stamp, self._own.work = stamp, self.sessions.work
+        self.stamp, self._own.work = stamp, self.sessions.work
         self.timer.stop()
 
     @Slot()
@@ -143,36 +144,34 @@ class Autosave(QObject):
         """Write what is not written yet, or remove what is saved; once it is done, if something is being written."""
         if not self.remember or self.context.runner.is_busy(self._slot) or (self._up_to_date and self._own.adopts is None):
             return
-        own, ended = self._own, tuple(self._ended)
-        dirty, path = self.sessions.dirty, self.sessions.path
-        session = self.sessions.session_maker() if dirty else None
+        own, dirty, path = self._own, self.sessions.dirty, self.sessions.path
+        make_session = self.sessions.session_maker() if dirty else None
         self.timer.stop()  # which the end of typing may have started
-        given = _Written(self.sessions.work if dirty else None, own.recovery, own.adopts)
-        self._slot.role, own.touched = given, own.touched or dirty
+        writing = _Writing(self.sessions.work if dirty else None, own.recovery, own.adopts, tuple(self._ended))
+        self._slot.role, own.touched = writing, own.touched or dirty
 
         def work(job: Job) -> Session | None:
-            for recovery in ended:
+            for recovery in writing.ended:
                 recovery.remove()
-            if session is None:  # it is saved, what it was recovered from, too
-                own.recovery.remove()
-                if given.adopted is not None:
-                    given.adopted[0].discard(given.adopted[1])
+            if make_session is None:  # it is saved, what it was recovered from, too
+                writing.recovery.remove()
+                if writing.adopts is not None:
+                    writing.adopts[0].discard(writing.adopts[1])
                 return None
-            made = session()
-            own.recovery.write(made, path)
-            if given.adopted is not None:
-                own.recovery.adopt(*given.adopted)
-            return made
+            session = make_session()
+            writing.recovery.write(session, path)
+            if writing.adopts is not None:
+                writing.recovery.adopt(*writing.adopts)
+            return session
 
-        self._ending = ended
         self.context.runner.do(self._slot, "autosave", work)
 
     @Slot(object, object)
-    def _finished(self, session: Session | None, given: _Written) -> None:
-        self._ended = [recovery for recovery in self._ended if recovery not in self._ending]
-        if given.recovery is self._own.recovery:
-            self._own.work, self._own.session, self._own.touched = given.work, session, session is not None
-            if given.adopted is not None:
+    def _finished(self, session: Session | None, writing: _Writing) -> None:
+        self._ended = [recovery for recovery in self._ended if recovery not in writing.ended]
+        if writing.recovery is self._own.recovery:
+            self._own.work, self._own.session, self._own.touched = writing.work, session, session is not None
+            if writing.adopts is not None:
                 self._own.adopts = None
         if self._failing:
             self._failing = False
@@ -200,11 +199,7 @@ class Autosave(QObject):
         if not self.remember:
             return None
         layout, docks = self.sessions.layout_words()
-        arranged = lambda session: replace(
-            session,
-            docks=docks,
-            now=replace(session.now, arrange=layout.arrange, show=layout.show, alone=layout.alone, zoom=layout.zoom),
-        )
+        arranged = lambda session: replace(session, docks=docks, now=placed(session.now, layout))
         if self.sessions.path is not None:
             return lambda: arranged(self.sessions.saved)
         own = self._own
@@ -219,7 +214,7 @@ class Autosave(QObject):
             return
         path = self.sessions.path
         try:
-            keep_last(session(), path, path is None and self.sessions.dirty, self._stamp)
+            keep_last(session(), path, path is None and self.sessions.dirty, self.stamp)
         except Exception as error:  # whatever it is, the window closes
             log.warning("the session is not kept for the next start: %s", error, exc_info=not isinstance(error, CircuitLabError))
             if path is None:

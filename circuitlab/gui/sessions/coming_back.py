@@ -10,11 +10,13 @@ from pathlib import Path
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import CircuitLabError, reason
 from circuitlab.file_lock import holder_of
-from circuitlab.gui.sessions.file_work import Searcher, Staged, Views
+from circuitlab.gui.sessions.file_work import Searcher, Staged
+from circuitlab.gui.sessions.found_elsewhere import elsewhere_words
 from circuitlab.session_files.assembly import work_of
 from circuitlab.session_files.last import Last, Stamp, last
 from circuitlab.session_files.session import Session
 from circuitlab.session_files.session_lock import session_lock
+from circuitlab.story.setup import Views, placed
 
 log = logging.getLogger("circuitlab.sessions")
 PATIENCE = 0.5  # s for finding the models of a file before the window is there; after it, they are looked for behind the window
@@ -46,19 +48,19 @@ def where_one_stopped(engine: Engine, views: Views, bare: bool) -> Return:
         return Return(problem=f"The last session cannot be read: {reason(error)}")
     if left is None:
         return Return(first=True)
-    found = Return(left.session.docks)
+    layout_alone = Return(left.session.docks)
     if not bare:
-        return found
+        return layout_alone
     if left.of is not None and left.of.exists():
-        return _file(found, left, left.of, engine, views)
+        return _file(layout_alone, left, left.of, engine, views)
     try:
         staged = _staged(left, engine, views)
     except CircuitLabError as error:
         log.warning("the last session is not opened: %s", error)
-        kept = f" {ASKED_FOR}" if left.unsaved and left.of is None else ""
-        return replace(found, problem=f"The last session cannot be opened: {reason(error)}{kept}")
-    gone = "" if left.of is None else f"{left.of.name} is gone; this is the session as it was saved last."
-    return replace(found, staged=staged, stamp=left.stamp, problem=gone)
+        remedy = f" {ASKED_FOR}" if left.unsaved and left.of is None else ""
+        return replace(layout_alone, problem=f"The last session cannot be opened: {reason(error)}{remedy}")
+    remark = "" if left.of is None else f"{left.of.name} is gone; this is the session as it was saved last."
+    return replace(layout_alone, staged=staged, stamp=left.stamp, problem=remark)
 
 
 def _staged(left: Last, engine: Engine, views: Views) -> Staged:
@@ -67,21 +69,22 @@ def _staged(left: Last, engine: Engine, views: Views) -> Staged:
     return Staged(None, left.session, Path.cwd(), left.unsaved or left.of is not None, work)
 
 
-def _file(found: Return, left: Last, path: Path, engine: Engine, views: Views) -> Return:
+def _file(layout_alone: Return, left: Last, path: Path, engine: Engine, views: Views) -> Return:
     """The session of a file; laid out as it was left, which is no change that would have been saved."""
     if holder_of(session_lock(path).path) is not None:
-        return found  # another window works on it: this one begins anew
+        return layout_alone  # another window works on it: this one begins anew
     until = time.monotonic() + PATIENCE
     try:
         staged = Searcher(engine, views, stopped=lambda: time.monotonic() > until).stage(path)
     except CircuitLabError as error:
         log.info("%s is opened behind the window: %s", path, reason(error))
-        return replace(found, opens=path)
+        return replace(layout_alone, opens=path)
     if staged.work is None:
-        return replace(found, opens=path)
-    return replace(found, staged=replace(staged, session=_laid_out(staged.session, left.session)), stamp=left.stamp)
+        return replace(layout_alone, opens=path)
+    remark = elsewhere_words(staged)
+    staged = replace(staged, session=_laid_out(staged.session, left.session))
+    return replace(layout_alone, staged=staged, stamp=left.stamp, problem=remark)
 
 
 def _laid_out(session: Session, left: Session) -> Session:
-    now = replace(session.now, arrange=left.now.arrange, show=left.now.show, alone=left.now.alone, zoom=left.now.zoom)
-    return replace(session, docks=left.docks, now=now)
+    return replace(session, docks=left.docks, now=placed(session.now, left.now))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 
 from PySide6.QtWidgets import QMessageBox, QWidget
@@ -18,9 +17,7 @@ READ_ONLY, COPY = "Open read-only", "Open a copy"
 
 def owner(holder: Holder) -> str:
     """Who has a file open, for a sentence."""
-    process = f"process {holder.pid}" if holder.pid else "an unknown process"
-    where = f" on {holder.note}" if holder.note and holder.note != platform.node() else ""
-    return f"{process}{where}{f', since {moment(holder.since)}' if holder.since else ''}"
+    return f"{holder.words()}{f', since {moment(holder.since)}' if holder.since else ''}"
 
 
 def in_use(path: Path, holder: Holder) -> BadInput:

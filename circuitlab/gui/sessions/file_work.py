@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel, Cancelled, UsageError
+from circuitlab.errors import BadModel, UsageError
+from circuitlab.figures.contracts.panel import with_plugins
 from circuitlab.files import read_at_most, write_whole
+from circuitlab.formats import is_picture
+from circuitlab.gui.work.job import StoppableContext
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
+from circuitlab.report.session_results import Gathering, with_hashes
 from circuitlab.session_files.assembly import session_of, work_of
+from circuitlab.session_files.container import LARGEST_FILE
 from circuitlab.session_files.model_search import LARGEST_GUESS, located, moved
-from circuitlab.session_files.model_table import mentioned
+from circuitlab.session_files.model_table import needed
+from circuitlab.session_files.results import Results, SessionFile, file_bytes, read_file, read_results, unknown_members
 from circuitlab.session_files.session import Session
-from circuitlab.session_files.session_text import LARGEST, bytes_of, read_session, written
+from circuitlab.session_files.session_text import written
+from circuitlab.session_files.stored_models import StoredModels, stored_models
 from circuitlab.session_files.work import Work
+from circuitlab.state.state import State
+from circuitlab.story.arrangements import FRONTS
 from circuitlab.story.capture import StoreNames, setup_of
-from circuitlab.story.setup import Setup
-from circuitlab.story.story import Story
+from circuitlab.story.panel_names import panels_of_story
+from circuitlab.story.setup import Setup, Views, placed
 from circuitlab.story.words import table_of
-
-Views = Mapping[str, type[Any]]
 
 
 def previous_path(path: Path) -> Path:
@@ -41,7 +45,8 @@ class Capture:
     """What saving takes from the window. `carried`: the session as it was read or saved last, whose unknown words are kept.
 
     `layout`: the words `arrange`, `show`, `alone` and `zoom` of the window, `docks` its own form of them. `stand_ins`: the names
-    of models that are used in place of the session's own.
+    of models that are used in place of the session's own; `stored`: those that are known by their results alone. `results`: those
+    that the file keeps, as far as its views need them; None: it holds none.
     """
 
     work: Work
@@ -49,42 +54,70 @@ class Capture:
     docks: str = ""
     carried: Session = field(default_factory=Session)
     stand_ins: Collection[str] = ()
+    stored: StoredModels = field(default_factory=StoredModels)
+    results: Results | None = None
+
+    def file(self, engine: Engine, views: Views) -> SessionFile:
+        """The session to write, with those of its results that need not be computed. Raises what `session` raises."""
+        session = self.in_window(engine.store, views)
+        if self.results is None:
+            return SessionFile(self._as_written(session))
+        results = self.gathering(session, engine).results()
+        return SessionFile(with_hashes(self._as_written(session), results), results)
+
+    def gathering(self, session: Session, engine: Engine) -> Gathering:
+        """How the results of the session, as it is in the window, are gathered: what is there is taken, nothing is computed."""
+        assume = {name: entry.ref.assume for name, entry in self.stored.entries.items()}
+        return Gathering(session, engine, FRONTS, earlier=self.results, stand_ins=self.stand_ins, assume=assume)
 
     def session(self, store: ModelStore, views: Views) -> Session:
         """The session to write. Opens models that have been closed; raises `BadModel` where they are gone."""
-        carried = self.carried
-        session = session_of(self.work, store, views, self.layout, self.docks, carried.files)
+        return self._as_written(self.in_window(store, views))
+
+    def in_window(self, store: ModelStore, views: Views) -> Session:
+        """The session with its models as the window has them. Raises what `session` raises."""
+        return session_of(self.work, store, views, self.layout, self.docks, self.carried.files)
+
+    def _plugins(self, session: Session) -> dict[str, str]:
+        """Those of the panels that it names, also of plug-ins that are not here, as they were read."""
+        named = panels_of_story(session.now, session.story)
+        return {name: one for name, one in self.carried.plugins.items() if name in named} | dict(session.plugins)
+
+    def _as_written(self, session: Session) -> Session:
+        carried, written = self.carried, self.stored.as_written(session.models)
         models = {
             name: replace(entry, sha256=carried.models[name].sha256) if name in self.stand_ins else entry
-            for name, entry in session.models.items()
+            for name, entry in written.items()
         }
         return replace(
             session,
             models=models,
             now=replace(session.now, unknown=carried.now.unknown),
+            plugins=self._plugins(session),
             unknown=carried.unknown,
         )
 
 
-def save_session(session: Session, path: Path) -> None:
+def save_file(file: SessionFile, path: Path) -> SessionFile:
     """Write a session; the file that was there is kept as `previous_path`. At every moment `path` is the old file or the new one.
 
-    Raises `BadMachine` where it cannot be written.
+    Returns what was written, its results as those of the file. Raises `BadMachine` where it cannot be written.
     """
-    data = bytes_of(session, path.absolute().parent)
+    data = file_bytes(file.session, path.absolute().parent, file.results)
     try:
-        before = read_at_most(path, LARGEST) if path.is_file() else None
+        before = read_at_most(path, LARGEST_FILE) if path.is_file() else None
     except OSError:
         before = None  # it cannot be read, so there is nothing to keep of it
     if before is not None and before != data:
         write_whole(previous_path(path), before)
     write_whole(path, data)
+    return file if file.results is None else replace(file, results=read_results(path) or file.results)
 
 
 def step_text(state: State, layout: Setup, store: ModelStore, views: Views) -> str:
     """What a State and a layout show, as the words of a step in JSON; models by their sources, as on the command line."""
     setup = setup_of(state, Setup(), StoreNames(store), views)
-    return written(table_of(replace(setup, arrange=layout.arrange, show=layout.show, alone=layout.alone)))
+    return written(table_of(placed(setup, layout)))
 
 
 # -- opening ------------------------------------------------------------------------------------------------------------------
@@ -96,7 +129,9 @@ class Staged:
 
     `folder`: where models are looked for first. `unsaved`: it has changes that its file does not have.
     `work`: None while the person must choose models: `missing` names those that were not found, `changed` those whose files have
-    another hash, with where these are, and `hashes` theirs, as far as they are known.
+    another hash, with where these are, and `hashes` theirs, as far as they are known. `missing_files` and `changed_files` name
+    files of panels' settings that are not there, or hold something else than they did. `results`: those inside the file;
+    `stored`: the models that are known by these alone. `elsewhere`: as in `Located`.
     """
 
     path: Path | None
@@ -107,6 +142,28 @@ class Staged:
     missing: tuple[str, ...] = ()
     changed: Mapping[str, ModelRef] = field(default_factory=dict[str, ModelRef])
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
+    results: Results | None = None
+    stored: StoredModels = field(default_factory=StoredModels)
+    missing_files: tuple[str, ...] = ()
+    changed_files: tuple[str, ...] = ()
+    elsewhere: Mapping[str, bool] = field(default_factory=dict[str, bool])
+
+    @property
+    def in_question(self) -> tuple[str, ...]:
+        """The names of models and files that the person must be asked about."""
+        return (*self.missing, *self.changed, *self.missing_files, *self.changed_files)
+
+    @property
+    def with_results(self) -> tuple[str, ...]:
+        """The models that were not found or have changed, and of which the file has results."""
+        known = set[str]() if self.results is None else self.results.models(self.session)
+        return tuple(name for name in (*self.missing, *self.changed) if name in known)
+
+    @property
+    def can_be_shown(self) -> bool:
+        """Whether results stand in for every model that is not here and without which it cannot be opened."""
+        absent = {*self.missing, *self.changed} & self.needed
+        return bool(self.with_results) and absent <= set(self.with_results)
 
     @property
     def name(self) -> str:
@@ -114,9 +171,14 @@ class Staged:
         return "This session" if self.path is None else self.path.name
 
     @property
+    def of_picture(self) -> bool:
+        """Whether it is the view of a picture."""
+        return self.path is not None and is_picture(self.path)
+
+    @property
     def needed(self) -> set[str]:
         """The names without which it cannot be opened: the models of where one stands, its pins included."""
-        return mentioned(self.session.now, Story(), ())
+        return needed(self.session, self.session.now)
 
 
 @dataclass(frozen=True)
@@ -130,14 +192,27 @@ class Searcher:
 
     def stage(self, path: Path) -> Staged:
         """Read a session and find its models. Raises `BadInput`, `Cancelled`, and what opening its models raises."""
-        return self.find(Staged(path, read_session(path), path.parent))
+        file = read_file(path)
+        with_plugins(panels_of_story(file.session.now, file.session.story))  # here, on a worker, before their words are read
+        return self.find(Staged(path, file.session, path.parent, results=file.results))
 
     def find(self, staged: Staged) -> Staged:
-        """Look for the models of a session that has been read; resolve it where they are all as they were."""
+        """Look for the models and files of a session that has been read; resolve it where they are all as they were."""
         search = located(staged.session, staged.folder, self.engine.store, self.recent, self.stopped)
         hashes = {name: self._hash(ref) for name, ref in search.changed.items()}
-        staged = replace(staged, session=search.session, missing=search.missing, changed=search.changed, hashes=hashes)
-        return staged if staged.missing or staged.changed else self.resolve(staged)
+        staged = replace(
+            staged,
+            session=search.session,
+            missing=search.missing,
+            changed=search.changed,
+            hashes=hashes,
+            missing_files=search.missing_files,
+            changed_files=search.changed_files,
+            elsewhere={**staged.elsewhere, **search.elsewhere},
+        )
+        if staged.results is None and staged.path is not None:  # recovered: what was autosaved has no results
+            staged = replace(staged, results=read_results(staged.path))
+        return staged if staged.in_question else self.resolve(staged)
 
     def _hash(self, ref: ModelRef) -> str:
         try:
@@ -146,34 +221,46 @@ class Searcher:
             return ""
 
     def resolve(self, staged: Staged) -> Staged:
-        """Open a session with its models as they are: those that have changed are used, those that are missing are not."""
+        """Open a session with its models and files as they are: what has changed is used, what is missing is not."""
         models = dict(staged.session.models)
         models |= {name: moved(models[name], ref) for name, ref in staged.changed.items()}
         session = replace(staged.session, models=models)
-        return replace(staged, session=session, work=work_of(session, self.engine, self.views, _Stoppable(self.stopped)))
+        return replace(staged, session=session, work=work_of(session, self.engine, self.views, StoppableContext(self.stopped)))
+
+    def resolve_stored(self, staged: Staged) -> Staged:
+        """Open a session whose models that were not found or have changed are known by the results in its file alone.
+
+        Raises `BadInput` where these cannot be read.
+        """
+        assert staged.results is not None
+        names = staged.with_results
+        stored = stored_models(staged.session, staged.results, names)
+        in_window = replace(staged.session, models=stored.as_opened(staged.session.models))
+        stored.enter(self.engine)
+        try:
+            work = work_of(in_window, self.engine, self.views, StoppableContext(self.stopped))
+        except BaseException:
+            stored.leave(self.engine)
+            raise
+        missing = tuple(name for name in staged.missing if name not in names)
+        changed = {name: ref for name, ref in staged.changed.items() if name not in names}
+        return replace(staged, work=work, stored=stored, missing=missing, changed=changed)
 
 
-class _Stoppable(NullContext):
-    """The `Ctx` of the computations that set up a session."""
-
-    def __init__(self, stopped: Callable[[], bool]) -> None:
-        self._stopped = stopped
-
-    def tick(self, done: int, total: int, text: str = "") -> None:
-        """Raise `Cancelled` once nobody waits for it."""
-        if self._stopped():
-            raise Cancelled
-
-
-def with_choices(staged: Staged, choices: Mapping[str, ModelRef]) -> Staged:
-    """The session with other places to look for its models."""
+def with_choices(staged: Staged, choices: Mapping[str, ModelRef], paths: Mapping[str, str]) -> Staged:
+    """The session with other places to look for its models, and other paths of its files."""
     models = {name: moved(entry, choices[name]) if name in choices else entry for name, entry in staged.session.models.items()}
-    return replace(staged, session=replace(staged.session, models=models))
+    files = {name: replace(entry, path=paths.get(name, entry.path)) for name, entry in staged.session.files.items()}
+    return replace(staged, session=replace(staged.session, models=models, files=files))
 
 
-def unknown_words(session: Session) -> tuple[str, ...]:
-    """The words of a session file that this version does not know, in their order; they are written back when it is saved."""
+def unknown_words(session: Session, results: Results | None = None) -> tuple[str, ...]:
+    """What this version does not know of a session file, in its order: words, and members of its results.
+
+    It is written back when the session is saved.
+    """
     steps = [words for step in session.story.steps for words in (step.unknown, step.setup.unknown if step.setup else {})]
     entries = [entry.unknown for entry in (*session.models.values(), *session.files.values(), *session.notes)]
     tables = (session.unknown, session.now.unknown, session.story.unknown, *steps, *entries)
-    return tuple(dict.fromkeys(name for words in tables for name in words))
+    members = () if results is None else (*results.unknown, *unknown_members(results))
+    return tuple(dict.fromkeys((*(name for words in tables for name in words), *members)))

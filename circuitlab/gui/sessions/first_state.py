@@ -12,9 +12,9 @@ from circuitlab.gui.docks.prompt import samples
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.model_change import state_on
-from circuitlab.session.state import State
 from circuitlab.session_files.work import Work
+from circuitlab.state.model_change import state_on
+from circuitlab.state.state import State
 
 log = logging.getLogger("circuitlab.main")
 

@@ -9,8 +9,8 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from circuitlab.counting import number_of
-from circuitlab.errors import Cancelled, CircuitLabError, bounded
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.errors import Cancelled, CircuitLabError, bounded, titled
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.files import write_whole
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.work.app_context import AppContext
@@ -22,6 +22,7 @@ from circuitlab.session_files.session import Session
 from circuitlab.story.places import real_folder
 
 FILTER = f"Lessons (*{SUFFIX})"
+NO_IMPORT = "The lesson cannot be imported"
 
 
 class LessonFiles(QObject):
@@ -30,7 +31,7 @@ class LessonFiles(QObject):
     def __init__(self, context: AppContext, sessions: SessionController, window: QWidget) -> None:
         super().__init__(window)
         self.context, self.sessions, self._window = context, sessions, window
-        self._views = {name: panel.view for name, panel in panels().items()}
+        self._views = view_types()
         self._exporting = WorkSlot(self, finished=self._exported, failed=self._failed)
         self._importing = WorkSlot(self, finished=self._read, failed=self._failed)
 
@@ -47,8 +48,9 @@ class LessonFiles(QObject):
         work, views = self.context.document.work, self._views
 
         def write() -> tuple[Path, LessonStory]:
-            lesson = for_lesson(Session(work.models, story=work.story), real_folder(path), views)
-            write_whole(path, markdown_of(lesson.story).encode("utf-8"))
+            with titled("The story cannot be exported"):
+                lesson = for_lesson(Session(work.models, story=work.story, notes=work.notes), path, views)
+                write_whole(path, markdown_of(lesson.story).encode("utf-8"))
             return path, lesson
 
         self.context.runner.do(self._exporting, f"export {path.name}", lambda job: write())
@@ -68,13 +70,19 @@ class LessonFiles(QObject):
 
     def import_from(self, path: Path) -> None:
         """Make the lesson in a file the story of this session."""
-        self.context.runner.do(self._importing, f"import {path.name}", lambda job: read(path.absolute()))
+
+        def read_it() -> Lesson:
+            with titled(NO_IMPORT):
+                return read(path.absolute())
+
+        self.context.runner.do(self._importing, f"import {path.name}", lambda job: read_it())
 
     @Slot(object)
     def _read(self, lesson: Lesson) -> None:
         work = self.context.document.work
         try:
-            models, story = with_lesson(work.models, lesson.story, real_folder(lesson.path), self._views)
+            with titled(NO_IMPORT):
+                models, story = with_lesson(work.models, lesson.story, real_folder(lesson.path), self._views)
         except CircuitLabError as error:
             self.context.failed.emit(error)
             return

@@ -9,10 +9,12 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.errors import Cancelled
+from circuitlab.errors import Cancelled, titled
+from circuitlab.formats import is_picture
 from circuitlab.gui.sessions.file_work import Searcher, Staged
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
 
 Act = Callable[[], object]
@@ -40,17 +42,28 @@ class SessionOpening(QObject):
 
     def file(self, path: Path, then: Callable[[Staged], object]) -> None:
         """The session of a file."""
-        self.begin(f"open {path.name}", lambda searcher: searcher.stage(path), then)
+        kind = "picture" if is_picture(path) else "session"
+        self.begin(f"open {path.name}", lambda searcher: searcher.stage(path), then, failure=f"This {kind} cannot be opened")
 
     def begin(
-        self, title: str, stage: Callable[[Searcher], Staged], then: Callable[[Staged], object], given_up: Act = _nothing
+        self,
+        title: str,
+        stage: Callable[[Searcher], Staged],
+        then: Callable[[Staged], object],
+        given_up: Act = _nothing,
+        *,
+        failure: str,
     ) -> None:
-        """A session that `stage` reads and looks for the models of, on the file thread."""
+        """A session that `stage` reads and looks for the models of, on the file thread. `failure`: the title of its error."""
         if isinstance(self._slot.role, _Follows):
             self._slot.role.given_up()
         self._slot.role = _Follows(then, given_up)
         searcher = self._searcher()
-        work = lambda job: stage(replace(searcher, stopped=job.cancelled.is_set))
+
+        def work(job: Job) -> Staged:
+            with titled(failure):
+                return stage(replace(searcher, stopped=job.cancelled.is_set))
+
         self.context.runner.do(self._slot, title, work)
 
     @Slot(object, object)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Slot
@@ -11,8 +12,10 @@ from circuitlab.errors import Cancelled
 from circuitlab.gui.sessions.autosave import Autosave
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
+from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session_files.orphans import Found, Orphan, newer_copy, orphans
+from circuitlab.session_files.last import offer_last
+from circuitlab.session_files.orphans import Orphan, Recoverable, newer_copy, orphans
 
 START, ASKED, FILE = "start", "asked", "file"  # why it is looked: closed sessions are offered to those who ask for them alone
 
@@ -24,7 +27,7 @@ class Recovering(QObject):
         super().__init__(window)
         self.sessions, self.autosave, self.window = sessions, autosave, window
         self.dialog: RecoveryDialog | None = None
-        self._slot = WorkSlot(self, finished=self._found, failed=self._failed)
+        self._slot = WorkSlot(self, finished=self._offer, failed=self._failed)
         sessions.opened.connect(self._opened)
 
     @property
@@ -36,7 +39,13 @@ class Recovering(QObject):
         """Read the recovery folder, and offer what lies in it."""
         if self.dialog is None and not (self.waiting and why == FILE):
             self._slot.role = why
-            work = lambda job: orphans(stopped=job.cancelled.is_set)
+            seen = self.autosave.stamp
+
+            def work(job: Job) -> Recoverable:
+                damaged = offer_last(seen) if why == ASKED else ()
+                recoverable = orphans(stopped=job.cancelled.is_set)
+                return replace(recoverable, damaged=(*damaged, *recoverable.damaged))
+
             self.sessions.context.runner.do(self._slot, "look for sessions to recover", work)
 
     @Slot()
@@ -46,16 +55,15 @@ class Recovering(QObject):
             self.look(FILE)
 
     @Slot(object, object)
-    def _found(self, found: Found, why: str) -> None:
-        path = self.sessions.path if why == FILE else None
+    def _offer(self, recoverable: Recoverable, why: str) -> None:
+        path, orphans = self.sessions.path if why == FILE else None, recoverable.orphans
         if path is not None:
-            newer = newer_copy(found.orphans, path)
-            found = Found((newer,) if newer is not None else (), found.damaged)
+            newer = newer_copy(orphans, path)
+            orphans = (newer,) if newer is not None else ()
         elif why != ASKED:
-            gone = tuple(orphan for orphan in found.orphans if not orphan.closed)
-            found = Found(gone if why == START else (), found.damaged)
-        if found.orphans or found.damaged:
-            self._show(found, path)
+            orphans = tuple(orphan for orphan in orphans if why == START and not orphan.closed)
+        if orphans or recoverable.damaged:
+            self._show(Recoverable(orphans, recoverable.damaged), path)
         elif why == ASKED:
             self.sessions.context.message.emit("There is nothing to recover.")
 
@@ -64,8 +72,9 @@ class Recovering(QObject):
         if not isinstance(error, Cancelled):
             self.sessions.context.failed.emit(error)
 
-    def _show(self, found: Found, path: Path | None) -> None:
-        self.dialog = dialog = RecoveryDialog(found.orphans, found.damaged, path if found.orphans else None, self.window)
+    def _show(self, offered: Recoverable, path: Path | None) -> None:
+        file = path if offered.orphans else None
+        self.dialog = dialog = RecoveryDialog(offered.orphans, offered.damaged, file, self.window)
         dialog.recovers.connect(self.recover)
         dialog.thrown_away.connect(lambda orphan: orphan.discard())
         dialog.finished.connect(self._closed)
@@ -83,5 +92,5 @@ class Recovering(QObject):
             self.sessions.context.message.emit(f"“{orphan.title}” has been recovered in another window.")
             return
         of = orphan.of if orphan.of is not None and orphan.of.parent.is_dir() else None
-        taken = lambda: self.autosave.adopt(orphan, claim)
-        self.sessions.recover(lambda: orphan.read(copy), of, orphan.folder if of is None else of.parent, taken, claim.release)
+        adopt = lambda: self.autosave.adopt(orphan, claim)
+        self.sessions.recover(lambda: orphan.read(copy), of, orphan.folder if of is None else of.parent, adopt, claim.release)

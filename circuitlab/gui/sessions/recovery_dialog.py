@@ -91,16 +91,25 @@ class RecoveryDialog(Dialog):
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.file = file
         closed = all(orphan.closed for orphan in orphans)
         title, about = (CLOSED_TITLE, CLOSED) if closed else (TITLE, INTRO)
         self.setWindowTitle(title if file is None else f"A newer copy of {file.name}")
-        self.file = file
         intro, aside = paragraph(self, selectable=False), paragraph(self, "caption")
         intro.setText((about if file is None else ONE) if orphans else "Nothing can be recovered.")
         if damaged:
             files = number_of(len(damaged), "file is", "files are")
             aside.setText(f"{files} damaged and kept in {damaged[0].parent}")
         aside.setVisible(bool(damaged))
+        self._list_rows(orphans)
+        self.later = QPushButton("Later" if orphans else "Close", self)
+        self.later.setToolTip(tip_of("Ask again at the next start, or by File → Recover a session…") if orphans else "")
+        self.later.clicked.connect(self.reject)
+        self._lay_out(intro, aside)
+        self._fit()
+
+    def _list_rows(self, orphans: Sequence[Orphan]) -> None:
+        """The rows, in an area that scrolls."""
         self.area = QScrollArea(self)
         self.area.setWidgetResizable(True)
         self.area.setFrameShape(QScrollArea.Shape.NoFrame)
@@ -114,9 +123,8 @@ class RecoveryDialog(Dialog):
         self.rows = [self._row(orphan, inside) for orphan in orphans]
         self._list.addStretch(1)
         self.area.setWidget(inside)
-        self.later = QPushButton("Later" if orphans else "Close", self)
-        self.later.setToolTip(tip_of("Ask again at the next start, or by File → Recover a session…") if orphans else "")
-        self.later.clicked.connect(self.reject)
+
+    def _lay_out(self, intro: QWidget, aside: QWidget) -> None:
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         buttons.addWidget(self.later)
@@ -127,7 +135,6 @@ class RecoveryDialog(Dialog):
         box.addWidget(self.area, 1)
         box.addWidget(aside)
         box.addLayout(buttons)
-        self._fit()
 
     def _row(self, orphan: Orphan, inside: QWidget) -> Row:
         row = Row(orphan, inside)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.errors import Cancelled
-from circuitlab.gui.sessions.file_work import Capture, Views, save_session
+from circuitlab.errors import Cancelled, titled
+from circuitlab.gui.sessions.file_work import Capture, save_file
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session_files.session import Session
+from circuitlab.session_files.results import SessionFile
 from circuitlab.session_files.work import Work
+from circuitlab.story.setup import Views
 
 Act = Callable[[], object]
 
@@ -34,7 +35,7 @@ class Save:
 
 
 class Saves(QObject):
-    """`written(Save, Session)`: it is on disk. A save that fails is reported, and what was to follow it does not."""
+    """`written(Save, SessionFile)`: it is on disk. A save that fails is reported, and what was to follow it does not."""
 
     written = Signal(object, object)
 
@@ -50,12 +51,11 @@ class Saves(QObject):
 
     def add(self, save: Save, capture: Capture) -> None:
         """Write what was captured, after every save that is under way."""
-        store, views = self.context.engine.store, self._views
+        engine, views = self.context.engine, self._views
 
-        def work(job: Job) -> Session:
-            session = capture.session(store, views)
-            save_session(session, save.path)
-            return session
+        def work(job: Job) -> SessionFile:
+            with titled("The session cannot be saved"):
+                return save_file(capture.file(engine, views), save.path)
 
         slot = WorkSlot(self, save, finished=self._finished, failed=self._failed)
         self._slots.append(slot)
@@ -71,9 +71,9 @@ class Saves(QObject):
         last.role = replace(last.role, then=act if before is None else lambda: (before(), act()))  # type: ignore[type-var]
 
     @Slot(object, object)
-    def _finished(self, session: Session, save: Save) -> None:
+    def _finished(self, file: SessionFile, save: Save) -> None:
         self._end(save)
-        self.written.emit(save, session)
+        self.written.emit(save, file)
         if save.then is not None:
             self.after(save.then)
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QGuiApplication
 
 from circuitlab.errors import Cancelled
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.sessions.file_work import step_text
 from circuitlab.gui.sessions.window_layout import layout_words
@@ -25,7 +25,7 @@ class StepCopy(QObject):
     def copy(self) -> None:
         """Copy the recorded State and the layout."""
         words, state = layout_words(self.layout), self.context.document.recorded
-        store, views = self.context.engine.store, {name: panel.view for name, panel in panels().items()}
+        store, views = self.context.engine.store, view_types()
         self.context.runner.do(self._slot, "copy this view", lambda job: step_text(state, words, store, views))
 
     @Slot(object)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from circuitlab.gui.lessons.layout import arrangement_of
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
@@ -12,12 +14,20 @@ from circuitlab.story.setup import Setup
 
 
 def layout_words(layout: Layout) -> Setup:
-    """The words `arrange`, `show` and `alone`: the arrangement, the panels in front, and whether one has the whole window."""
-    arrange = layout.name if layout.name in ARRANGEMENTS else ""
+    """The words `arrange`, `show`, `alone` and `zoom`: the arrangement, the panels in front and what is seen of their figures,
+    and whether one has the whole window.
+    """
+    arrange = layout.name if layout.name in ARRANGEMENTS else layout.declared.of
     if layout.maximised:
-        return Setup(arrange=arrange, show=(layout.maximised.removeprefix("dock."),), alone=True)
-    front = (name for name, dock in layout.sizes.in_front().items() if isinstance(dock, PanelDock))
-    return Setup(arrange=arrange, show=tuple(front))
+        show = (layout.maximised.removeprefix("dock."),)
+    else:
+        show = tuple(name for name, dock in layout.sizes.in_front().items() if isinstance(dock, PanelDock))
+    return Setup(arrange=arrange, show=show, alone=bool(layout.maximised), zoom=layout.zooms.words(show))
+
+
+def session_words(layout: Layout) -> Setup:
+    """The same for a session, which comes back as it was left: what is seen of every figure, behind tabs too."""
+    return replace(layout_words(layout), zoom=layout.zooms.words())
 
 
 def restore(layout: Layout, session: Session) -> None:

@@ -28,9 +28,9 @@ from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import COMPARE, CONVENTIONS, StateCommands
 from circuitlab.model.devices import devices
-from circuitlab.session.cuts import CUT, short_words, words
-from circuitlab.session.reference_names import differences
-from circuitlab.session.state import State
+from circuitlab.state.cuts import CUT, short_words, words
+from circuitlab.state.reference_names import differences
+from circuitlab.state.state import State
 
 MESSAGE = 8000  # ms that a message stays
 SHORT_NAME = 20  # characters to which names are shortened where there is little room
@@ -194,7 +194,8 @@ class TopBar(QToolBar):
         self.target.refresh()
         device = self.context.engine.device
         elsewhere = () if device == "cpu" else (device,)
-        conventions = (*state.conventions.words(), *elsewhere, "BOS" if state.bos else "no BOS")
+        config = self.context.config(state.model)
+        conventions = (*state.conventions.words(config), *elsewhere, "BOS" if state.bos else "no BOS")
         for name, action in self._devices.items():
             action.setChecked(name == device)
         self._conventions = f"{' · '.join(conventions)} ▾"
@@ -256,7 +257,10 @@ class TopBar(QToolBar):
     def _reference(self, state: State) -> str:
         """How the reference differs from the subject on the screen."""
         pin = state.reference
-        return "" if pin is None else f"vs {', '.join(differences(state, pin, self.context.name_parts)) or 'the same, pinned'}"
+        if pin is None:
+            return ""
+        named = differences(state, pin, self.context.name_parts, self.context.config(pin.subject.model))
+        return f"vs {', '.join(named) or 'the same, pinned'}"
 
     @staticmethod
     def _about_reference(state: State) -> str:
@@ -384,4 +388,4 @@ class Status(QStatusBar):
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"{self.context.engine.device.upper()} · {self.context.engine.cache.nbytes / 2**20:,.1f} MiB held")
+        self.memory.setText(f"{self.context.engine.device.upper()} · {self.context.engine.cache.nbytes / 2**20:,.1f} MiB cached")

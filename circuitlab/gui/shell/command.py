@@ -19,12 +19,16 @@ def _always(window: QMainWindow) -> bool:
     return True
 
 
+def _no_reason(window: QMainWindow) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Command(Generic[W]):
     """One command of a window: `run(window)`; `menu` is one of `MENUS`; `shortcut` in Qt's portable text, separated by ", ".
 
     `enabled(window)` is called when a menu or the palette opens. `checked(window)` makes it one of a group of choices. `tip`: the
-    tooltip of its menu entry.
+    tooltip of its menu entry. `why_not(window)`: why it cannot be run now, which is the tooltip then; "" where it can.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Command(Generic[W]):
     checked: Callable[[W], bool] | None = None
     submenu: str = ""
     tip: str = ""
+    why_not: Callable[[W], str] = _no_reason
 
 
 class CommandAction(QAction):
@@ -55,7 +60,10 @@ class CommandAction(QAction):
 
     def refresh(self) -> None:
         """Update, before it is shown, whether it can be run now and whether it is checked."""
-        self.setEnabled(self.command.enabled(self._window))
+        why_not = self.command.why_not(self._window)
+        self.setEnabled(self.command.enabled(self._window) and not why_not)
+        if self.command.why_not is not _no_reason:
+            self.setToolTip(tip_of(why_not or self.command.tip))
         if self.command.checked is not None:
             self.setChecked(self.command.checked(self._window))
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from circuitlab.gui.checkpoints.bar import CheckpointBar
+from circuitlab.gui.panel.panel_actions import TABLES, TABLES_TIP
+from circuitlab.gui.panel.sweep_question import why_no_sweep
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.gui.shell.command import Command
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.state_commands import CONVENTIONS
+from circuitlab.model.archives.offering import all_obtainable
 
+SHEET_TIP = "Its panels as parts A, B, C of one figure for print, with its caption as text and LaTeX, and its numbers"
+FILM_TIP = "What the present step plays, else the whole training, as an animated picture for a slide"
+GET_TIP = "Weights along the training of shipped models that are not on this machine: downloaded, or from a file"
+SWEEP_TIP = "What the panel asks, over training steps and prompts: a sweep in a process of its own, and its table"
 CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
 
 
@@ -25,12 +32,56 @@ def _has_assumptions(window: Window) -> bool:
     return bool(window.opening.assumptions())
 
 
+def _why_no_sweep(window: Window) -> str:
+    return why_no_sweep(window.layout_of_docks.current_panel.panel, window.context)
+
+
+def _ask_sweep(window: Window) -> None:
+    window.dialogs.ask_sweep(window.layout_of_docks.current_panel.panel)
+
+
+def _can_get(window: Window) -> bool:
+    return bool(all_obtainable())
+
+
+def _get_checkpoints(window: Window) -> None:
+    window.dialogs.ask_checkpoints()
+
+
 def _has_series(window: Window) -> bool:
     return bool(window.checkpoints.points)
 
 
 def _has_story(window: Window) -> bool:
     return bool(window.context.document.work.story.steps)
+
+
+def _presentable(window: Window) -> bool:
+    return window.presenting.possible
+
+
+def _present_first(window: Window) -> None:
+    window.presenting.from_start()
+
+
+def _present_here(window: Window) -> None:
+    window.presenting.from_here()
+
+
+def _full_screen(window: Window) -> bool:
+    return window.isFullScreen()
+
+
+def _shows_panels(window: Window) -> bool:
+    return bool(window.sheets.panels)
+
+
+def _export_sheet(window: Window) -> None:
+    window.sheets.ask()
+
+
+def _can_film(window: Window) -> bool:
+    return window.films.reel is not None
 
 
 def _busy(window: Window) -> bool:
@@ -45,13 +96,23 @@ def _in_own_story(window: Window) -> bool:
     return window.lessons.tour.own
 
 
+def _keep_film(window: Window) -> None:
+    window.lessons.own_steps.keep_film()
+
+
 def _walk(layer: int, head: int) -> Callable[[Window], object]:
     return lambda w: w.state_commands.walk_heads(layer, head)
 
 
-def _training(name: str, title: str, run: Callable[[CheckpointBar], object], shortcut: str = "") -> Command[Window]:
+def _training(
+    name: str,
+    title: str,
+    run: Callable[[CheckpointBar], object],
+    shortcut: str = "",
+    enabled: Callable[[Window], bool] = _has_series,
+) -> Command[Window]:
     go = lambda w: run(w.checkpoints)
-    return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=_has_series, submenu="Training")
+    return Command(f"checkpoint-{name}", title, "Go", go, shortcut, enabled=enabled, submenu="Training")
 
 
 def _panel(name: str, title: str) -> Command[Window]:
@@ -91,21 +152,50 @@ def _convention(name: str, text: str, on: object, off: object) -> Command[Window
 
 COMMANDS: tuple[Command[Window], ...] = (
     Command("new-session", "New session", "File", lambda w: w.sessions.new(), "Ctrl+N"),
-    Command("open-session", "Open session…", "File", lambda w: w.sessions.ask_open(), "Ctrl+Alt+O"),
+    Command("open-session", "Open session or picture…", "File", lambda w: w.sessions.ask_open(), "Ctrl+Alt+O"),
     Command("recover-session", "Recover a session…", "File", lambda w: w.recovering.look()),
     Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O", separator=True),
     Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
     Command("assumed", "What was assumed…", "File", lambda w: w.dialogs.show_assumptions(), enabled=_has_assumptions),
+    Command("get-checkpoints", "Get checkpoints…", "File", _get_checkpoints, enabled=_can_get, tip=GET_TIP),
     Command("train", "Train a model…", "File", lambda w: w.dialogs.ask_training()),
+    Command("sweep", "Do this over…", "File", _ask_sweep, tip=SWEEP_TIP, why_not=_why_no_sweep),
+    Command("open-sweep", TABLES, "File", lambda w: w.dialogs.ask_sweep_folder(), tip=TABLES_TIP),
     Command("reload", "Reload model from disk", "File", lambda w: w.opening.reload()),
     Command("save-session", "Save session", "File", lambda w: w.sessions.save(), "Ctrl+S", separator=True),
     Command("save-session-as", "Save session as…", "File", lambda w: w.sessions.save_as(), "Ctrl+Shift+S"),
+    Command(
+        "save-session-results",
+        "Save session with results…",
+        "File",
+        lambda w: w.sessions.save_as(results=True),
+        tip="Computes what this view and the steps of the story show, and stores it in the file, which then opens without its "
+        "models. From then on saving keeps the results, and adds what has been computed",
+    ),
+    Command(
+        "report",
+        "Write a report…",
+        "File",
+        lambda w: w.reports.ask(),
+        tip="The steps of the story with their figures and numbers, and where they come from, as one page or PDF. Without steps "
+        "what the window shows",
+    ),
     Command("copy-session", "Copy this view as a step", "File", lambda w: w.copy_step()),
     Command("export-lesson", "Export story as a lesson…", "File", lambda w: w.lesson_files.ask_export(), enabled=_has_story),
     Command("import-lesson", "Import a lesson as a story…", "File", lambda w: w.lesson_files.ask_import()),
+    Command(
+        "prepare-story",
+        "Prepare the story for presenting",
+        "File",
+        lambda w: w.preparing.prepare(),
+        enabled=_has_story,
+        tip="Computes and holds everything that its steps show: while presenting nothing is computed",
+    ),
     Command("export-picture", "Export the panel's picture…", "File", lambda w: w.panel_action("export_picture"), "Ctrl+E", True),
     Command("export-data", "Export the panel's data…", "File", lambda w: w.panel_action("export_data"), "Ctrl+Shift+E"),
+    Command("export-sheet", "Export this view as a figure…", "File", _export_sheet, enabled=_shows_panels, tip=SHEET_TIP),
+    Command("export-film", "Export as a film…", "File", lambda w: w.films.ask(), enabled=_can_film, tip=FILM_TIP),
     Command("settings", "Settings…", "File", lambda w: w.dialogs.show_settings(), "Ctrl+,", separator=True),
     Command("quit", "Quit", "File", lambda w: w.close(), "Ctrl+Q", separator=True),
     Command("undo", "Undo", "Edit", lambda w: w.undo(), "Ctrl+Z", enabled=lambda w: w.can_undo),
@@ -130,8 +220,9 @@ COMMANDS: tuple[Command[Window], ...] = (
     _training("previous", "Previous checkpoint", lambda bar: bar.step_back(), "["),
     _training("next", "Next checkpoint", lambda bar: bar.step_on(), "]"),
     _training("last", "Final weights", lambda bar: bar.to_last()),
-    _training("play", "Play the training, or stop", lambda bar: bar.play_or_stop(), "Ctrl+T"),
+    _training("play", "Play the training, or stop", lambda bar: bar.play_or_stop(), "Ctrl+T", lambda w: w.checkpoints.plays),
     _training("loop", "Loop the training, or not", lambda bar: bar.loop.toggle()),
+    Command("checkpoint-film", "Keep it as a step that plays", "Go", _keep_film, enabled=_has_series, submenu="Training"),
     _training("pin", "Pin this checkpoint and show differences", lambda bar: bar.pin_this()),
     *(_convention(name, text, on, off) for name, text, on, off, _ in CONVENTIONS),
     Command("raw", "Raw or folded weights", "View", lambda w: w.state_commands.raw_or_folded(), "Ctrl+R", submenu="Conventions"),
@@ -145,7 +236,11 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("larger", "Larger text", "View", lambda w: w.theme_controller.scale_text(0.1), "Ctrl++, Ctrl+=", separator=True),
     Command("smaller", "Smaller text", "View", lambda w: w.theme_controller.scale_text(-0.1), "Ctrl+-"),
     Command("usual-size", "Usual text size", "View", lambda w: w.theme_controller.usual_text(), "Ctrl+0"),
-    Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F11", separator=True),
+    Command("maximise", "Maximise or restore the panel", "View", lambda w: w.toggle_maximised(), "F10", separator=True),
+    Command("full-screen", "Full screen", "View", lambda w: w.toggle_full_screen(), "F11", checked=_full_screen),
+    Command("present", "Present…", "View", lambda w: w.presenting.ask(), enabled=_presentable, separator=True),
+    Command("present-first", "Present from the first step", "View", _present_first, "F5", enabled=_presentable),
+    Command("present-here", "Present from this step", "View", _present_here, "Shift+F5", enabled=_presentable),
     Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
     Command("zoom-in", "Zoom into the picture", "View", lambda w: w.zoom(0.8), submenu="Picture"),
     Command("zoom-out", "Zoom out of the picture", "View", lambda w: w.zoom(1.25), submenu="Picture"),

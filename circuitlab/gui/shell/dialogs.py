@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QDialog, QFileDialog, QMessageBox, QWidget
 
-from circuitlab import __version__
+from circuitlab import __version__, plugins
 from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.panel import Panel
+from circuitlab.gui.panel.sweep_question import sweep_question
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.menus import Menus
 from circuitlab.gui.shell.opening import Opening
@@ -20,8 +24,14 @@ from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import SearchEntries
 from circuitlab.gui.shell.settings_dialog import SettingsDialog
 from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
+from circuitlab.gui.sweeping.dialog import SweepDialog
+from circuitlab.gui.sweeping.run import SweepRun
+from circuitlab.gui.sweeping.sweeps import Sweeps
+from circuitlab.gui.sweeping.table_dialog import SweepTableDialog
 from circuitlab.gui.training.dialog import TrainingDialog
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.processes import OwnProcess
+from circuitlab.model.archives.offering import obtainable
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import ModelRef
@@ -36,8 +46,11 @@ ABOUT = (
 
 
 def about(window: QWidget) -> PlainBox:
-    """The box with version and purpose."""
-    return PlainBox(QMessageBox.Icon.NoIcon, "About CircuitLab", ABOUT, QMessageBox.StandardButton.Close, window)
+    """The box with version, purpose and plug-ins."""
+    box = PlainBox(QMessageBox.Icon.NoIcon, "About CircuitLab", ABOUT, QMessageBox.StandardButton.Close, window)
+    lines = plugins.listed()
+    box.setInformativeText("\n".join(("Plug-ins", *lines)) if lines else "No plug-ins.")
+    return box
 
 
 def _run(dialog: QDialog) -> None:
@@ -47,16 +60,24 @@ def _run(dialog: QDialog) -> None:
 
 
 class Dialogs(QObject):
-    """See the module. It shows the errors of the window's parts, and the questions that opening a model raises."""
+    """See the module. It shows the errors of the window's parts, and the questions that opening a model raises.
+
+    `jobs_wanted()`: something has begun whose progress Jobs shows.
+    """
+
+    jobs_wanted = Signal()
 
     def __init__(self, context: AppContext, opening: Opening, menus: Menus, window: QWidget) -> None:
         super().__init__(window)
         self.context, self.opening = context, opening
         self._menus, self._window = menus, window
         self._hub: HubDialog | None = None
+        self._getting: GetDialog | None = None
         self._training: TrainingDialog | None = None
+        self.sweeps = Sweeps(context, self)
         self._error: ErrorDialog | None = None  # the one that is open
         context.failed.connect(self.show_error)
+        context.processes.opened.connect(self.show_process)
         opening.hub_download_needed.connect(self.ask_hub)
         opening.assumptions_needed.connect(self.ask_assumptions)
 
@@ -86,6 +107,16 @@ class Dialogs(QObject):
         if name is not None:
             self._hub.start(name)
 
+    @Slot()
+    def ask_checkpoints(self) -> None:
+        """Show the dialog that gets checkpoints, with the open model chosen. Closed, it is only hidden."""
+        if self._getting is None:
+            self._getting = GetDialog(self.context, self._window)
+            self._getting.got.connect(self.opening.reread)
+        self._getting.offer(obtainable(self.context.document.state.model))
+        self._getting.show()
+        self._getting.raise_()
+
     def ask_training(self) -> None:
         """Show the dialog of a training: its form, or the run that is going on."""
         if self._training is None:
@@ -93,6 +124,44 @@ class Dialogs(QObject):
             self._training.opens.connect(self.opening.open)
         self._training.show()
         self._training.raise_()
+
+    def ask_sweep(self, panel: Panel) -> None:
+        """Ask over what to do that which a panel shows, or say why it cannot be."""
+        try:
+            asked = sweep_question(panel, self.context)
+        except CircuitLabError as error:
+            self.context.message.emit(error.what)
+            return
+        dialog = SweepDialog(asked, self.context, self.sweeps, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.started.connect(self.jobs_wanted)
+        dialog.show()
+
+    @Slot()
+    def ask_sweep_folder(self) -> None:
+        """Ask for the folder of a sweep, show it in Jobs, and what its table says."""
+        path = QFileDialog.getExistingDirectory(self._window, "Open a sweep: its folder, with plan.json")
+        if path:
+            self.open_sweep(Path(path))
+
+    @Slot(object)
+    def show_process(self, process: OwnProcess) -> None:
+        """Show what a process has done."""
+        if isinstance(process, SweepRun):
+            dialog = SweepTableDialog(process.folder, self.context, self._window)
+            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            dialog.show()
+
+    def open_sweep(self, folder: Path) -> None:
+        """Show the sweep in a folder."""
+        try:
+            run = self.sweeps.open(folder)
+        except CircuitLabError as error:
+            self.show_error(error)
+            return
+        self.jobs_wanted.emit()
+        if not run.running:
+            self.show_process(run)
 
     def show_assumptions(self) -> None:
         """Show what was assumed of the open model because no file of it says so, to be corrected."""
@@ -145,7 +214,7 @@ class Dialogs(QObject):
         _run(SettingsDialog(self.context.settings, self._window))
 
     def show_about(self) -> None:
-        """Show version and purpose."""
+        """Show version, purpose and plug-ins."""
         _run(about(self._window))
 
     # -- closing ------------------------------------------------------------------------------------------------------

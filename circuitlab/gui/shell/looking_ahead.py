@@ -16,8 +16,8 @@ from circuitlab.figures.contracts.panel import Facts, Why
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.subject import Head
-from circuitlab.session.model_change import one_series
-from circuitlab.session.state import State
+from circuitlab.state.model_change import one_series
+from circuitlab.state.state import State
 
 PAUSE = 250  # ms without a change
 STEPPING = 20  # ms, where the last change was a step along a training: another one is likely, and soon
@@ -94,7 +94,7 @@ class LookingAhead(QObject):
             if isinstance(dock, PanelDock) and dock.shown:
                 requests = dock.panel.requests(near, facts)
                 if not isinstance(requests, Why):
-                    answers = dock.exchange.answers["now"]
+                    answers = dock.feed.exchange.answers["now"]
                     yield from (request for role, request in requests.items() if _quick(request, answers.get(role)))
         if losses and near.tokens:
             yield Request(token_loss, TokenLossParams(), near.subject)

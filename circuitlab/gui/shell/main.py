@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
@@ -15,10 +14,10 @@ from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import view_types
 from circuitlab.file_lock import holder_of
 from circuitlab.files import write_whole
-from circuitlab.formats import is_session
+from circuitlab.formats import is_session, opens_as_session
 from circuitlab.gui.sessions.coming_back import Return, where_one_stopped
 from circuitlab.gui.sessions.file_hold import in_use
 from circuitlab.gui.sessions.file_work import Searcher
@@ -30,6 +29,7 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.garbage import collected_on_this_thread
 from circuitlab.gui.work.settings import STOPPED, Settings
+from circuitlab.interrupts import ending, uncollected
 from circuitlab.session_files.session_lock import session_lock
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
@@ -42,20 +42,24 @@ def make_window(
     remember: bool = True,
     memory: int | None = None,
     assume: tuple[tuple[str, str], ...] = (),
+    read_only: bool = False,
+    stored: bool = False,
 ) -> Window:
     """A window on a model, opened before it is shown; `memory` in bytes, None: the setting; `assume`: see `ModelRef`.
 
-    With a session as `source` the window is on that, laid out as it was left; without a source and a text it comes back to where
-    one stopped, unless it is not to `remember`. Raises `BadModel` and its kin.
+    With a session as `source` the window is on that, laid out as it was left, with a picture on what that shows; without a
+    source and a text it comes back to where one stopped, unless it is not to `remember`. `read_only`: a session that another
+    window has open is opened all the same; `stored`: one whose models are not here is opened by the results in its file.
+    Raises `BadInput`, `BadModel` and its kin.
     """
     settings = Settings(remember)
     if settings["threads"]:
         use_threads(settings["threads"])
     engine = Engine(ModelStore(), memory or round(settings["memory"] * GIB))
-    if source is not None and is_session(Path(source)):
-        return _on_session(engine, Path(source).absolute(), remember, settings)
+    if source is not None and opens_as_session(Path(source)):
+        return _on_session(engine, Path(source).absolute(), remember, settings, read_only, stored)
     bare = source is None and text is None and settings["start"] == STOPPED
-    returning = where_one_stopped(engine, _views(), bare) if remember else Return()
+    returning = where_one_stopped(engine, view_types(), bare) if remember else Return()
     if returning.staged is not None and returning.staged.work is not None:
         window = Window(engine, returning.staged.work.state, COMMANDS, remember, settings)
     else:
@@ -67,26 +71,35 @@ def make_window(
     return window
 
 
-def _views() -> dict[str, type[Any]]:
-    return {name: panel.view for name, panel in panels().items()}
+def _on_session(
+    engine: Engine, path: Path, remember: bool, settings: Settings, read_only: bool = False, stored: bool = False
+) -> Window:
+    """A window on a session that no other window has open, or on the view of a picture, whose models are all there.
 
-
-def _on_session(engine: Engine, path: Path, remember: bool, settings: Settings) -> Window:
-    """A window on a session whose models are all there, and that no other window has open. Raises `BadInput`, `BadModel`."""
-    if remember and (holder := holder_of(session_lock(path).path)) is not None:
+    `read_only`: on one that another window has open, too; `stored`: results in the file stand in for models that are not here.
+    Raises `BadInput`, `BadModel`.
+    """
+    if remember and is_session(path) and not read_only and (holder := holder_of(session_lock(path).path)) is not None:
         raise in_use(path, holder)
-    staged = Searcher(engine, _views()).stage(path)
+    searcher = Searcher(engine, view_types())
+    staged = searcher.stage(path)
+    if stored and staged.work is None and staged.can_be_shown:
+        staged = searcher.resolve_stored(staged)
     if staged.work is None:
         raise BadModel(
-            f"{path.name} was made with models that are missing here or have other weights.",
-            expected="every model of the session",
-            got="without " + ", ".join((*staged.missing, *staged.changed)),
+            f"{path.name} was made with models or files that are missing here or have changed.",
+            expected="every model and file of the session",
+            got="without " + ", ".join(staged.in_question),
             remedy="Open it in the window, which asks where they are.",
         )
     window = Window(engine, staged.work.state, COMMANDS, remember, settings)
     settings.setParent(window)
-    window.come_back(Return())
-    window.sessions.take(staged)
+    if staged.of_picture:
+        window.come_back(where_one_stopped(engine, view_types(), bare=False) if remember else Return())
+        window.sessions.pictures.begin(staged)
+    else:
+        window.come_back(Return())
+        window.sessions.take(staged)
     return window
 
 
@@ -109,23 +122,24 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
     hook = ErrorHook()
     hook.install()
     failure: CircuitLabError | None = None
-    try:
-        window = make_window(source, text, assume=assume)
-    except CircuitLabError as error:
-        if source in (None, DEFAULT):
-            raise
-        failure = error
-        window = make_window(DEFAULT, text)
-    hook.caught.connect(window.dialogs.show_error)
-    show_fitting(window)
+    with uncollected():
+        try:
+            window = make_window(source, text, assume=assume)
+        except CircuitLabError as error:
+            if source in (None, DEFAULT):
+                raise
+            failure = error
+            window = make_window(DEFAULT, text)
+        hook.caught.connect(window.dialogs.show_error)
+        show_fitting(window)
     window.settings.failed.emit(window.settings.problem)
-    if failure is not None and source is not None and is_session(Path(source)):
+    if failure is not None and source is not None and opens_as_session(Path(source)):
         window.sessions.open(Path(source))
     elif failure is not None and source is not None and assumptions_asked(failure):
         window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
     elif failure is not None:
         window.dialogs.show_error(failure)
-    with collected_on_this_thread():
+    with collected_on_this_thread(), ending():
         return app.exec()
 
 
@@ -170,7 +184,12 @@ def render_window(
         window.resize(*size)
         window.show()
         if not settle(window):
-            raise BadMachine("The window did not finish painting.", expected="all answers within 60 s", got="a timeout")
+            raise BadMachine(
+                "The window did not finish painting.",
+                expected="all answers within 60 s",
+                got="a timeout",
+                remedy="Run the command again on a machine that is less busy, or draw one panel: circuitlab figure.",
+            )
         write_whole(path, png_bytes(picture(window, QSize(*size), ratio)))
     finally:
         window.close()

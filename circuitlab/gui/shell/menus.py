@@ -44,11 +44,15 @@ class Menus(QObject):
         for command in commands:
             self._add(self._menu(command), command)
         self.lessons = lessons.fill_menu(self._menus["Help"].addMenu("Lesson"))
-        panels_menu = self._menus["View"].addMenu("Panels")
+        self._panels_menu = self._menus["View"].addMenu("Panels")
         for name, dock in docks.items():
-            panels_menu.addAction(dock.toggleViewAction())
-            dock.toggleViewAction().triggered.connect(self._dock_toggled)
-            self._add_go_to(name, dock)
+            self.add_dock(name, dock)
+
+    def add_dock(self, name: str, dock: QDockWidget) -> None:
+        """Show or hide a dock, and go to it."""
+        self._panels_menu.addAction(dock.toggleViewAction())
+        dock.toggleViewAction().triggered.connect(self._dock_toggled)
+        self._add_go_to(name, dock)
 
     def _menu(self, command: Command[Any]) -> QMenu:
         """The menu of a command; a submenu is created with its first command."""

@@ -24,8 +24,8 @@ from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import shipped, shipped_models
-from circuitlab.session.model_change import state_on, warm_tokenizer
-from circuitlab.session.state import State
+from circuitlab.state.model_change import state_on, warm_tokenizer
+from circuitlab.state.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
@@ -116,6 +116,13 @@ class Opening(QObject):
         self._text = None
         self.context.runner.do(self.slot, f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
 
+    @Slot()
+    def reread(self) -> None:
+        """Show the open model as the store has it now, after it was read again there."""
+        model = self.context.engine.store.peek(self.context.document.recorded.model)
+        if model is not None:
+            self.adopt(model, None)
+
     def drop(self, data: QMimeData) -> None:
         """Open dropped data: a folder, a file in a model folder, or a weight file on its own."""
         path = Path(data.urls()[0].toLocalFile())
@@ -147,7 +154,9 @@ class Opening(QObject):
         self.opened.emit()
 
     def announce(self, model: OpenModel) -> None:
-        """Note a model in the log and the recent list; start reading and hashing the rest of its weights."""
+        """Note a model in the log and the recent list; start reading and hashing the rest of its weights, where it has any."""
+        if model.absent:
+            return
         self.remember_model(model.ref)
         store = self.context.engine.store
         for slot, title, work in ((self._read_slot, "read", store.read_whole), (self._hash_slot, "hash", store.sha256)):

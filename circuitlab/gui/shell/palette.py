@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QVBoxLayo
 
 from circuitlab.gui.widgets.dialog import Dialog
 
+BELOW_WORDS = 3  # the best kind of match of a token, see `rank`
 MOST = 200  # lines that are listed; typing more narrows the list
 
 
@@ -68,10 +69,12 @@ class Entry:
     run: Callable[[], object]
     keys: str = ""
     name: str = ""  # of the panel it goes to or the model it opens; searched like the title
+    token: bool = False  # stands below what has the typed words whole: any word may be a token
 
     def rank(self, typed: str) -> tuple[int, int]:
         """The better `rank` of title and name."""
-        return max(rank(typed, self.title), rank(typed, self.name))
+        kind, score = max(rank(typed, self.title), rank(typed, self.name))
+        return (min(kind, BELOW_WORDS), score) if self.token else (kind, score)
 
 
 def entry_of(action: QAction) -> Entry:

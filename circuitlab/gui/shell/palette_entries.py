@@ -45,9 +45,10 @@ class SearchEntries:
         texts = facts.tokens(state.tokens)
         equal = [i for i, text in enumerate(texts) if text.strip("·").lower() == word]
         begins = [i for i, text in enumerate(texts) if text.strip("·").lower().startswith(word) and i not in equal]
-        prompt = [Entry(f"{texts[i]}, position {i}", partial(self._read_at, i)) for i in (*equal, *begins)[:TOKENS]]
+        prompt = [Entry(f"{texts[i]}, position {i}", partial(self._read_at, i), token=True) for i in (*equal, *begins)[:TOKENS]]
         tokens = [t for t in facts.find_tokens(typed, TOKENS) if t < facts.config.d_vocab_out]
-        return [*prompt, *(Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t)) for t in tokens)]
+        measure = lambda t: Entry(f"Measure ‘{facts.token_text(t)}’, token {t}", partial(self._measure, t), token=True)
+        return [*prompt, *map(measure, tokens)]
 
     def _read_at(self, position: int) -> None:
         state = self.context.document.recorded

@@ -9,6 +9,7 @@ from PySide6.QtGui import QAction, QKeySequence, QPalette
 from PySide6.QtWidgets import QDialogButtonBox, QGridLayout, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.gui.presenter.keys import HOLDS_A_FILM, KEYS
 from circuitlab.gui.shell.command import CommandAction
 from circuitlab.gui.widgets.dialog import Dialog, room_for
 
@@ -33,7 +34,9 @@ Line = tuple[PlainLabel, PlainLabel]  # keys, what they do
 def lines_of(actions: Sequence[QAction]) -> dict[str, list[tuple[str, str]]]:
     """(keys, what they do) by heading."""
     native = QKeySequence.SequenceFormat.NativeText
-    groups: dict[str, list[tuple[str, str]]] = {"In a figure": list(IN_A_FIGURE)}
+    magnify = "Shift+wheel", "Magnify the picture; drag moves it"
+    on_stage = [*((entry.words, entry.title) for entry in KEYS), HOLDS_A_FILM, magnify]
+    groups: dict[str, list[tuple[str, str]]] = {"In a figure": list(IN_A_FIGURE), "On the stage": on_stage}
     for action in actions:
         keys = " or ".join(k.toString(native) for k in action.shortcuts())
         group = action.command.menu if isinstance(action, CommandAction) else "Panels"

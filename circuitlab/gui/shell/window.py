@@ -11,21 +11,28 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar, QWidget
 
 from circuitlab.engine.engine import GIB, Engine
-from circuitlab.figures.contracts.panel import panels
+from circuitlab.figures.contracts.panel import in_contract, panels
+from circuitlab.figures.contracts.plugin_panels import absent, stand_in
 from circuitlab.gui.checkpoints.bar import CheckpointBar
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.docks.jobs import JobsDock
 from circuitlab.gui.docks.log import LogDock
 from circuitlab.gui.docks.prompt import PromptDock
 from circuitlab.gui.lessons.dock import LessonsDock
+from circuitlab.gui.lessons.film_export import FilmExport
+from circuitlab.gui.lessons.sheet_export import SheetExport
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.panel.plugin_dock import PluginDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import keep_geometry, layout_from_text, place_on_screen
+from circuitlab.gui.presenter.preparing import Preparing
+from circuitlab.gui.presenter.presenting import Presenting
 from circuitlab.gui.sessions.autosave import Autosave
 from circuitlab.gui.sessions.coming_back import Return
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.lesson_files import LessonFiles
 from circuitlab.gui.sessions.recovering import START, Recovering
+from circuitlab.gui.sessions.report_files import ReportFiles
 from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.sessions.window_layout import layout_words
 from circuitlab.gui.shell.bars import Status, TopBar
@@ -39,7 +46,8 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.settings import Settings
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.session.state import State
+from circuitlab.plugins import declared
+from circuitlab.state.state import State
 from circuitlab.story.setup import Setup
 
 log = logging.getLogger("circuitlab.window")
@@ -70,14 +78,19 @@ class Window(QMainWindow):
         self._make_docks()
         self.layout_of_docks = Layout(self, self.docks, self.context)
         self.sessions = SessionController(self, self, self.opening.recent)
+        self.preparing = Preparing(self.sessions, self.lessons.session.readiness, self)
         self.autosave = Autosave(self.sessions, remember, self)
         self.recovering = Recovering(self.sessions, self.autosave, self)
         self.returning = Return()
         self.step_copy = StepCopy(self.context, self.layout_of_docks, self)
         self.lesson_files = LessonFiles(self.context, self.sessions, self)
+        self.reports = ReportFiles(self.context, self.sessions, self)
         self.menus = Menus(self, commands, self.docks, self.lessons, self.layout_of_docks, self.opening, self.sessions)
+        self.presenting = Presenting(self, self)
         self.dialogs = Dialogs(self.context, self.opening, self.menus, self)
         self._make_bars()
+        self.films = FilmExport(self.context, self, self.lessons.tour, self)
+        self.sheets = SheetExport(self.context, self, self.lessons.tour, self)
         self.layout_of_docks.arrange()
         self.ahead = LookingAhead(self.context, self.docks, self)
         self._connect()
@@ -88,6 +101,9 @@ class Window(QMainWindow):
         self.docks: dict[str, QDockWidget] = {
             name: PanelDock(panel, self.context, self.state_commands, self) for name, panel in panels().items()
         }
+        for addition in declared("panels"):  # imported when they are shown, not here
+            if addition.name not in self.docks:
+                self.docks[addition.name] = PluginDock(addition, self.context, self.state_commands, self)
         self.prompt = PromptDock(self.context, self.state_commands, self)
         self.docks["prompt"] = self.prompt
         self.jobs, self.log_dock = JobsDock(self.context, self), LogDock(self.context, self)
@@ -102,6 +118,7 @@ class Window(QMainWindow):
         self.addToolBar(self.top)
         self.checkpoints = CheckpointBar(self.context, self.state_commands, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
+        self.checkpoints.offer.asked.connect(self.dialogs.ask_checkpoints)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 
@@ -109,6 +126,7 @@ class Window(QMainWindow):
         self.context.document.changed.connect(self._changed)
         self.opening.opened.connect(self.refresh)
         self.sessions.opened.connect(self._session_opened)
+        self.sessions.pictures.shown.connect(self._session_opened)
         self.sessions.changed.connect(self._set_title)
         self.settings.changed.connect(self._setting_changed)
         self.settings.failed.connect(self._settings_failed)
@@ -118,7 +136,17 @@ class Window(QMainWindow):
         self.context.notes.changed.connect(self.top.refresh)
         self.top.strip.lines_changed.connect(self.layout_of_docks.keep_prompt)
         for dock in self._panels():
-            dock.opens.connect(self.layout_of_docks.go_to)
+            self._connect_panel(dock)
+        self.dialogs.jobs_wanted.connect(self._show_jobs)
+
+    def _connect_panel(self, dock: PanelDock) -> None:
+        dock.opens.connect(self.layout_of_docks.go_to)
+        dock.sweeps.connect(self.dialogs.ask_sweep)
+        dock.tables.connect(self.dialogs.ask_sweep_folder)
+
+    @Slot()
+    def _show_jobs(self) -> None:
+        self.layout_of_docks.go_to("jobs")
 
     @Slot(str)
     def _settings_failed(self, message: str) -> None:
@@ -155,20 +183,32 @@ class Window(QMainWindow):
 
     @Slot()
     def _set_title(self) -> None:
-        model, session = self.context.name_of(self.context.document.state.model), self.sessions.name
+        model, marked = self.context.name_of(self.context.document.state.model), self.sessions.marked
+        session = self.sessions.name or ("Untitled" if marked else "")
         self.setWindowModified(False)
         only = " (read-only)" if self.sessions.read_only else ""
         mark = f"{session.replace('[*]', '[*][*]')}{only}[*] · " if session else ""
         self.setWindowTitle(f"{mark}{model} · CircuitLab")
-        self.setWindowModified(bool(session) and self.sessions.dirty)
+        self.setWindowModified(marked)
 
     @Slot()
     def _session_opened(self) -> None:
         """Show the models of another session, which are open, and read and hash the rest of their weights."""
+        for name, plugin in self.sessions.saved.plugins.items():
+            if name not in self.docks:
+                self._hold_place(name, plugin)
         model = self.context.engine.store.peek(self.context.document.state.model)
         if model is not None:
             self.opening.announce(model)
         self.refresh()
+
+    def _hold_place(self, name: str, plugin: str) -> None:
+        """A dock in place of a session's panel whose plug-in is not here, which says so."""
+        panel = in_contract(stand_in(name, plugin, absent(plugin)))
+        dock = self.docks[name] = PanelDock(panel, self.context, self.state_commands, self)
+        self.layout_of_docks.add_dock(dock)
+        self.menus.add_dock(name, dock)
+        self._connect_panel(dock)
 
     @Slot(str)
     def _setting_changed(self, name: str) -> None:
@@ -251,18 +291,22 @@ class Window(QMainWindow):
         """Show one panel alone, or all panels again."""
         self.layout_of_docks.toggle_maximised(dock)
 
+    def toggle_full_screen(self) -> None:
+        """Fill the whole screen, or be a window again."""
+        self.setWindowState(self.windowState() ^ Qt.WindowState.WindowFullScreen)
+
     def reset_zoom(self) -> None:
         """Reset the zoom of every panel."""
         for dock in self._panels():
             dock.view.reset_view()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Accept a session, a folder, or a file."""
+        """Accept a session, a picture, a folder, or a file."""
         if event.mimeData().hasUrls() and event.mimeData().urls()[0].isLocalFile():
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open the dropped session or model."""
+        """Open the dropped session, picture or model."""
         if not self.sessions.drop(event.mimeData()):
             self.opening.drop(event.mimeData())
 
@@ -278,6 +322,7 @@ class Window(QMainWindow):
                 place_on_screen(self)
             if not self.sessions.restore_layout() and self.remember:
                 self._lay_out()
+            self.sessions.pictures.bring_to_front()
             if self.remember:
                 QTimer.singleShot(0, self._begin)
             self.checkpoints.refresh()  # a saved layout may hide it
@@ -305,6 +350,7 @@ class Window(QMainWindow):
         if self.returning.opens is not None:
             self.sessions.open(self.returning.opens)
         self.recovering.look(START)
+        self.dialogs.sweeps.come_back()
 
     def childEvent(self, event: QChildEvent) -> None:
         """Name the tab bars of docks for screen readers and show their titles in full, neither of which Qt does."""
@@ -325,6 +371,8 @@ class Window(QMainWindow):
         if not self.sessions.may_close() or not self.dialogs.may_close():
             event.ignore()
             return
+        self.presenting.end()
+        self.checkpoints.player.stop()
         self.lessons.put_back()
         session = self.autosave.last_session()
         if self.remember:
@@ -333,6 +381,9 @@ class Window(QMainWindow):
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()
         self.ahead.stop()
+        self.context.processes.leave()
+        self.films.stop()
+        self.reports.stop()
         self.context.runner.close()
         self.autosave.end(session)
         self.sessions.hold.release()

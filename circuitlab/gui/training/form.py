@@ -11,14 +11,16 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.gui.training.job import DEVICES, CheckedJob, TrainingJob, check, in_words
+from circuitlab.gui.training.job import DEVICES, CheckedJob, TrainingJob, check
 from circuitlab.gui.training.texts import TrainingTexts
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.own_process import in_words
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
@@ -168,9 +170,7 @@ class TrainingForm(QWidget):
 
     def _show_message(self, text: str, wrong: bool) -> None:
         self.message.setText(text)
-        self.message.setProperty("role", "warning" if wrong else "")
-        self.message.style().unpolish(self.message)
-        self.message.style().polish(self.message)
+        set_role(self.message, "warning" if wrong else "")
 
     @Slot()
     def _browse_recipe(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, BadMachine
+from circuitlab.errors import BadInput
+from circuitlab.gui.work.own_process import writable_folder
 from circuitlab.model.devices import NAMES
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.command import device_of, fitting
@@ -47,7 +47,12 @@ class TrainingJob:
         sources = []
         for name, share in self.text:
             if share and not re.fullmatch(r"\d*\.?\d+", share):
-                raise BadInput("A share is not a number.", expected="a part of the whole such as 0.5, or nothing", got=share)
+                raise BadInput(
+                    "A share is not a number.",
+                    expected="a part of the whole such as 0.5, or nothing",
+                    got=share,
+                    remedy="Write a number, or leave the share empty.",
+                )
             sources.append(f"{name}:{share}" if share else name)
         return sources
 
@@ -85,36 +90,25 @@ class CheckedJob:
 def check(job: TrainingJob) -> CheckedJob:
     """Check everything that can be checked before training starts; reads the recipe and the text. Raises `CircuitLabError`."""
     if not job.recipe:
-        raise BadInput("Choose a recipe.", expected="a shipped one or a TOML file", got="none")
+        raise BadInput(
+            "Choose a recipe.", expected="a shipped one or a TOML file", got="none", remedy="Choose one from the list."
+        )
     recipe = read_recipe(job.recipe)
     recipe = recipe if job.seed is None else dataclasses.replace(recipe, seed=job.seed)
     if not job.text:
-        raise BadInput("Add the text to train on.", expected="files or folders", got="none")
+        raise BadInput(
+            "Add the text to train on.", expected="files or folders", got="none", remedy="Add files or folders of text."
+        )
     sources = find_sources(job.sources())
     tokenizer = Path(job.tokenizer) if job.tokenizer else None
     if tokenizer is not None:
         fitting(Tokenizer.from_file(tokenizer), recipe, tokenizer)
     device_of(job.device)
-    out = _writable(job.out)
+    out = writable_folder(job.out)
     resumes = (out / "state" / RUN).is_file() and holds(out / "state", identity(recipe, sources, tokenizer))
     files = [path for source in sources for path in source.files]
     total, size = tokens_after(recipe, recipe.optimiser.steps), sum(p.stat().st_size for p in files)
     return CheckedJob(job, recipe, total, len(files), size, resumes)
-
-
-def _writable(text: str) -> Path:
-    """The output folder, which need not exist yet. Raises `BadInput`, `BadMachine`."""
-    if not text:
-        raise BadInput("Choose a folder for the run.", expected="a folder", got="none")
-    out = Path(text).expanduser()
-    if not out.is_absolute():
-        raise BadInput("The folder must be a full path.", expected="a path from the root", got=text)
-    nearest = next(p for p in (out, *out.parents) if p.exists())
-    if not nearest.is_dir():
-        raise BadMachine("The folder cannot be created.", expected="a folder", got=f"{nearest} is a file")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise BadMachine("The folder cannot be written to.", expected="a writable folder", got=str(nearest))
-    return out
 
 
 # -- the files of a run -------------------------------------------------------------------------------------------------
@@ -177,16 +171,6 @@ def read_curves(out: Path) -> Curves | None:
         return Curves(column("step"), *losses, heads, score("prefix_matching"), score("previous_token"))
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-
-
-def in_words(error: str) -> str:
-    """An error as the command prints it, reworded for the window: `expected:`, `got:` and `do:` become plain lines."""
-    lines = []
-    for line in error.strip().splitlines():
-        kind, _, rest = line.strip().partition(":")
-        by_kind = {"expected": f"Expected: {rest.strip()}", "got": f"Got: {rest.strip()}", "do": rest.strip()}
-        lines.append(by_kind.get(kind, line.strip()))
-    return "\n".join(lines)
 
 
 def loss_in(line: str) -> tuple[int, float] | None:

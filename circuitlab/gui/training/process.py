@@ -15,8 +15,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
-import circuitlab
 from circuitlab.gui.training.job import TrainingJob
+from circuitlab.gui.work.own_process import environment
 from circuitlab.training.files import holder_of
 
 PATIENCE = 15_000  # ms a process gets to stop before it is killed
@@ -26,13 +26,10 @@ ELSEWHERE = "Another process is training in this folder."
 STOPPED, TYPED = 130, (2, 3, 4)  # exit codes; see `circuitlab.errors`
 
 
-def environment() -> QProcessEnvironment:
-    """This process' environment, with a PYTHONPATH where the child finds the same CircuitLab, from a checkout or installed."""
-    env = QProcessEnvironment.systemEnvironment()
-    home = str(Path(circuitlab.__file__).resolve().parent.parent)
-    python_path = env.value("PYTHONPATH", "")
-    env.insert("PYTHONPATH", home if not python_path else f"{home}{os.pathsep}{python_path}")
-    env.insert("PYTHONIOENCODING", "utf-8")
+def _environment() -> QProcessEnvironment:
+    env = QProcessEnvironment()
+    for name, value in environment().items():
+        env.insert(name, value)
     return env
 
 
@@ -52,7 +49,7 @@ class TrainingProcess(QObject):
         self.outcome, self.error, self.stopping = "", "", False
         self._partial_line, self._stderr = "", ""
         self._process = QProcess(self)
-        self._process.setProcessEnvironment(environment())
+        self._process.setProcessEnvironment(_environment())
         self._process.readyReadStandardOutput.connect(self._read)
         self._process.readyReadStandardError.connect(self._read_error)
         self._process.finished.connect(self._finished)
@@ -117,7 +114,7 @@ class TrainingProcess(QObject):
         if self.outcome != "stopped":
             return False
         heir = QProcess()
-        heir.setProcessEnvironment(environment())
+        heir.setProcessEnvironment(_environment())
         heir.setProgram(self.program)
         heir.setArguments(job.arguments())
         log = str(Path(job.out).expanduser() / LOG)

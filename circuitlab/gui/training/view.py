@@ -8,10 +8,10 @@ from PySide6.QtCore import Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from circuitlab.counting import number
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import CircuitLabError, reason
-from circuitlab.figures.contracts.common import number
 from circuitlab.figures.marks import empty
 from circuitlab.gui.training.curves import curves_of, longer
 from circuitlab.gui.training.job import (
@@ -20,7 +20,6 @@ from circuitlab.gui.training.job import (
     CheckedJob,
     Curves,
     Progress,
-    in_words,
     loss_in,
     read_curves,
     read_progress,
@@ -29,6 +28,7 @@ from circuitlab.gui.training.job import (
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.widgets.labels import ShortLabel, label
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.own_process import in_words
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.training.part_way import part_way
 

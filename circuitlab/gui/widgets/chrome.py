@@ -9,8 +9,9 @@ from circuitlab.paths import resource
 
 
 def scaled(theme: Theme, scale: float) -> Theme:
-    """The theme with all three text sizes multiplied."""
-    return replace(theme, small=theme.small * scale, normal=theme.normal * scale, large=theme.large * scale)
+    """The theme with all three text sizes multiplied, and its strokes."""
+    sizes = {"small": theme.small * scale, "normal": theme.normal * scale, "large": theme.large * scale}
+    return replace(theme, stroke=theme.stroke * scale, **sizes)
 
 
 def sheet(theme: Theme) -> str:

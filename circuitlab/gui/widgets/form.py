@@ -24,7 +24,8 @@ class Field:
     `choices`: the values and the text of each. `low` and `high` bound a number, None: a million either way; `step` is what an
     arrow or a slider adds; `prefix` and `unit` stand before and after the number; `lowest` is shown in place of the lowest one.
     `style`: "slider", a number with a slider, beside which a number within `typed` may be typed; "tabs", choices as buttons;
-    "free", choices or any other text; "file", a path. `live`: the value changes with each keystroke instead of on Enter.
+    "free", choices or any other text; "file", a path; "models", a list of models. `live`: the value changes with each keystroke
+    instead of on Enter.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Field:
     unit: str = ""
     lowest: str = ""
     placeholder: str = ""
-    style: Literal["", "slider", "tabs", "free", "file"] = ""
+    style: Literal["", "slider", "tabs", "free", "file", "models"] = ""
     live: bool = False
 
 

@@ -7,21 +7,25 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
+from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
-from circuitlab.gui.work.model_loader import ModelLoader
+from circuitlab.gui.work.export_place import ExportPlace
+from circuitlab.gui.work.model_loader import ModelLoader, models_of
 from circuitlab.gui.work.notes import Notes
+from circuitlab.gui.work.processes import Processes
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.settings import Settings
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.known_heads import with_notes
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.session.model_change import without_missing
-from circuitlab.session.state import State
 from circuitlab.session_files.work import Work
+from circuitlab.state.model_change import without_missing
+from circuitlab.state.state import State
 
 MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousands
 
@@ -32,11 +36,12 @@ class AppContext(QObject):
     Every part of the window reads `document`, and writes to it through these methods alone. `apply` records a step on
     `document.recorded`, with the models it has; a pending state stays pending and is shown on top of the step. `show` and `go`
     record a step on `target_state`, which may need models that are not open; it replaces what is pending. `preview` shows what
-    the pointer is over, without recording it. `undo` takes back what is pending first. `begin` starts with other work, as when a
-    session is opened.
+    the pointer is over, without recording it. `jump` records a state that was kept elsewhere. `undo` takes back what is pending
+    first. `begin` starts with other work, as when a session is opened.
 
     `readout(text)`: what the pointer is over, "" when it has left. `message(text)`: what has just happened. `failed(error)`: an
     error to show. `theme_changed(theme)`. `scales_held(on)`: from now on colour scales only grow, or each fits its figure again.
+    `read_again()`: the files of a model have been read again, and answers that are shown may be of other weights.
     """
 
     readout = Signal(str)
@@ -44,24 +49,48 @@ class AppContext(QObject):
     theme_changed = Signal(object)
     failed = Signal(object)
     scales_held = Signal(bool)
+    read_again = Signal()
 
     def __init__(
-        self, engine: Engine, document: Document, settings: Settings | None = None, parent: QObject | None = None
+        self,
+        engine: Engine,
+        document: Document,
+        settings: Settings | None = None,
+        parent: QObject | None = None,
+        runner: Runner | None = None,
     ) -> None:
         super().__init__(parent)
         self.settings = settings or Settings(remember=False, parent=self)
         self.engine, self.document = engine, document
-        self.runner = Runner(engine, self)
+        self.runner = runner or Runner(engine, self)
         self.loader = ModelLoader(engine.store, document, self.runner, self)
         self.loader.message.connect(self.message)
         self.loader.failed.connect(self.failed)
         self.notes = Notes(document, engine.store, self)
+        self.marks_notes = True  # whether figures have the person's notes
+        self.exports = ExportPlace(self.settings.remember)
+        self.processes = Processes(self)
         self.theme: Theme = LIGHT
         self.holds_scales = False
         self.stand_ins: dict[ModelRef, str] = {}  # models in use that are not those of the session, with their names there
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
         document.fit = self._fit
         document.dropped.connect(self._dropped)
+
+    def beside(self, state: State, parent: QObject) -> AppContext:
+        """Another context on the same engine, runner and settings, with a document of its own: what is recorded, in this State.
+
+        Its figures are for others to see: they have none of the person's own notes, nor signs of them.
+        Slots of the runner belong to their owners, so that requests of the two never replace each other.
+        """
+        work = replace(self.document.work, state=state)
+        other = AppContext(self.engine, Document(state), self.settings, parent, self.runner)
+        other.document.setParent(other)
+        other.begin(work)
+        other.stand_ins = dict(self.stand_ins)
+        other.theme = self.theme
+        other.marks_notes = False
+        return other
 
     # -- the door to the State ----------------------------------------------------------------------------------------
 
@@ -77,6 +106,11 @@ class AppContext(QObject):
     def show(self, state: State, label: str, merge: str = "") -> None:
         """Record a state, at once where its models are open, else when they are."""
         self.loader.show(state, label, merge)
+
+    def jump(self, state: State, label: str) -> None:
+        """Record a state of open models as it is, not fitted to what was shown before, in place of what is pending."""
+        self.loader.drop()
+        self.document.apply(state, label)
 
     def go(self, ref: ModelRef, label: str, merge: str = "") -> None:
         """Show the target state on another model: another checkpoint, other parameters."""
@@ -116,12 +150,12 @@ class AppContext(QObject):
 
     def _fit(self, state: State, before: State) -> State:
         """A State without the selected heads that its model lacks, as far as the model's facts are available."""
-        facts = self._facts_if_open(state.model)
+        facts = self.facts_if_open(state.model)
         return state if facts is None else without_missing(facts.config, state, before.selection)
 
     @Slot(object)
     def _dropped(self, state: State) -> None:
-        facts = self._facts_if_open(state.model)
+        facts = self.facts_if_open(state.model)
         if facts is not None and facts.config.n_layers:
             present = set(without_missing(facts.config, state, state.selection).selection.heads)
             if absent := [str(head) for head in state.selection.heads if head not in present]:
@@ -139,17 +173,24 @@ class AppContext(QObject):
             facts = facts_of(self.engine, ref)
             inside = lambda head: head.layer < facts.config.n_layers and head.head < facts.config.n_heads
             noted = lambda: tuple((head, text) for head, text in self.notes.on_heads(ref) if inside(head))
-            known_heads = lambda: with_notes(facts.known_heads(), noted())
-            self._facts[ref] = replace(facts, others=self._facts_if_open, known_heads=known_heads)
+            edges = lambda: tuple((edge, text) for edge, text in self.notes.on_edges(ref) if all(map(inside, edge)))
+            known_heads = lambda: with_notes(facts.known_heads(), noted(), edges()) if self.marks_notes else facts.known_heads()
+            self._facts[ref] = replace(facts, others=self.facts_if_open, known_heads=known_heads)
         self._facts.move_to_end(ref)
         while len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)
         return self._facts[ref]
 
-    def _facts_if_open(self, ref: ModelRef) -> Facts | None:
+    def facts_if_open(self, ref: ModelRef) -> Facts | None:
         """The facts of a model that is open, or whose facts are still cached; None otherwise, so that drawing never opens one."""
         available = ref in self._facts or self.engine.store.peek(ref) is not None
         return self.facts(ref) if available else None
+
+    def stand_ins_of(self, state: State) -> tuple[str, ...]:
+        """For captions: which of the models in use are not those of the session."""
+        used = {replace(pin.subject.model if pin else state.model, checkpoint=None) for pin in (None, state.reference)}
+        names = (name for ref, name in self.stand_ins.items() if ref in used)
+        return tuple(Essential(f"not the model of this session: {name}") for name in names)
 
     def name_of(self, ref: ModelRef) -> str:
         """The name of a model in titles."""
@@ -160,9 +201,19 @@ class AppContext(QObject):
         model = self.engine.store.peek(ref)
         return ref.name_parts if model is None else model.name_parts
 
+    def config(self, ref: ModelRef) -> ModelConfig | None:
+        """The configuration of a model, None while it is not open."""
+        return None if self.engine.store.peek(ref) is None else self.facts(ref).config
+
+    def use_models(self) -> None:
+        """Mark the models of what is recorded as used: others are closed before them where some are let go."""
+        for ref in models_of(self.document.recorded):
+            self.engine.store.use(ref)
+
     def forget(self, ref: ModelRef) -> None:
         """Drop the facts of a model that has been read again: they may have changed."""
         self._facts.pop(ref, None)
+        self.read_again.emit()
 
     def hold_scales(self, on: bool) -> None:
         """Hold the colour scales while a series is played or dragged through: a colour means the same number in every frame."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.session.history import History
-from circuitlab.session.state import State
 from circuitlab.session_files.work import Work
+from circuitlab.state.history import History
+from circuitlab.state.state import State
 
 
 class Document(QObject):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from circuitlab.analysis.base import Result
+from circuitlab.analysis.base import NullContext, Result
 from circuitlab.engine.request import Answer, Provenance, Request
 from circuitlab.errors import Cancelled
 from circuitlab.gui.work.work_slot import WorkSlot
@@ -32,6 +32,7 @@ class Job:
     text: str = ""
     reported_at: float = 0.0  # time of the last progress report to the window
     cancelled: threading.Event = field(default_factory=threading.Event)
+    yields: bool = False  # cancelled to let the lead's work go first; it begins again afterwards
 
     def set_progress(self, done: int, total: int, text: str) -> bool:
         """Note the progress, on the worker. Returns whether it is time to report it to the window."""
@@ -70,3 +71,33 @@ class JobCtx:
             return
         self._partial_at = now
         self._report("partial", self._job, Answer(self._request, result, False, Provenance()))
+
+
+class WorkCtx(NullContext):
+    """The `Ctx` of other work that computes: like an analysis on the slow lane it lets the live one go first.
+
+    `report(job, done, total, text)` notes its progress.
+    """
+
+    def __init__(self, job: Job, live_busy: threading.Event, report: Callable[[Job, int, int, str], object]) -> None:
+        self._job, self._live_busy, self._report = job, live_busy, report
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Report the progress. Raises `Cancelled`."""
+        if self._job.cancelled.is_set():
+            raise Cancelled
+        self._report(self._job, done, total, text)
+        while self._live_busy.is_set() and not self._job.cancelled.wait(0.01):
+            pass
+
+
+class StoppableContext(NullContext):
+    """The `Ctx` of computations outside of requests: they end once `stopped()`, as nobody waits for them any more."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        self._stopped = stopped
+
+    def tick(self, done: int, total: int, text: str = "") -> None:
+        """Raise `Cancelled` once it is stopped."""
+        if self._stopped():
+            raise Cancelled

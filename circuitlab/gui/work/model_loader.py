@@ -19,8 +19,8 @@ from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.model_change import state_for, warm_tokenizer
-from circuitlab.session.state import State
+from circuitlab.state.model_change import state_for, warm_tokenizer
+from circuitlab.state.state import State
 
 LANE = "models"
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain
 
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.engine.store import ModelStore
 from circuitlab.gui.work.document import Document
+from circuitlab.model.records.known_heads import YOURS
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.model_table import names_by_ref, with_models
-from circuitlab.session_files.notes import note_on, of_model, on_heads, subject_of, with_note
+from circuitlab.session_files.notes import note_on, of_model, on_edges, on_heads, subject_of, with_note
 from circuitlab.session_files.session import Note
+from circuitlab.state.cuts import heads_of
+from circuitlab.state.state import State
 from circuitlab.story.capture import StoreNames
 
 
@@ -52,9 +57,14 @@ class Notes(QObject):
         return note_on(self.all, subject)
 
     def on_heads(self, ref: ModelRef) -> tuple[tuple[Head, str], ...]:
-        """(head, what is shown of it) of a model's notes on heads and edges."""
+        """(head, what is shown of it) of a model's notes on heads."""
         work = self._document.work
         return on_heads(of_model(work.notes, work.models, ref)) if work.notes else ()
+
+    def on_edges(self, ref: ModelRef) -> tuple[tuple[tuple[Head, Head], str], ...]:
+        """((source, destination), what is shown of it) of a model's notes on edges."""
+        work = self._document.work
+        return on_edges(of_model(work.notes, work.models, ref)) if work.notes else ()
 
     def on_tokens(self, ref: ModelRef) -> dict[int, str]:
         """What is shown of each token of an open model that is noted, by its id; the same object for the same notes."""
@@ -62,9 +72,27 @@ class Notes(QObject):
         key = ref, work.notes
         if self._tokens[0] != key:
             notes = of_model(work.notes, work.models, ref)
-            shown = lambda note: f"your note: {' '.join(note.text.split())}"
+            shown = lambda note: f"{YOURS}{' '.join(note.text.split())}"
             self._tokens = key, {token: shown(note) for note in notes for token in self.ids(note, ref)}
         return self._tokens[1]
+
+    def shown_by(self, state: State, panels: Collection[str]) -> tuple[Note, ...]:
+        """The notes on what these panels show of a State, in the order of writing: on a chosen or an ablated head, the chosen
+        edge, a token of the prompt, a chosen or a target token, and on one of the panels.
+        """
+        work, selection, model = self._document.work, state.selection, self._store.peek(state.model)
+        edits = () if model is None else [heads_of(edit, model.opened.weights.config) for edit in state.subject.edits]
+        heads = {str(head) for head in chain(selection.heads, *edits)}
+        edge = selection.edge and (str(selection.edge[0]), str(selection.edge[1]))
+        tokens = {*state.tokens, selection.token, *selection.target.tokens}
+
+        def shown(note: Note) -> bool:
+            if note.edge is not None:
+                return note.edge == edge
+            return note.head in heads or not tokens.isdisjoint(self.ids(note, state.model))
+
+        of_this = of_model(work.notes, work.models, state.model)
+        return tuple(note for note in work.notes if note.panel in panels or (note in of_this and shown(note)))
 
     def ids(self, note: Note, ref: ModelRef) -> tuple[int, ...]:
         """The id of the token that a note is about in an open model; none for a note on something else."""

@@ -9,26 +9,13 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.errors import Cancelled
+from circuitlab.gui.work.job import StoppableContext
 from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.prefetch")
 MOST_BYTES = 64 * 2**20  # of one answer: what may be requested next must not push out of the cache what is on the screen
-
-
-class _PrefetchContext(NullContext):
-    """The `Ctx` of a prefetch, which stops as soon as other work is waiting."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-
-    def tick(self, done: int, total: int, text: str = "") -> None:
-        """Raise `Cancelled` if other work is waiting for the lane."""
-        if self._stop.is_set():
-            raise Cancelled
 
 
 class Prefetch(QObject):
@@ -86,7 +73,7 @@ class Prefetch(QObject):
                     self._engine.store.open(ref)
                     failed = ref if self._engine.store.peek(ref) is None else None  # closed again for lack of room: do not retry
                 elif self._engine.check(request) <= MOST_BYTES:
-                    self._engine.answer(request, _PrefetchContext(stop))
+                    self._engine.answer(request, StoppableContext(stop.is_set))
             except Exception as error:  # a real request for it will report the error
                 failed = ref if request is None else None
                 log.debug("ahead of time, %s: %s", ref.name if request is None else request.analysis.name, error)

@@ -29,9 +29,9 @@ from circuitlab.analysis.base import R
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled
-from circuitlab.gui.work.job import Job, JobCtx
+from circuitlab.gui.work.job import Job, JobCtx, WorkCtx
 from circuitlab.gui.work.prefetch import Prefetch
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.gui.work.work_slot import WorkSlot, belongs
 
 log = logging.getLogger("circuitlab.runner")
 LANES = ("live", "slow", "io", "models", "net", "hash", "text")
@@ -54,6 +54,7 @@ class Runner(QObject):
         self._waiting: dict[WorkSlot, Job] = {}
         self._running: dict[WorkSlot, Job] = {}
         self._closed = False
+        self._lead: QObject | None = None
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
         self.reported.connect(self._receive)
 
@@ -63,13 +64,24 @@ class Runner(QObject):
         return [*self._running.values(), *self._waiting.values()]
 
     @property
+    def lead(self) -> QObject | None:
+        """What is presented: requests of what belongs to it go first, and nothing is computed ahead. None while nothing is."""
+        return self._lead
+
+    @lead.setter
+    def lead(self, lead: QObject | None) -> None:
+        self._lead = lead
+        if lead is not None:
+            self.prefetch.drop()
+
+    @property
     def busy(self) -> bool:
         """Whether any job runs or waits."""
         return bool(self._running or self._waiting)
 
     def _idle(self) -> bool:
-        """Whether neither lane of answers has a job."""
-        return not self._closed and not any(job.lane in ("live", "slow") for job in self.jobs)
+        """Whether neither lane of answers has a job, and nobody leads: while presenting nothing is computed ahead."""
+        return not self._closed and self._lead is None and not any(job.lane in ("live", "slow") for job in self.jobs)
 
     def ask(self, slot: WorkSlot, request: Request[R]) -> Answer[R] | None:
         """The answer if it is in the cache; else None, and the slot's `answered` later. The newest request of a slot wins."""
@@ -96,6 +108,14 @@ class Runner(QObject):
         if job.set_progress(done, total, text):
             self.reported.emit("progress", job, None)
 
+    def ctx(self, job: Job) -> WorkCtx:
+        """The `Ctx` of other work that computes."""
+        return WorkCtx(job, self.live_busy, self.report_progress)
+
+    def job_of(self, slot: WorkSlot) -> Job | None:
+        """What runs for a slot, else what waits for it; None without either."""
+        return self._running.get(slot) or self._waiting.get(slot)
+
     def _forget(self, slot: WorkSlot) -> None:
         """Drop what waits for a slot and cancel what runs for it, unless on the live lane, where it finishes."""
         slot.serial += 1
@@ -110,14 +130,24 @@ class Runner(QObject):
         self._forget(slot)
         job = Job(slot, slot.serial, title, lane, work)
         self._waiting[slot] = job
+        if lane == "slow" and belongs(slot, self._lead):
+            self._give_way()
         self._next(lane)
         self.jobs_changed.emit()
 
+    def _give_way(self) -> None:
+        """Stop the slow job that runs for others than the lead. What it has computed is kept, and it begins again afterwards."""
+        for job in self._running.values():
+            if job.lane == "slow" and not job.cancelled.is_set() and not belongs(job.slot, self._lead):
+                job.yields = True
+                job.cancelled.set()
+
     def _next(self, lane: str) -> None:
-        """Start the oldest waiting job of a lane if the lane is free; prefetch if it has none."""
+        """Start the oldest waiting job of a lane, of the lead's first, if the lane is free; prefetch if it has none."""
         if any(j.lane == lane for j in self._running.values()):
             return
-        job = next((j for j in self._waiting.values() if j.lane == lane), None)
+        waiting = [job for job in self._waiting.values() if job.lane == lane]
+        job = next((job for job in waiting if belongs(job.slot, self._lead)), next(iter(waiting), None))
         if job is None:
             if lane == "live":
                 self.live_busy.clear()
@@ -157,6 +187,9 @@ class Runner(QObject):
             return
         if self._running.get(job.slot) is job:
             del self._running[job.slot]
+        if job.yields and current and isinstance(value, Cancelled) and isValid(job.slot) and not self._closed:
+            self._waiting[job.slot] = Job(job.slot, job.serial, job.title, job.lane, job.work)
+            current = False
         self._next(job.lane)
         if current and not self._closed:
             self._deliver(kind, job, value)
@@ -187,6 +220,7 @@ class Runner(QObject):
 
     def cancel(self, job: Job) -> None:
         """Cancel one job; the engine keeps what it has computed."""
+        job.yields = False
         job.cancelled.set()
         if self._waiting.get(job.slot) is job:
             del self._waiting[job.slot]
@@ -198,6 +232,12 @@ class Runner(QObject):
         """Cancel what runs or waits for a slot."""
         for job in self.jobs:
             if job.slot is slot:
+                self.cancel(job)
+
+    def cancel_of(self, owner: QObject) -> None:
+        """Cancel what runs or waits for an owner and what belongs to it."""
+        for job in self.jobs:
+            if belongs(job.slot, owner):
                 self.cancel(job)
 
     def is_busy(self, slot: WorkSlot) -> bool:

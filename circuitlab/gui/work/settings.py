@@ -36,6 +36,10 @@ class Setting:
 
 STOPPED, ANEW = "where I stopped", "anew"
 START = "A start without a model comes back to the session of the window that was closed last, or begins with the first model"
+WITH_VIEW, WITHOUT_VIEW = "with their view", "without"
+INSIDE = (
+    "Inside exported and copied pictures: model, prompt, selection and settings, no folder. Dropped on the window they open it"
+)
 # Hues of heads and signs stay the same; `draw/look/colours.py` has the scales.
 THEME = "Window and figures. In dark, scales are reversed: zero is the background, the largest value light. Exports are light"
 SETTINGS: tuple[Setting, ...] = (
@@ -51,6 +55,7 @@ SETTINGS: tuple[Setting, ...] = (
         "threads", "Threads", 0, "Threads of the numerical work", low=0, high=256, zero="all cores but one", later=True
     ),
     Setting("start", "Start", STOPPED, START, (STOPPED, ANEW)),
+    Setting("picture_view", "Exported pictures", WITH_VIEW, INSIDE, (WITH_VIEW, WITHOUT_VIEW)),
     Setting("log_level", "Log file", "INFO", "The lowest level that is written", ("DEBUG", "INFO", "WARNING", "ERROR")),
 )  # fmt: skip
 

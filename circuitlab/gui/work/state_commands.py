@@ -11,8 +11,8 @@ from circuitlab.figures.contracts.panel import WITHOUT_HEADS
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head
-from circuitlab.session.cuts import ablation, switched, with_edits, without_edit, words
-from circuitlab.session.state import Compare, Pin, State
+from circuitlab.state.cuts import ablation, edit_words, in_force, switched, with_edits, without_edit, words
+from circuitlab.state.state import Compare, Pin, State
 
 COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
 MOST_PINS = 8
@@ -84,9 +84,8 @@ class StateCommands(QObject):
 
     def _pin(self, label: str, compare: Compare) -> None:
         state = self.context.document.recorded
-        edited = f", {len(state.subject.edits)} ablated" if state.subject.edits else ""
-        unusual = [w for w, usual in zip(state.conventions.words(), Conventions().words(), strict=True) if w != usual]
-        conventions = "".join(f", {w}" for w in unusual)
+        edited = "".join(f", {word}" for word in edit_words(state.subject.edits))
+        conventions = "".join(f", {word}" for word in state.conventions.unlike(Conventions(), self.context.config(state.model)))
         pin = Pin(f"{label}{edited}{conventions}", state.subject, state.selection, state.text)
         self.context.apply(replace(state, pins=(pin, *state.pins[: MOST_PINS - 1]), compare=compare), "pin")
 
@@ -127,11 +126,9 @@ class StateCommands(QObject):
         if not self.context.facts().config.n_layers:
             return self._report_no_heads()
         ablations = [ablation(h) for h in state.selection.heads]
-        active = {e for e, on in state.edits if on}
-        rest = tuple((e, on) for e, on in state.edits if e not in ablations)
         names = " ".join(map(str, state.selection.heads))
-        if all(edit in active for edit in ablations):
-            self.context.apply(replace(state, edits=rest), f"restore {names}")
+        if in_force(state, ablations):
+            self.context.apply(without_edit(state, *ablations), f"restore {names}")
         else:
             self.context.apply(with_edits(state, *ablations), f"ablate {names}")
             self._announce_reference(state)

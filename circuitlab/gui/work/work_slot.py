@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from PySide6.QtCore import QObject, Signal
+from shiboken6 import isValid
 
 Handler = Callable[..., object]
 
@@ -37,6 +38,14 @@ class WorkSlot(QObject):
         for signal, handler in ((self.answered, answered), (self.finished, finished), (self.failed, failed)):
             if handler is not None:
                 signal.connect(handler)
+
+
+def belongs(slot: WorkSlot, owner: QObject | None) -> bool:
+    """Whether a slot, if it is still there, is part of an owner."""
+    one: QObject | None = slot if owner is not None and isValid(slot) else None
+    while one is not None and one is not owner:
+        one = one.parent()
+    return one is not None
 
 
 class WorkSlots:

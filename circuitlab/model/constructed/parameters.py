@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, urlencode
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel, UsageError, quoted
 
 Variant = Literal["one-hot", "sinusoidal", "rank-one"]
 Frequencies = Literal["geometric", "equal"]
@@ -69,7 +69,10 @@ class RopeInduction:
         _between("d_head", self.d_head, 2, 512)
         if self.d_head % 2:
             raise BadModel(
-                "The parameter d_head is odd.", expected="an even number, as columns rotate in pairs", got=str(self.d_head)
+                "The parameter d_head is odd.",
+                expected="an even number, as columns rotate in pairs",
+                got=str(self.d_head),
+                remedy=_REMEDY,
             )
         _between("letters", self.letters, 2, _MOST_LETTERS[self.variant])
         _between("rank", self.rank, 0, self.full_rank)
@@ -82,7 +85,7 @@ class RopeInduction:
         elif type(value) is not kind or (kind is float and not math.isfinite(value)):
             type_names = {float: "a finite number", int: "a whole number", bool: "true or false", str: "a word"}
             raise BadModel(
-                f"The parameter {name} cannot have this value.", expected=type_names[kind], got=repr(value)[:80], remedy=_REMEDY
+                f"The parameter {name} cannot have this value.", expected=type_names[kind], got=quoted(value), remedy=_REMEDY
             )
 
     def _check_offset(self) -> None:
@@ -161,7 +164,7 @@ def _read(name: str, text: str, kind: type) -> Any:
     except (ValueError, KeyError) as error:
         type_names = {float: "a number", int: "a whole number", bool: "true or false"}
         raise UsageError(
-            f"The parameter {name} cannot be read.", expected=type_names[kind], got=repr(text)[:80], remedy=_REMEDY
+            f"The parameter {name} cannot be read.", expected=type_names[kind], got=quoted(text), remedy=_REMEDY
         ) from error
 
 
@@ -172,7 +175,7 @@ def _written(value: Any) -> str:
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise BadModel(
-            f"The parameter {name} has an unknown value.", expected=" or ".join(choices), got=repr(value)[:80], remedy=_REMEDY
+            f"The parameter {name} has an unknown value.", expected=" or ".join(choices), got=quoted(value), remedy=_REMEDY
         )
 
 

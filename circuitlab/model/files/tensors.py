@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.places import Place, safetensors_places
 from circuitlab.model.files.whole_file import WholeFile
@@ -50,7 +51,7 @@ class TensorSource(Protocol):
 def _entry(by_name: Mapping[str, T], name: str) -> T:
     """The entry of a name. Raises `BadModel` where there is none."""
     if name not in by_name:
-        raise BadModel("The weights lack a tensor.", expected=name, got=f"{len(by_name)} others")
+        raise BadModel("The weights lack a tensor.", expected=name, got=number_of(len(by_name), "other"))
     return by_name[name]
 
 

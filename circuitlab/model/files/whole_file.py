@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -84,7 +84,7 @@ class WholeFile:
             raise BadModel(
                 f"{self.name} cannot be mapped.",
                 expected=f"room for {number_of(self.size, 'byte')} of addresses",
-                got=str(error)[:200],
+                got=cause(error),
             ) from error
 
     def duplicate(self) -> BinaryIO:

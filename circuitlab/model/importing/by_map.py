@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import torch
 
-from circuitlab.errors import BadModel, UsageError, advising
+from circuitlab.errors import BadModel, UsageError, advising, cause, quoted
 from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
@@ -71,7 +71,7 @@ def read_map(path: Path) -> ImportMap:
             )
         data = tomllib.loads(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError("The map cannot be read.", expected="a TOML file", got=str(error)[:200], remedy=_REMEDY) from error
+        raise UsageError("The map cannot be read.", expected="a TOML file", got=cause(error), remedy=_REMEDY) from error
     return map_of(data)
 
 
@@ -109,7 +109,7 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     if isinstance(steps, dict) and _flag(ours, steps, "identity"):
         return _identity(ours, steps)
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
-        raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=repr(value)[:80])
+        raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=quoted(value))
     if unknown := sorted(set(steps) - _STEPS):
         raise UsageError(f"The map’s {ours} has unknown steps.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
     if "{h}" not in steps["from"]:
@@ -118,7 +118,7 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
         raise UsageError(
             f"The map’s {ours}: {{h}} is one tensor per head.",
             expected=f"{' '.join(_MAPS)} b_Q b_K b_V, without heads = true",
-            got=repr(value)[:80],
+            got=quoted(value),
         )
     n = config.n_kv_heads if ours[-1] in "KV" else config.n_heads
     return stacked([_stepped(ours, {**steps, "from": steps["from"].replace("{h}", str(h))}) for h in range(n)])
@@ -130,7 +130,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
         raise UsageError(
             f"The map’s {ours} cannot be the identity in this form.",
             expected=f"{{ identity = true }}, of {' '.join(_MAPS)} embed.W_E or unembed.W_U",
-            got=repr(dict(steps))[:80],
+            got=quoted(dict(steps)),
         )
     return identity().heads(cast("Which", _MAPS[ours])) if ours in _MAPS else identity()
 
@@ -144,7 +144,7 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
     where = _split(ours, where, steps.get("split"))
     if (half := steps.get("half")) is not None:
         if half not in (0, 1) or isinstance(half, bool):
-            raise UsageError(f"The map’s {ours}: half is the first or the second.", expected="0 or 1", got=repr(half)[:40])
+            raise UsageError(f"The map’s {ours}: half is the first or the second.", expected="0 or 1", got=quoted(half, 40))
         where = where.half(half)
     if _flag(ours, steps, "heads"):
         which = ours[-1].lower()
@@ -157,14 +157,14 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
 def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
     value = steps.get(name, False)
     if not isinstance(value, bool):
-        raise UsageError(f"The map’s {ours}: {name} is neither true nor false.", expected="true or false", got=repr(value)[:40])
+        raise UsageError(f"The map’s {ours}: {name} is neither true nor false.", expected="true or false", got=quoted(value, 40))
     return value
 
 
 def _permuted(ours: str, order: Any) -> Any:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
         raise UsageError(
-            f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=repr(order)[:60]
+            f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=quoted(order, 60)
         )
 
     def permuted(c: ModelConfig, x: torch.Tensor) -> torch.Tensor:
@@ -181,7 +181,7 @@ def _split(ours: str, where: Stored, text: Any) -> Stored:
     which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
     if which not in ("q", "k", "v"):
         raise UsageError(
-            f"The map’s {ours}: split has an unknown value.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=repr(text)[:60]
+            f"The map’s {ours}: split has an unknown value.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=quoted(text, 60)
         )
     return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
 
@@ -190,7 +190,7 @@ def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
     if offset is None:
         return where
     if isinstance(offset, bool) or not isinstance(offset, int | float):
-        raise UsageError(f"The map’s {ours}: offset is not a number.", expected="such as 1", got=repr(offset)[:40])
+        raise UsageError(f"The map’s {ours}: offset is not a number.", expected="such as 1", got=quoted(offset, 40))
     return where.then(lambda c, x: x.float() + offset)
 
 

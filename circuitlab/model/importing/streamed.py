@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.errors import UsageError
-from circuitlab.files import made_folder, whole, write_whole
+from circuitlab.files import made_folder, need_folder, whole, write_whole
 from circuitlab.model.files.tensors import check_finite
 from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.loading.layout import LaidOut, Stored
@@ -30,17 +31,12 @@ def stream_directory(
     """Write the model to `path`, a new or empty folder. Returns the bytes of its weights.
 
     `origin`: the source and what was assumed, stored in `import.json` and shown when the model is opened.
-    `tick(done, total, name)`, in bytes, is called before each tensor; if it raises, nothing is left in the folder. Missing gains
-    and biases of norms are written as 1 and 0. Raises `BadModel` for weights that are not finite, `UsageError` for a folder in
-    use, `BadMachine` if the disk is full or not writable.
+    `tick(done, total, name)`, in bytes, is called before each tensor; if it raises, nothing is left, nor the folder where that is
+    new. Missing gains and biases of norms are written as 1 and 0. Raises `BadModel` for weights that are not finite, `UsageError`
+    for a folder in use, `BadMachine` if the disk is full or not writable.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(
-            "The output folder is not empty.",
-            expected="a new or an empty folder",
-            got=str(path),
-            remedy="Name another with --output.",
-        )
+    need_empty(path)
+    own = not path.exists()
     made_folder(path)
     try:
         text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
@@ -54,8 +50,23 @@ def stream_directory(
     except BaseException:
         for name in ("config.json", "tokenizer.json", ORIGIN):
             (path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if own:
+                path.rmdir()
         raise
     return total
+
+
+def need_empty(path: Path) -> None:
+    """Raise `UsageError` for a folder in use, `BadMachine` where none can be written there."""
+    need_folder(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(
+            "The output folder is not empty.",
+            expected="a new or an empty folder",
+            got=str(path),
+            remedy="Name another with --output.",
+        )
 
 
 def _write(file: BinaryIO, parts: LaidOut, tick: Tick) -> int:

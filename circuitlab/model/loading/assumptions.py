@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel, UsageError, quoted
 
 YOUR_CHOICE = "your choice"  # the reason of a value that the person gave
 
@@ -87,7 +87,10 @@ class Assumed:
 
 
 def _bad(name: str, expected: str, got: str) -> BadModel:
-    return BadModel(f"The assumption {name} cannot be read.", expected=expected, got=repr(got)[:80])
+    return BadModel(f"The assumption {name} cannot be read.", expected=expected, got=quoted(got))
+
+
+_TYPED = "Write the name of an assumption, = and its value; `circuitlab info MODEL` lists them."
 
 
 def pairs(items: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -96,8 +99,10 @@ def pairs(items: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     for item in items:
         name, equals, value = item.partition("=")
         if not (equals and name.strip()):
-            raise UsageError("An assumption could not be read.", expected="NAME=VALUE, such as positions=shortformer", got=item)
+            expected, got = "NAME=VALUE, such as positions=shortformer", item or "nothing"
+            raise UsageError("An assumption could not be read.", expected=expected, got=got, remedy=_TYPED)
         if name.strip() in values:
-            raise UsageError("An assumption is given twice.", expected=f"one value of {name.strip()}", got=item)
+            expected = f"one value of {name.strip()}"
+            raise UsageError("An assumption is given twice.", expected=expected, got=item, remedy="Drop one of them.")
         values[name.strip()] = value.strip()
     return tuple(sorted(values.items()))

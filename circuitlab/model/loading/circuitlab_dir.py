@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import copied
 from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
@@ -31,7 +31,7 @@ def _origin(folder: Path) -> tuple[str, ...]:
         return ()
     origin = read_json(folder / ORIGIN)
     if not all(isinstance(origin.get(name, []), list) for name in ("assumed", "unseen")):
-        raise BadModel(f"{ORIGIN} cannot be read.", expected="lists of what was assumed", got=repr(origin)[:80])
+        raise BadModel(f"{ORIGIN} cannot be read.", expected="lists of what was assumed", got=quoted(origin))
     listed = lambda name: [str(x)[:200] for x in origin.get(name) or () if isinstance(x, str)][:40]
     lines = [f"imported from {str(origin.get('from'))[:100]}"]
     lines += [f"assumed at its import: {', '.join(listed('assumed'))}"] if listed("assumed") else []

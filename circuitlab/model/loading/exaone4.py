@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, filled_unless_null, layout, noted, read, with_rotary_in
@@ -40,7 +40,7 @@ def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:
         return lambda i: bool((i + 1) % every)
     if not pattern or set(pattern) - {"L", "G"}:
         raise BadModel(
-            "config.json: sliding_window_pattern cannot be read.", expected="a pattern such as LLLG", got=repr(pattern)[:60]
+            "config.json: sliding_window_pattern cannot be read.", expected="a pattern such as LLLG", got=quoted(pattern, 60)
         )
     return lambda i: pattern[i % len(pattern)] == "L" and i < n_layers - 1  # the last layer never has a window
 

@@ -6,11 +6,12 @@ import importlib
 import pkgutil
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from circuitlab.errors import BadModel, UnknownFamily, advising
+from circuitlab.errors import BadModel, PluginError, UnknownFamily, advising
 from circuitlab.model.files.tensors import CachedTensors
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.lazy_weights import LazyWeights
@@ -25,7 +26,8 @@ from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.records.series import series_of
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
-from circuitlab.paths import model_dir, shipped_models
+from circuitlab.paths import model_dir, shipped_models, typed_path
+from circuitlab.plugins import Addition, Plugin, declared, guarded, load
 
 # tensors copied into memory: all of them at once; each when it is first used; none
 Keep = Literal["resident", "lazy", "mapped"]
@@ -38,6 +40,7 @@ class Opened:
     """An opened model. `notes`: what was assumed or left unused; the model's hash is computed over `files`.
 
     `assumptions` are values that no file states and a person may correct. `steps`: the training steps of its checkpoint series.
+    `plugin`: the plug-in whose family read it; None for one of CircuitLab's own.
     """
 
     weights: Weights
@@ -47,6 +50,7 @@ class Opened:
     family: str = ""
     assumptions: tuple[Assumption, ...] = ()
     steps: tuple[int, ...] = ()
+    plugin: Plugin | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Family:
     `title`: the architecture's name; of what is no Hugging Face folder "a …" or "the …".
     `first`: tried before all others, for formats recognised by their bytes, whatever configuration lies beside them.
     `last`: tried after all others, for families that accept files which say little about themselves.
+    `plugin`: the plug-in that adds it; None for one of CircuitLab's own.
     """
 
     name: str
@@ -64,12 +69,27 @@ class Family:
     load: Callable[[Checkpoint, Keep], Opened]
     last: bool = False
     first: bool = False
+    plugin: Plugin | None = None
 
 
 def families() -> tuple[Family, ...]:
-    """Every family of this package."""
-    modules = (_family_in(module) for module in _modules())
-    return tuple(sorted((f for f in modules if f is not None), key=lambda family: family.last - family.first))
+    """Every family of this package, and of plug-ins, which this imports; one that fails is left out (`plugins.failures`)."""
+    found = [family for module in _modules() if (family := _family_in(module)) is not None]
+    for addition in declared("families"):
+        with suppress(PluginError):
+            found.append(_plugged(addition))
+    return tuple(sorted(found, key=lambda family: family.last - family.first))
+
+
+def _plugged(addition: Addition) -> Family:
+    """The family of a plug-in. Raises `PluginError`."""
+    found, plugin = load(addition), addition.plugin
+    family = found if isinstance(found, Family) else getattr(found, "FAMILY", None)
+    if not isinstance(family, Family):
+        what = f"The plug-in {plugin} has no family {addition.name}, which it declares."
+        raise PluginError(what, got=f"{addition.module} without FAMILY = Family(…)", plugin=str(plugin))
+    sure = lambda call, kind: guarded(plugin, f"the family {addition.name}", call, kind)
+    return replace(family, claims=sure(family.claims, bool), load=sure(family.load, Opened), plugin=plugin)
 
 
 def _modules() -> tuple[str, ...]:
@@ -92,6 +112,9 @@ def candidates(checkpoint: Checkpoint) -> Iterator[Family]:
     for module in sorted(likely, key=len, reverse=True):
         if (family := _family_in(module)) is not None:
             yield family
+    for addition in declared("families") if kind else ():
+        if kind.startswith(addition.name):
+            yield _plugged(addition)
     yield from families()
 
 
@@ -102,7 +125,11 @@ def open_model(
 
     Raises `BadModel`.
     """
-    candidate = look(path, assume, checkpoint)
+    with advising(_REMEDY):
+        return _opened(look(path, assume, checkpoint), path, keep)
+
+
+def _opened(candidate: Checkpoint, path: Path, keep: Keep) -> Opened:
     if keep == "lazy":  # for a family a mapped file, whose tensors stay in memory once read
         candidate, keep = (
             (candidate, "resident")
@@ -111,9 +138,10 @@ def open_model(
         )
     for family in candidates(candidate):
         if family.claims(candidate):
-            with advising(_REMEDY):
-                opened = family.load(candidate, keep)
-            opened = _settled(opened, candidate)
+            opened = _settled(family.load(candidate, keep), candidate)
+            if family.plugin is not None:
+                notes = (*opened.notes, f"read by the plug-in {family.plugin}")
+                opened = replace(opened, notes=notes, plugin=family.plugin)
             return replace(opened, steps=tuple(step for step, _ in series_of(candidate.folder)) if path.is_dir() else ())
     refuse_parts(path)
     if not candidate.config and path.is_dir():
@@ -188,7 +216,7 @@ def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, choice: str | 
 
 def tokenizer_at(name: str) -> Tokenizer | None:
     """The tokenizer of a shipped model, of a folder, or of a file. Raises `BadModel`."""
-    path = model_dir(name) if name in shipped_models() else Path(name).expanduser()
+    path = model_dir(name) if name in shipped_models() else typed_path(name)
     if path.is_dir():
         tokenizer = find_tokenizer(path)
     else:

@@ -11,7 +11,7 @@ from itertools import chain, islice, repeat
 from typing import Any
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, tied_note
 from circuitlab.model.loading.family import Family
@@ -62,7 +62,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
         raise BadModel(
             "config.json: the kinds of attention do not fit the layers.",
             expected=f"global or local for each of {number_of(n_layers, 'layer')}",
-            got=repr(kinds)[:120],
+            got=quoted(kinds, 120),
         )
     if "local" not in kinds:
         return (), ()
@@ -87,7 +87,7 @@ def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
         raise BadModel(
             "config.json: attention_types cannot be read.",
             expected='[[["global", "local"], 12]] or attention_layers',
-            got=repr(config.get("attention_types"))[:120],
+            got=quoted(config.get("attention_types"), 120),
         ) from error
 
 

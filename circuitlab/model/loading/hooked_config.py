@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, NormKind, Positions, Rotary
 from circuitlab.model.loading.huggingface import flag, number, refuse, scale_note, size
 from circuitlab.model.loading.rotary_scaling import rotary as rescaled
@@ -80,7 +80,7 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
     _refuse(config)
     kind = _text_or_none(config, "normalization_type", "LN")
     if kind not in NORMS:
-        raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=repr(kind)[:60])
+        raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=quoted(kind, 60))
     norm, gains = NORMS[kind]
     positions = POSITIONS[config.get("positional_embedding_type", "standard")]
     scale, scale_note = _score_scale(config, d_head)
@@ -110,10 +110,10 @@ def _refuse(config: Mapping[str, Any]) -> None:
     refuse(config, _REFUSED)
     positions = _text_or_none(config, "positional_embedding_type", "standard")
     if positions not in POSITIONS:
-        raise BadModel("These positions are not supported.", expected=" ".join(POSITIONS), got=repr(positions)[:60])
+        raise BadModel("These positions are not supported.", expected=" ".join(POSITIONS), got=quoted(positions, 60))
     if config.get("attention_dir", "causal") != "causal":
         raise BadModel(
-            "The model does not attend causally.", expected="attention_dir causal", got=repr(config["attention_dir"])[:60]
+            "The model does not attend causally.", expected="attention_dir causal", got=quoted(config["attention_dir"], 60)
         )
     if flag(config, "final_rms", False) and config.get("normalization_type", "LN") in ("LN", "LNPre"):
         raise BadModel("The final norm is of another kind than the others.", expected="one kind of norm", got="final_rms")
@@ -130,7 +130,7 @@ def _text_or_none(config: Mapping[str, Any], name: str, default: str | None) -> 
     """Text, or None. Raises `BadModel` for a value of another type."""
     value = config.get(name, default)
     if value is not None and not isinstance(value, str):
-        raise BadModel(f"The configuration's {name} is not text.", expected="text", got=repr(value)[:60])
+        raise BadModel(f"The configuration's {name} is not text.", expected="text", got=quoted(value, 60))
     return value
 
 
@@ -139,7 +139,7 @@ def _activation(config: Mapping[str, Any]) -> Activation:
         return "gelu"  # not used: no MLPs
     name = _text_or_none(config, "act_fn", None)
     if name not in ACTIVATIONS or (name == "solu_ln" and config.get("gated_mlp")):
-        raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(name)[:80])
+        raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=quoted(name))
     return ACTIVATIONS[name]
 
 
@@ -161,7 +161,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     kinds, width = config.get("attn_types"), size(config, "window_size")
     if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
         raise BadModel(
-            "The configuration's attn_types cannot be read.", expected=f"local or global, {n_layers} times", got=repr(kinds)[:80]
+            "The configuration's attn_types cannot be read.", expected=f"local or global, {n_layers} times", got=quoted(kinds)
         )
     return tuple(width if kind == "local" else 0 for kind in kinds)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, short
 from circuitlab.model.loading.hooked_names import Names
@@ -76,4 +76,4 @@ def check_stated(config: Mapping[str, Any], sizes: Sizes) -> None:
         if (name == "d_mlp" and not shown) or stated in (None, -1) or name == "n_kv_heads":
             continue
         if stated != shown:
-            raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=repr(stated)[:40], got=str(shown))
+            raise BadModel(f"The configuration's {name} contradicts the tensors.", expected=quoted(stated, 40), got=str(shown))

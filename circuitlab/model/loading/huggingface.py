@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -34,7 +34,7 @@ def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
     value = config.get(name)
     value = default if value is None else value
     if value is _NEEDED or not isinstance(value, int) or isinstance(value, bool):
-        got = "nothing" if value is _NEEDED else repr(value)[:80]
+        got = "nothing" if value is _NEEDED else quoted(value)
         raise BadModel(f"config.json: {name} is not a whole number.", expected="a size", got=got)
     most = 10_000 if "layer" in name else 65_536 if "head" in name else 2**40  # refused before anything of that size is allocated
     if abs(value) > most:
@@ -47,7 +47,7 @@ def number(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> floa
     value = config.get(name)
     value = default if value is None else value
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        got = "nothing" if value is _NEEDED else repr(value)[:80]
+        got = "nothing" if value is _NEEDED else quoted(value)
         raise BadModel(f"config.json: {name} is not a number.", expected="a finite number", got=got)
     return float(value)
 
@@ -57,7 +57,7 @@ def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
     value = config.get(name)
     value = default if value is None else value
     if not isinstance(value, bool):
-        raise BadModel(f"config.json: {name} is neither true nor false.", expected="true or false", got=repr(value)[:80])
+        raise BadModel(f"config.json: {name} is neither true nor false.", expected="true or false", got=quoted(value))
     return value
 
 
@@ -65,7 +65,7 @@ def activation(config: Mapping[str, Any], name: str, default: str) -> Activation
     """The MLP's nonlinearity. Raises `BadModel` for one that is not known."""
     value = config.get(name) or default
     if not isinstance(value, str) or value not in ACTIVATIONS:
-        raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=repr(value)[:80])
+        raise BadModel("The activation is not known.", expected=" ".join(ACTIVATIONS), got=quoted(value))
     return ACTIVATIONS[value]
 
 

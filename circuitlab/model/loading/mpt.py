@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import alibi_notes, filled, mlp, opener, tied_note
 from circuitlab.model.loading.family import Family
@@ -26,7 +26,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     config, assumed = filled(config, _DEFAULTS)
     attention = config.get("attn_config") or {}
     if not isinstance(attention, Mapping):
-        raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=repr(attention)[:80])
+        raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=quoted(attention))
     refuse(attention, _REFUSED)
     refuse(config, {"logit_scale": "A scale of the logits"})
     heads = attention.get("attn_type") or "multihead_attention"

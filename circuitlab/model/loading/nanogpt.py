@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.lazy_weights import LazyWeights
@@ -44,7 +44,7 @@ def read_config(source: TensorSource, prefix: str, args: Mapping[str, Any], ask:
         raise BadModel("The heads do not divide the width.", expected=f"a divisor of {d_model}", got=str(heads))
     for name, got in (("n_layer", len(layers)), ("n_embd", d_model)):
         if args.get(name, got) != got:
-            raise BadModel(f"The model_args contradict the tensors: {name}.", expected=repr(args[name])[:40], got=str(got))
+            raise BadModel(f"The model_args contradict the tensors: {name}.", expected=quoted(args[name], 40), got=str(got))
     head = f"{prefix}lm_head.weight"
     tied = head not in names or source.alias(head) == source.alias(f"{prefix}transformer.wte.weight")
     return ModelConfig(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, ModelConfig
 from circuitlab.model.loading.decoder_parts import filled, opener, tied_note
 from circuitlab.model.loading.family import Family
@@ -22,7 +22,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)
     d_model, n_heads, kind = size(config, "n_embd"), size(config, "n_head"), config["afn"]
     if not isinstance(kind, str) or kind not in _ACTIVATIONS:
-        raise BadModel("The activation is not known.", expected=" ".join(_ACTIVATIONS), got=repr(kind)[:80])
+        raise BadModel("The activation is not known.", expected=" ".join(_ACTIVATIONS), got=quoted(kind))
     model = ModelConfig(
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause, quoted
 from circuitlab.model.config import Rotary
 from circuitlab.model.loading.huggingface import flag, number, size
 
@@ -69,7 +69,7 @@ def rotary(
         theta, amplitude, rescaling = _SCALINGS[name](_Scaling(plain.frequencies(d_head), base, dims or d_head, fields, config))
     except (ArithmeticError, ValueError) as error:
         raise BadModel(
-            f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=str(error)
+            f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=cause(error)
         ) from error
     return Rotary(base=base, dims=dims, theta=theta, amplitude=amplitude), (*notes, f"rotary frequencies rescaled: {rescaling}")
 
@@ -100,7 +100,7 @@ def _rescaling_fields(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]
     if isinstance(parameters, Mapping) and any(isinstance(v, Mapping) for v in parameters.values()):
         parameters = parameters.get(kind) or {}
     if not isinstance(parameters, Mapping):
-        raise BadModel("config.json: the rotary parameters cannot be read.", expected="an object", got=repr(parameters)[:80])
+        raise BadModel("config.json: the rotary parameters cannot be read.", expected="an object", got=quoted(parameters))
     return parameters
 
 
@@ -174,7 +174,7 @@ def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
         raise BadModel(
             "config.json: LongRoPE's short_factor does not match the rotary columns.",
             expected=number_of(len(scaling.theta), "number"),
-            got=f"{len(short)} of them" if isinstance(short, list) else repr(short)[:80],
+            got=f"{len(short)} of them" if isinstance(short, list) else quoted(short),
         )
     divisors = [number({"short_factor": x}, "short_factor") for x in short]
     amplitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(old))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import Read, layout, noted, read, with_rotary_in
@@ -44,7 +44,7 @@ def _rotary_layers(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
         raise BadModel(
             "config.json: no_rope_layers does not fit the layers.",
             expected=f"1 (rotary positions) or 0 (none) for each of {number_of(n_layers, 'layer')}",
-            got=repr(listed)[:120],
+            got=quoted(listed, 120),
         )
     return tuple(i for i, has_rotary in enumerate(listed) if has_rotary)
 

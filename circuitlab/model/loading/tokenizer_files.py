@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import read_json
@@ -168,7 +168,7 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
                 pairs.append((left, right))
         return Inner(BPE(vocab=vocab, merges=pairs, **options))
     except Exception as error:  # the library raises bare Exception for merges of unknown pieces
-        raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=str(error)[:200]) from error
+        raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=cause(error)) from error
 
 
 def _added(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:

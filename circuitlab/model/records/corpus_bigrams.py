@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.sources.references import resolve
 from circuitlab.model.subject import ModelRef
@@ -102,7 +102,7 @@ def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
                 raise BadModel(f"{FILE} is of another format.", expected=FORMAT, got=json.dumps(metadata)[:200], remedy=_AGAIN)
             arrays = {name: file.get_tensor(name) for name in _NAMES}
     except (SafetensorError, OSError, ValueError) as error:
-        raise BadModel(f"{FILE} is damaged.", expected="a whole safetensors file", got=str(error)[:200], remedy=_AGAIN) from error
+        raise BadModel(f"{FILE} is damaged.", expected="a whole safetensors file", got=cause(error), remedy=_AGAIN) from error
     n, pairs = len(arrays["unigrams"]), len(arrays["successors"])
     offsets = arrays["offsets"]
     sound = len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == pairs == len(arrays["steps"])

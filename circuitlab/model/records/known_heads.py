@@ -10,19 +10,20 @@ shape: whatever matched, a published role is a hint about a head, not a finding 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from circuitlab.errors import BadModel, CircuitLabError
+from circuitlab.errors import BadModel, CircuitLabError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
 
+YOURS = "your note: "  # before what the person has noted
 By = Literal["fingerprint", "name", "shape"]
 FIELDS = ("model", "names", "shape", "sha256", "sources")
 OF_A_SOURCE = ("cite", "where", "heads", "note")
@@ -60,12 +61,14 @@ class Published:
 @dataclass(frozen=True, eq=False)
 class KnownHeads:
     """What is known of the open model's heads: their published roles, and `by` which evidence the model was recognised, if any
-    are; and the person's own `notes` on them, as shown: `your note: copies names`.
+    are; and the person's own `notes` on them and on `edges` between two, by source and destination, as shown:
+    `your note: copies names`.
     """
 
     published: Published | None
     by: By = "shape"
     notes: Mapping[Head, str] = field(default_factory=dict[Head, str])
+    edges: Mapping[tuple[Head, Head], str] = field(default_factory=dict[tuple[Head, Head], str])
 
     @property
     def model(self) -> str:
@@ -111,16 +114,23 @@ class KnownHeads:
         hint = f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {cited}" if roles else ""
         return " · ".join(filter(None, (hint, self.notes.get(head, ""))))
 
-    @property
-    def key(self) -> str:
-        """What a mark on a head means: `named in papers`, `your note`."""
-        return " or ".join(filter(None, ("named in papers" if self.roles else "", "your note" if self.notes else "")))
+    def key(self, edges: Collection[tuple[Head, Head]]) -> str:
+        """What a mark on a head or on one of these edges means, "" where none is marked: `named in papers`, `your note`."""
+        noted = self.notes or any(edge in self.edges for edge in edges)
+        return " or ".join(filter(None, ("named in papers" if self.roles else "", "your note" if noted else "")))
+
+    def note_texts(self, edges: Collection[tuple[Head, Head]]) -> tuple[str, ...]:
+        """The notes on heads and on these edges, each with what it is on: `L1H1 “copies names”`."""
+        on_edges = {_arrow(edge): text for edge, text in self.edges.items() if edge in edges}
+        notes = {**{str(head): text for head, text in self.notes.items()}, **on_edges}
+        return tuple(f"{on} “{text.removeprefix(YOURS)}”" for on, text in notes.items())
 
     @property
     def caption(self) -> str:
-        """For a caption: the model, the works, and how the model was recognised; and whether there are notes of one's own."""
+        """For a caption: the model, the works, and how the model was recognised; and what has a note of one's own."""
         hints = f"heads published for {self.model}: {'; '.join(self.cites)}: hints, {self.how}" if self.roles else ""
-        return "; ".join(filter(None, (hints, f"your notes: {' '.join(map(str, self.notes))}" if self.notes else "")))
+        noted = ", ".join((*map(str, self.notes), *map(_arrow, self.edges)))
+        return "; ".join(filter(None, (hints, f"your notes: {noted}" if noted else "")))
 
 
 @lru_cache(maxsize=16)
@@ -134,9 +144,15 @@ def known_heads(config: ModelConfig, source: str, sha256: str = "") -> KnownHead
 
 
 @lru_cache(maxsize=16)
-def with_notes(known: KnownHeads | None, notes: tuple[tuple[Head, str], ...]) -> KnownHeads | None:
-    """The same with notes on heads; the same object for the same notes, so that nothing is drawn again for them."""
-    return replace(known or KnownHeads(None), notes=dict(notes)) if notes else known
+def with_notes(
+    known: KnownHeads | None, notes: tuple[tuple[Head, str], ...], edges: tuple[tuple[tuple[Head, Head], str], ...] = ()
+) -> KnownHeads | None:
+    """The same with notes on heads and edges; the same object for the same notes, so that nothing is drawn again for them."""
+    return replace(known or KnownHeads(None), notes=dict(notes), edges=dict(edges)) if notes or edges else known
+
+
+def _arrow(edge: tuple[Head, Head]) -> str:
+    return f"{edge[0]}→{edge[1]}"
 
 
 def complaints() -> tuple[str, ...]:
@@ -207,9 +223,11 @@ def _check(file: str, data: Any, allowed: tuple[str, ...], needed: tuple[str, ..
 
 def _texts(file: str, key: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise _bad(file, f"{key}: a list of texts", repr(value)[:80])
+        raise _bad(file, f"{key}: a list of texts", quoted(value))
     return tuple(value)
 
 
 def _bad(file: str, expected: str, got: str) -> BadModel:
-    return BadModel(f"{file} cannot be read: it lists published heads.", expected=expected, got=got)
+    return BadModel(
+        f"{file} cannot be read: it lists published heads.", expected=expected, got=got, remedy="Correct the file, or remove it."
+    )

@@ -31,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause
 from circuitlab.files import write_whole
 
 FILE = "series.safetensors"
@@ -91,18 +91,33 @@ def read_series(folder: Path) -> SeriesMeasures:
             remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
         )
     if path.stat().st_size > LARGEST:
-        raise BadModel(f"{FILE} is too large.", expected=f"at most {LARGEST} bytes", got=str(path.stat().st_size))
+        raise BadModel(
+            f"{FILE} is too large.",
+            expected=f"at most {LARGEST} bytes",
+            got=str(path.stat().st_size),
+            remedy="Measure the checkpoints again: circuitlab measure MODEL --text FILES.",
+        )
     try:
         with safe_open(str(path), framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get("about", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: a dtype that NumPy lacks
-        raise BadModel(f"{FILE} cannot be read.", expected=f"a file of format {FORMAT}", got=str(error)[:200]) from error
+        raise BadModel(
+            f"{FILE} cannot be read.",
+            expected=f"a file of format {FORMAT}",
+            got=cause(error),
+            remedy="Measure the checkpoints again: circuitlab measure MODEL --text FILES.",
+        ) from error
     return _checked(about, arrays)
 
 
 def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
-    wrong = lambda expected, got: BadModel(f"{FILE} contradicts itself.", expected=expected, got=str(got)[:200])
+    wrong = lambda expected, got: BadModel(
+        f"{FILE} contradicts itself.",
+        expected=expected,
+        got=str(got)[:200],
+        remedy="Measure the checkpoints again: circuitlab measure MODEL --text FILES.",
+    )
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise wrong(f"format {FORMAT}", about.get("format") if isinstance(about, dict) else about)
     lists = [about.get(name) for name in ("steps", "tokens", "checkpoints")]

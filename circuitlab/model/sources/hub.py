@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadModel, UsageError, quoted
 
 _ID = re.compile(r"^(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}$")
 _REVISION = re.compile(r"^[\w][\w./+-]{0,200}$")
@@ -39,7 +39,10 @@ class HubName:
         unsafe = any(part in ("", ".", "..") for part in (*repo.split("/"), *revision.split("/")))
         if unsafe or not _ID.match(repo) or not _REVISION.match(revision):
             raise UsageError(
-                "That is not a model of the hub.", expected="OWNER/NAME or OWNER/NAME@REVISION", got=repr(text)[:120]
+                "That is not a model of the hub.",
+                expected="OWNER/NAME or OWNER/NAME@REVISION",
+                got=quoted(text, 120),
+                remedy="Write it as the hub does, as in openai-community/gpt2, perhaps with @REVISION.",
             )
         return cls(repo, revision)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_meter import Meter, OnProgress, Progress
 from circuitlab.model.sources.hub_transfer import PART, HubFile, checked_hash, into_cache, is_bare
+from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
 __all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
 
@@ -75,6 +75,7 @@ def plan(name: HubName) -> Plan:
             f"{name} holds no model that can be opened.",
             expected="config.json with safetensors or pytorch_model.bin",
             got=", ".join(sorted(sizes)[:8]) or "no files",
+            remedy="Check the model's page on the hub, or try again later.",
         )
     files = [*(n for n in _COMPANIONS if n in sizes), *weights]
     return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n]) for n in files))
@@ -109,7 +110,12 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
             fresh.replace(ref)
     folder = snapshot(HubName(what.name.repo, what.commit))
     if folder is None:
-        raise BadModel(f"{what.name} is incomplete after the download.", expected="all files of its index", got="some of them")
+        raise BadModel(
+            f"{what.name} is incomplete after the download.",
+            expected="all files of its index",
+            got="some of them",
+            remedy="Check the model's page on the hub, or try again later.",
+        )
     return folder
 
 
@@ -151,7 +157,12 @@ def _translated(name: HubName, error: Exception) -> CircuitLabError:
             remedy=f"Accept the conditions on the model's page, then `hf auth login` (or set HF_TOKEN). Page: {name.repo}",
         )
     if isinstance(error, hub_errors.RevisionNotFoundError):
-        return BadModel(f"{name.repo} has no revision {name.revision}.", expected="a branch, a tag or a commit", got=message)
+        return BadModel(
+            f"{name.repo} has no revision {name.revision}.",
+            expected="a branch, a tag or a commit",
+            got=message,
+            remedy="Check the model's page on the hub, or try again later.",
+        )
     if isinstance(error, hub_errors.RepositoryNotFoundError) or status == 401:
         return BadModel(
             f"{name.repo} is not on the hub, or is private.",
@@ -160,7 +171,12 @@ def _translated(name: HubName, error: Exception) -> CircuitLabError:
             remedy="Check the spelling; for a private model `hf auth login` or set HF_TOKEN.",
         )
     if isinstance(error, hub_errors.EntryNotFoundError):
-        return BadModel(f"{name} lacks a file that it lists.", expected="all of its files", got=message)
+        return BadModel(
+            f"{name} lacks a file that it lists.",
+            expected="all of its files",
+            got=message,
+            remedy="Check the model's page on the hub, or try again later.",
+        )
     if isinstance(error, hub_errors.OfflineModeIsEnabled):
         return BadMachine("The hub's offline mode is on.", expected="a cached model", got=message, remedy="Unset HF_HUB_OFFLINE.")
     if isinstance(error, OSError) and error.errno == 28:
@@ -168,6 +184,6 @@ def _translated(name: HubName, error: Exception) -> CircuitLabError:
     return BadMachine(
         "The hub cannot be reached, or broke off.",
         expected="an answer from the hub",
-        got=f"{type(error).__name__}: {message}",
+        got=cause(error),
         remedy="Check the network, then download again: it resumes where it stopped.",
     )

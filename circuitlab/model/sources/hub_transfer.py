@@ -18,7 +18,7 @@ from typing import IO, Any
 from circuitlab.counting import number_of
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import HubName, cache_folder
-from circuitlab.model.sources.hub_meter import Meter
+from circuitlab.model.sources.transfer_meter import Meter
 
 PART = ".circuitlab-part"
 _ATTEMPTS = 5  # broken connections in a row without a byte between them
@@ -82,7 +82,12 @@ def _place(file: HubFile, url: str, about: Any) -> Place:
     sizes = {n for n in (file.size or None, about.size) if n is not None}
     if len(sizes) != 1 or min(sizes) < 0:
         stated = " and ".join(number_of(n, "byte") for n in sorted(sizes)) or "no size"
-        raise BadModel(f"The hub does not say how long {file.name} is.", expected="one size in bytes", got=stated)
+        raise BadModel(
+            f"The hub does not say how long {file.name} is.",
+            expected="one size in bytes",
+            got=stated,
+            remedy="Try again later, or download the model another way and open its folder.",
+        )
     same = about.location.split("/")[2:3] == url.split("/")[2:3]
     return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.sources.hub import HubName, in_cache
 from circuitlab.model.subject import ModelRef
 from circuitlab.paths import model_dir, shipped_models
+
+STORED = "stored:"  # how the source of a model begins that is known by the results inside a session alone
 
 
 def resolve(ref: ModelRef) -> Path:
@@ -16,7 +18,10 @@ def resolve(ref: ModelRef) -> Path:
     if kind == "builtin":
         if rest not in shipped_models():
             raise BadModel(
-                "There is no such shipped model.", expected=" ".join(shipped_models()) or "none shipped", got=repr(rest)
+                "There is no such shipped model.",
+                expected=" ".join(shipped_models()) or "none shipped",
+                got=quoted(rest),
+                remedy="Name a shipped model, a folder, a file, or OWNER/NAME on the hub.",
             )
         return model_dir(rest)
     if kind == "file":
@@ -25,5 +30,17 @@ def resolve(ref: ModelRef) -> Path:
         return in_cache(HubName.parse(rest))
     if kind == "construct":
         return Path(ref.source)
+    if ref.source.startswith(STORED):
+        raise BadModel(
+            "The weights are not on this machine.",
+            expected="the model itself",
+            got="results of it in a session",
+            remedy="Open the session where the model is, or choose the model when the session is opened.",
+        )
     expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
-    raise BadModel("That is not a model reference.", expected=expected, got=repr(ref.source))
+    raise BadModel(
+        "That is not a model reference.",
+        expected=expected,
+        got=quoted(ref.source),
+        remedy="Name a shipped model, a folder, a file, or OWNER/NAME on the hub.",
+    )

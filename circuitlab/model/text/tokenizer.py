@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as _Tokenizer
 from tokenizers.models import WordLevel
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput, BadModel
+from circuitlab.errors import BadInput, BadModel, TooLong, cause
 from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
@@ -31,11 +31,13 @@ from circuitlab.model.text.tokenizer_rules import unbounded
 log = logging.getLogger("circuitlab.tokenizer")
 T = TypeVar("T")
 _QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers whose rules are bounded
+_AT_ONCE, _CHARACTERS_A_TOKEN = 2**16, 16  # characters of a prompt that are encoded without looking whether it is too long
 _CACHED_TEXTS, _LONGEST_CACHED = 64, 200_000  # texts whose tokens are cached, and characters of the longest
 _TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _REMEDY = "Fetch or write the file again, or remove it and use token ids."
 _LARGEST = 64 * 2**20
 _MOST_CHARACTERS = 2**17
+_IDS = 2**24  # the library writes a vocabulary as a list up to its largest id: one of a billion takes 4 GB
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
 _VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
@@ -51,6 +53,15 @@ def _byte_of() -> dict[str, int]:
 def visible(text: str) -> str:
     """`text` with spaces, newlines, tabs and control characters made visible."""
     return "".join(_VISIBLE.get(c, c if c.isprintable() else f"⟨{ord(c):02x}⟩") for c in text)
+
+
+def _check_ids(spec: Any) -> None:
+    """Raise `BadModel` for a vocabulary with an id that no model has."""
+    model = spec.get("model") if isinstance(spec, dict) else None
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = [i for i in vocab.values() if isinstance(i, int)] if isinstance(vocab, dict) else []
+    if (largest := max(ids, default=0)) >= _IDS:
+        raise BadModel("An id is too large.", expected=f"ids below {_IDS}", got=f"a token with the id {largest}", remedy=_REMEDY)
 
 
 class Tokenizer:
@@ -94,16 +105,24 @@ class Tokenizer:
         file = WholeFile(path)
         if file.size > _LARGEST:
             raise BadModel(
-                f"{file.name} is too large.", expected=f"at most {_LARGEST >> 20} MiB", got=number_of(file.size, "byte")
+                f"{file.name} is too large.",
+                expected=f"at most {_LARGEST >> 20} MiB",
+                got=number_of(file.size, "byte"),
+                remedy=_REMEDY,
             )
-        data = file.read(0, file.size)
+        return cls.from_bytes(file.read(0, file.size), file.name, bos)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "tokenizer.json", bos: int | None = None) -> Tokenizer:
+        """The tokenizer of a `tokenizer.json`'s bytes; `name`: the file's, for errors. Raises `BadModel`."""
         try:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
+            _check_ids(spec)
             reason = unbounded(spec) if isinstance(spec, dict) else ""
             if not reason:
                 return cls(_Tokenizer.from_str(text), bos)
-            log.info("%s encodes in a separate process: %s", file.name, reason)
+            log.info("%s encodes in a separate process: %s", name, reason)
             bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(_TEXT_STEPS)}))
             tokenizer = cls(bare, bos, TokenizerProcess(data))
             tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
@@ -111,8 +130,8 @@ class Tokenizer:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception on a malformed file; its panics are BaseException
-            reason = error.got if isinstance(error, BadModel) else str(error).partition("\n")[0][:200]
-            raise BadModel(f"{file.name} cannot be read.", expected="a tokenizers file", got=reason, remedy=_REMEDY) from error
+            reason = error.got if isinstance(error, BadModel) else cause(error)
+            raise BadModel(f"{name} cannot be read.", expected="a tokenizers file", got=reason, remedy=_REMEDY) from error
 
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""
@@ -157,9 +176,43 @@ class Tokenizer:
         ids = self._cached_ids(text)
         return (self.bos, *ids) if bos and self.bos is not None else ids
 
+    def encode_uncached(self, text: str) -> tuple[int, ...]:
+        """`encode` without BOS, for a part of a long text: it does not displace prompts from the cache."""
+        return self._ids(text)
+
+    @property
+    def single_characters(self) -> bool:
+        """Whether every token is one character, so that a text can be divided anywhere."""
+        return self._characters is not None
+
+    def prompt(self, text: str, most: int, bos: bool = False) -> tuple[int, ...]:
+        """`encode`, but no more of a text is read than shows that it has more than `most` tokens: 240 bytes a character.
+
+        Raises `TooLong` for such a text, `BadInput` as `encode` does.
+        """
+        head = self.long_enough(text, most)
+        if len(head) < len(text):
+            part = f"the first {len(head):,} of {number_of(len(text), 'character')}"
+            got = f"more than {number_of(len(self._ids(head)), 'token')} in {part}"
+            raise TooLong("The prompt is longer than the model's context.", most, got)
+        return self.encode(text, bos)
+
+    def long_enough(self, text: str, most: int) -> str:
+        """The text, or a beginning of it that alone has more than `most` tokens. Raises `BadInput` as `encode` does.
+
+        A beginning may have a few tokens more than its part of the whole, where the cut divides one; it has many more here.
+        """
+        size = max(_AT_ONCE, _CHARACTERS_A_TOKEN * most)
+        while size < len(text):
+            if len(self._ids(text[:size])) > most + most // 8 + 64:
+                return text[:size]
+            size *= 2
+        return text
+
     def beginning(self, text: str, most: int, bos: bool = False) -> str:
         """The longest prefix of `text` that encodes to at most `most` tokens. Raises `BadInput` as `encode` does."""
         most_ids = most - (bos and self.bos is not None)
+        text = self.long_enough(text, most)
         ids = self._cached_ids(text)
         if len(ids) <= most_ids:
             return text
@@ -216,6 +269,10 @@ class Tokenizer:
         if self._process is not None:
             return self._process.decode(list(ids))
         return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=True))
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token stands for no text, as BOS."""
+        return token in self._special
 
     def raw(self, token: int) -> str:
         """The spelling in the vocabulary. Raises `BadInput` for an id outside it."""

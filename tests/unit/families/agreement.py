@@ -28,7 +28,7 @@ from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.model.weights import parameters_of
 from circuitlab.report.render import figure_of
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 LENGTHS = (1, 2, 7, 13)
 PANELS = ("model", "attention", "composition", "predictions", "circuits", "logit_lens", "attribution")

@@ -19,10 +19,11 @@ from circuitlab.figures.contracts.panel import Facts, Why, control
 from circuitlab.figures.contracts.selection_reading import has_head, selected_edge
 from circuitlab.figures.marks import Hit, RowColumn, Rows
 from circuitlab.figures.panels.ablation import Measured
-from circuitlab.session.cuts import Offer, register_offer
-from circuitlab.session.state import State
+from circuitlab.state.cuts import Offer, register_offer
+from circuitlab.state.state import State
 
 KEPT, OFFERED = 0, 1  # kinds of rows in the table: an edge of the circuit; the chosen edge, which is not in it
+EDGES_ELSEWHERE = "List the edges of the circuit, for instance --set edges=L0H3->L1H1:K."
 MOST = 400  # edges in a circuit: minimality takes a forward pass for each
 
 
@@ -51,7 +52,9 @@ class KeepOnlyView:
         when="of",
         values=("edges",),
     )
-    samples: int = control(20, label="Random sets", tip="How many random sets of the same size to compare with", low=0, high=1000)
+    samples: int = control(
+        20, label="Random sets", tip="How many other sets of the same size to compare with, drawn at random", low=0, high=1000
+    )
     seed: int = control(0, label="Seed", tip="Seed of the random sets", low=0, high=9999)
 
 
@@ -84,7 +87,9 @@ def edges_of(state: State, facts: Facts) -> tuple[Edge, ...] | Why:
     chosen = chosen_edge(state, facts)
     edges = edges or (() if chosen is None else (chosen,))
     if not edges:
-        return Why("Choose an edge in Composition: it becomes the circuit, and “+ add” in its row adds it to the list.")
+        return Why(
+            "Choose an edge in Composition: it becomes the circuit, and “+ add” in its row adds it to the list.", EDGES_ELSEWHERE
+        )
     if len(edges) > MOST:
         return Why(f"{number_of(len(edges), 'edge')} are listed, and at most {MOST} can be: remove some from the list.")
     for edge in edges:

@@ -9,8 +9,10 @@ import numpy as np
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult, keep_only
 from circuitlab.analysis.interventions.edges import Edge, Through
 from circuitlab.analysis.interventions.faithfulness_result import names_of
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, number
+from circuitlab.figures.contracts.common import caption
+from circuitlab.figures.contracts.facts import HEADS_ELSEWHERE
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
@@ -19,7 +21,7 @@ from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
 from circuitlab.figures.panels.ablation import base_params, too_short
 from circuitlab.figures.panels.circuit.edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 FAITHFUL = Axis("faithfulness, %")
 COMPLETE = Axis("completeness, %")
@@ -41,7 +43,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {"circuit": Request(keep_only, replace(params, edges=tuple(map(str, edges)), through=ways), state.subject)}
     heads = tuple(sorted(selected_heads(state, facts)))
     if not heads:
-        return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.")
+        return Why("Choose the heads of a circuit: click one in All heads, Shift-click adds more.", HEADS_ELSEWHERE)
     return {"circuit": Request(keep_only, replace(params, heads=heads), state.subject)}
 
 
@@ -67,7 +69,7 @@ def _title(result: KeepOnlyResult) -> str:
         return f"only {members}"
     rank, n = result.rank("faithfulness")
     among = f" (rank {rank} of {n})" if n > 1 else ""
-    return f"only {members}: faithful {_percent(result.faithfulness)}{among}, complete {_percent(result.completeness)}"
+    return f"only {members}: faithfulness {_percent(result.faithfulness)}{among}, completeness {_percent(result.completeness)}"
 
 
 def _percent(share: float) -> str:
@@ -87,11 +89,12 @@ def _values(result: KeepOnlyResult) -> tuple[str, ...]:
         "only these": result.circuit,
         "without these": result.without,
     }
-    values = ", ".join(f"{name} {value:.3f}" for name, value in measurements.items() if not np.isnan(value))
+    values = ", ".join(f"{name} {number(value, '.3f')}" for name, value in measurements.items() if not np.isnan(value))
     random = result.random_faithfulness
     random = random[~np.isnan(random)]
     spread = f" ± {random.std(ddof=1):.0%} (sd)" if len(random) > 1 else ""
-    random_sets = f"random sets: faithful {_percent(float(random.mean()))}{spread}" if len(random) else ""
+    sets = "all other sets" if result.all_others else "random sets"
+    random_sets = f"{sets}: faithfulness {_percent(float(random.mean()))}{spread}" if len(random) else ""
     return f"{values} {result.unit}", random_sets, f"ringed: the {what} kept"
 
 
@@ -106,7 +109,7 @@ def _plane(answer: Answer, result: KeepOnlyResult) -> Points:
     x, y, keys = memo(answer, "points", make)
     width = result.members.shape[1]
     names = memo(answer, "names", lambda: tuple(_name(key.reshape(-1, width)) for key in keys))
-    tip = lambda i: f"{names[i]}  faithful {x[i]:.1f} %, complete {y[i]:.1f} %"
+    tip = lambda i: f"{names[i]}  faithfulness {number(x[i], '.1f')} %, completeness {number(y[i], '.1f')} %"
     own = tuple(np.flatnonzero((keys == result.members.ravel()).all(axis=1)).tolist())
     values = memo(answer, "shade", lambda: np.where(np.arange(len(x)) == 0, 1.0, 0.35))
     return Points(
@@ -172,7 +175,8 @@ PANEL = register(
         help=(
             "S is the set of chosen heads (Shift-click adds one). F(S) is the measured value when every head outside S is "
             "ablated; MLPs and embeddings stay. Far to the right, the chosen heads alone do what the model does; far up, it "
-            "fails without them. The other points are random sets of the same size: a circuit should stand out from them. "
+            "fails without them. The other points are random sets of the same size, all different and none of them the circuit, "
+            "which should stand out from them; where there are few sets, they are all there are. "
             "Bars: how much faithfulness is lost when a head leaves the circuit; near zero, the head is not needed. Click a "
             "point to choose its heads.\n\n"
             "Edges: an edge is ablated for one reader. The query, key or value of the later head is computed from the stream "

@@ -34,15 +34,16 @@ from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import leading_head, of_weights
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
+from circuitlab.figures.marks import Axis, Colour, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.induction.text import text_page
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
+ON_STRIPE, OFF_STRIPE = "on the stripe", "off the stripe"
 # colours of attention off the stripe: whichever is farther from the head's hue; both can be seen on light and dark
-ELSEWHERE = ((90, 150, 235), (240, 150, 50))
+ELSEWHERE: tuple[Colour, ...] = ((90, 150, 235), (240, 150, 50))
 MEAN = "mean loss"  # drawn in one colour with a standard deviation to either side
 FAINT = 0.16  # tint of a cell of the stripe that gets no attention
 NO_LAYERS, CONTROL = "builtin:attn-only-0l", "without layers"
@@ -208,11 +209,16 @@ def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.nda
     return memo(answer, "band", band), (MEAN, "minus sd, 0 at least", "plus sd")
 
 
+def stripe_inks(head: Head) -> tuple[Colour, Colour]:
+    """The colours of full attention on the stripe, the head's hue, and of attention anywhere else."""
+    hue = hue_rgb(head_hue(head))
+    return hue, max(ELSEWHERE, key=lambda ink: sum(abs(a - b) for a, b in zip(ink, hue, strict=True)))
+
+
 def striped(result: PrefixStripeResult, head: Head) -> np.ndarray:
     """[dest, src, 3] uint8 on white: cells of the stripe in the head's hue, the others in a second hue, by attention."""
-    hue = np.array(hue_rgb(head_hue(head)), dtype=np.float32)
-    other = max(np.array(ELSEWHERE, dtype=np.float32), key=lambda ink: float(np.abs(ink - hue).sum()))
-    ink = np.where(result.allowed[..., None], hue, other)
+    on, off = (np.array(ink, dtype=np.float32) for ink in stripe_inks(head))
+    ink = np.where(result.allowed[..., None], on, off)
     strength = np.clip(result.pattern, 0, 1) * (1 - FAINT * result.allowed) + FAINT * result.allowed
     return (255 - strength[..., None] * (255 - ink)).astype(np.uint8)
 
@@ -230,7 +236,7 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         x=axes[0],
         y=axes[1],
         rgb=memo(answer, ("rgb", head), lambda: striped(result, head)),
-        legend=(("after an earlier copy", head_hue(head)),),
+        legend=tuple(zip((ON_STRIPE, OFF_STRIPE), stripe_inks(head), strict=True)),
         colour_bar=False,
         row=state.selection.destination if own else None,
         col=state.selection.source if own else None,
@@ -246,9 +252,10 @@ def _stripe(state: State, facts: Facts, answer: Answer[PrefixStripeResult]) -> F
         ),
         row=state.selection.destination if own else None,
         locked=state.selection.locked and own,
+        heading="attention on the stripe, from each token that occurred before",
     )
     score = "no token occurs again here" if np.isnan(result.score) else f"{result.score:.2f} of its attention on the stripe"
-    note = "other colour: attention off the stripe · text: attention on the stripe from each token that occurred before"
+    note = "stripe: the tokens after earlier copies of the one that attends"
     return Figure(((heat,), (mass,)), f"{head} · {score}", caption(answer, note), weights=(4.0, 1.0))
 
 

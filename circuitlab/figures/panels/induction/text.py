@@ -10,12 +10,13 @@ import numpy as np
 
 from circuitlab.analysis.attention.pattern import AttentionResult
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionResult
+from circuitlab.counting import number, probability
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, captions, destination, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Figure, RowColumn, Rows, Tokens, ids
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 
 def text_page(
@@ -51,12 +52,12 @@ def text_page(
     raised = Tokens("effect", texts, values, (-top, top), "signed", "logit", row=follows, tips=_tips(texts, "effect"))
     name = quoted(facts.token_text(out)) if out >= 0 else "the direction"
     roles = _roles(effect_answer, facts, query, source, out, row, values)
-    attends = f"{head} from {quoted(texts[query])} attends to {quoted(texts[source])} ({row[source]:.2f})"
-    title = f"{attends} and adds {values[source]:+.2f} to {name}"
+    attends = f"{head} from {quoted(texts[query])} attends to {quoted(texts[source])} ({probability(row[source], 2)})"
+    title = f"{attends} and adds {number(values[source], '+.2f')} to {name}"
     note = "first text: the head's attention from the destination (boxed) · second: what each source adds to the out token"
     return Figure(
         ((where,), (raised,), (roles,)),
-        title.replace("-", "−"),
+        title,
         captions((answer, effect_answer), matched, note),
         weights=(1, 1, 1.3),
     )

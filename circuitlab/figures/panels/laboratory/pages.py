@@ -8,16 +8,16 @@ import numpy as np
 
 from circuitlab.analysis.checks.rope_clock import RotationClockResult
 from circuitlab.analysis.ordering import descending
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, destination, number, quoted
+from circuitlab.figures.contracts.common import caption, destination, quoted
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Axis, Dials, Figure, Heatmap, Lines, Mark, RowColumn, Rows, Tokens, ids
 from circuitlab.figures.panels.laboratory.parameters import LaboratoryView
 from circuitlab.figures.panels.laboratory.words import correct, enough, prose, share, worst
 from circuitlab.model.constructed import RopeInduction
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 _DELTA, _SUM = Axis("Δ = source − destination + o"), Axis("Σ cos(Δ θᵢ)")
 _QUERY, _KEY = "letter of the query", "letter of the key"
@@ -64,7 +64,7 @@ def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view:
     place = "the destination itself" if not distance else f"{distance} back" if distance > 0 else f"{-distance} ahead"
     title = f"Δ = {number(delta, 'd')} (source {place}): the hands’ heights add up to {number(r.curve[at])} of {top}"
     bound = enough(r.alpha, r.alpha_needed, "α", r)
-    lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {r.gap:.3g} below the peak; {bound}."
+    lead = f"The best rival, Δ = {number(r.rival, 'd')}, is g = {number(r.gap, '.3g')} below the peak; {bound}."
     now = f"{lead} Mass on m\N{NO-BREAK SPACE}−\N{NO-BREAK SPACE}{p.offset}, worst row: {share(worst(r, 0))}. {correct(r)}"
     return Figure(
         ((dials,), (curve,), (prose("clock", p, now),)), title, caption(answer, "below each hand its θ, in radians per position")
@@ -74,7 +74,7 @@ def clock(state: State, facts: Facts, answer: Answer[RotationClockResult], view:
 def _dials(r: RotationClockResult, at: int) -> Dials:
     hands = r.hands[at].copy()
     tips = tuple(
-        f"hand {i} · θ {theta:.3g} rad per position · Δθ {number(angle)} rad · height {number(np.cos(angle), '.3f')}"
+        f"hand {i} · θ {number(theta, '.3g')} rad per position · Δθ {number(angle)} rad · height {number(np.cos(angle), '.3f')}"
         for i, (theta, angle) in enumerate(zip(r.theta.tolist(), hands.tolist(), strict=True))
     )
     return Dials("hands", hands, tuple(map(_short, r.theta.tolist())), tips)
@@ -82,13 +82,13 @@ def _dials(r: RotationClockResult, at: int) -> Dials:
 
 def _short(theta: float) -> str:
     """The label of a dial: its θ."""
-    return f"{theta:.2g}" if theta >= 1e-2 else f"{theta:.0e}".replace("e-0", "e−").replace("e-", "e−")
+    return f"{number(theta, '.2g')}" if theta >= 1e-2 else number(theta, ".0e").replace("e−0", "e−")
 
 
 def _marked(r: RotationClockResult, p: RopeInduction) -> tuple[tuple[float, str], ...]:
     """Marks on the curve: the peak, the best rival, and the first alias of equal frequencies."""
     peak, rival = f"peak: n = m − {p.offset}", f"best rival: Δ = {number(r.rival, 'd')}"
-    alias = ((-p.period, f"2π/θ = {p.period:g}"),) if p.frequencies == "equal" and p.period <= p.n_ctx - 1 else ()
+    alias = ((-p.period, f"2π/θ = {number(p.period, 'g')}"),) if p.frequencies == "equal" and p.period <= p.n_ctx - 1 else ()
     if alias and r.rival == -p.period:
         return (*alias, (0.0, peak))
     if abs(r.rival) * 6 < len(r.delta):  # close to the peak: one label for both
@@ -126,19 +126,19 @@ def attention(state: State, facts: Facts, answer: Answer[RotationClockResult], l
         bound = enough(r.beta, r.beta_needed, "β", r)
     if np.isnan(least):
         title = f"{page.capitalize()}: no row has a position to attend to yet"
-    now = f"{bound}. {correct(r)} Formula and measurement differ by at most {off:.1e}."
+    now = f"{bound}. {correct(r)} Formula and measurement differ by at most {number(off, '.1e')}."
     grid = (tuple(maps), (prose(page, p, now),))
-    return Figure(grid, title, caption(answer, "colours 0 to 1", "framed: where it should attend"))
+    return Figure(grid, title, caption(answer, "framed: where it should attend"))
 
 
 def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view: LaboratoryView, p: RopeInduction) -> Figure:
     """Maps [position, coordinate] of the stream after each step; `out` is divided by γ, so that all share one scale."""
     r = answer.result
     steps = [s for s in STEPS if view.after in ("all", s)]
-    x = memo(answer, "coordinates", lambda: _coordinates(r, p))
+    x = memo(answer, "coordinates", lambda: coordinates(r, p))
     maps = []
     for step in steps:
-        values = memo(answer, ("stream", step), lambda step=step: _scaled(r, STEPS.index(step), p))
+        values = memo(answer, ("stream", step), lambda step=step: scaled(r, STEPS.index(step), p))
         signed = p.variant != "one-hot"
         maps.append(
             Heatmap(
@@ -158,12 +158,12 @@ def stream(state: State, facts: Facts, answer: Answer[RotationClockResult], view
     title = f"After {after}: {number_of(len(state.tokens), 'position')} × {r.stream.shape[2]} coordinates"
     now = _mixed(r, last, p, _name(state.tokens[last], facts))
     grid = (*((m,) for m in maps), (prose("stream", p, now),))
-    scale = "−1 to 1" if p.variant != "one-hot" else "0 to 1"
-    divided = f"out divided by γ = {p.gamma:g}" if p.gamma else ""
-    return Figure(grid, title, caption(answer, f"colours {scale}", divided))
+    divided = f"out divided by γ = {number(p.gamma, 'g')}" if p.gamma else ""
+    return Figure(grid, title, caption(answer, divided))
 
 
-def _scaled(r: RotationClockResult, step: int, p: RopeInduction) -> np.ndarray:
+def scaled(r: RotationClockResult, step: int, p: RopeInduction) -> np.ndarray:
+    """[pos, d_model] of the stream after a step, as it is drawn: `out` divided by γ."""
     values = r.stream[step].astype(np.float32)
     for name, first, stop in r.places:
         if name == "out" and p.gamma:
@@ -171,7 +171,7 @@ def _scaled(r: RotationClockResult, step: int, p: RopeInduction) -> np.ndarray:
     return values
 
 
-def _coordinates(r: RotationClockResult, p: RopeInduction) -> Axis:
+def coordinates(r: RotationClockResult, p: RopeInduction) -> Axis:
     """The axis of coordinates: spans with the names of subspaces, and a name for each coordinate."""
     letters = ("BOS", *(chr(65 + i) if i < 26 else chr(71 + i) for i in range(p.letters)))
     spans, ticks = [], [""] * r.stream.shape[2]
@@ -216,8 +216,8 @@ def prediction(state: State, facts: Facts, answer: Answer[RotationClockResult], 
         bos = f"{share(rest)} of the attention rests on BOS" if not np.isnan(rest) else "there is no BOS to rest on"
         title = f"After {last} {token}: nothing to continue with, {bos}; logits within {flat}"
     off = float(np.abs(r.logits[last] - measured).max())
-    now = f"{correct(r)} Here formula and model differ by at most {off:.1e}."
-    rows = Rows("letters", *table, sort=None)
+    now = f"{correct(r)} Here formula and model differ by at most {number(off, '.1e')}."
+    rows = Rows("letters", *table, sort=None, own=True)
     return Figure(
         ((text,), (rows,), (prose("prediction", p, now),)),
         title,

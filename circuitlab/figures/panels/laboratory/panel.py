@@ -7,24 +7,18 @@ from functools import lru_cache
 
 import numpy as np
 
+from circuitlab.analysis.checks.construction import ConstructionParams, construction
 from circuitlab.analysis.checks.rope_clock import RotationClockParams, rotation_clock
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import destination, pick_position
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.figures.panels.laboratory import pages
-from circuitlab.figures.panels.laboratory.parameters import (
-    NAME,
-    LaboratoryView,
-    parameters,
-    parameters_of,
-    reads,
-    with_parameters,
-    writes,
-)
+from circuitlab.figures.panels.laboratory import equations, pages, tables
+from circuitlab.figures.panels.laboratory.parameters import NAME, LaboratoryView, reads, writes
 from circuitlab.model.constructed import RopeInduction
 from circuitlab.model.constructed.parameters import Variant
-from circuitlab.session.state import State
+from circuitlab.state.constructed import parameters, parameters_of, with_parameters
+from circuitlab.state.state import State
 
 TITLE = "Induction laboratory"
 _CHOICES: tuple[tuple[Variant, str], ...] = (
@@ -40,6 +34,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {}
     if not state.tokens:
         return Why("Type some text of letters in the Prompt, for instance A B C D A.")
+    view: LaboratoryView = state.view(NAME, LaboratoryView)
+    if view.page == "equations":
+        return {"equations": Request(construction, ConstructionParams(), state.subject)}
     return {"clock": Request(rotation_clock, RotationClockParams(), state.subject)}
 
 
@@ -47,10 +44,15 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The open page; for other models, a list of constructed models to open."""
     if parameters(state) is None:
         return _models_to_open()
+    view: LaboratoryView = state.view(NAME, LaboratoryView)
+    if "equations" in answers:
+        checked = answers.of("equations", construction)
+        p = parameters_of(checked.request.subject.model)
+        assert p is not None
+        return equations.page(checked, view, p)
     answer = answers.of("clock", rotation_clock)
     p = parameters_of(answer.request.subject.model)
     assert p is not None
-    view: LaboratoryView = state.view(NAME, LaboratoryView)
     if view.page == "clock":
         return pages.clock(state, facts, answer, view, p)
     if view.page == "stream":
@@ -71,7 +73,8 @@ def _models_to_open() -> Figure:
     )
     rows = Rows("open", columns, ids(np.arange(len(_CHOICES))))
     why = "Click a row to open one. These models were written by hand, and this panel shows how they work."
-    return Figure(((rows,),), "Open the constructed model", why_empty=why)
+    elsewhere = "It shows how constructed models work: name one, for instance rope-induction."
+    return Figure(((rows,),), "Open the constructed model", why_empty=why, elsewhere=elsewhere)
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -83,6 +86,10 @@ def pick(state: State, hit: Hit) -> State:
         return _pick_cell(state, hit)
     if hit.mark in ("text", *pages.STEPS):
         return pick_position(state, hit)
+    if hit.mark == equations.MARK:
+        view: LaboratoryView = state.view(NAME, LaboratoryView)
+        chosen = equations.picked(view, hit)
+        return state if chosen == view.equation else state.with_view(NAME, replace(view, equation=chosen))
     if hit.mark == "curve":
         return _pick_delta(state, hit)
     return state
@@ -132,6 +139,7 @@ PANEL = register(
             "Stream: every coordinate of the stream after each step. Prediction: the logit of a letter is γ times the attention "
             "on positions that hold it, so several continuations share it in proportion to their counts. "
             "Rank one: how layer 1 fails when it reads one direction on each side. "
+            "Equations: every equation of the construction, checked in the open model; click one to have it explained. "
             "The controls are the parameters of the open model: moving one builds another model, and every panel follows; undo "
             "brings back the previous one. “Right” means that the most probable letter is one that has followed most often."
         ),
@@ -140,6 +148,7 @@ PANEL = register(
         pick=pick,
         area="centre",
         order=75,
+        table=tables.table,
         reads=reads,
         writes=writes,
     )

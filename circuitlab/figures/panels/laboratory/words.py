@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from circuitlab.analysis.checks.rope_clock import RotationClockResult
-from circuitlab.counting import number_of
-from circuitlab.figures.contracts.common import number
+from circuitlab.counting import number, number_of
 from circuitlab.figures.marks import Prose
 from circuitlab.model.constructed import RopeInduction
 
@@ -139,6 +138,6 @@ def enough(value: float, needed: float, name: str, r: RotationClockResult) -> st
     """A sharpness beside its bound, above which every text succeeds; below it some texts may fail."""
     bound = f"at most {r.epsilon:.0%} of a row’s attention strays in every text"
     if not math.isfinite(needed):
-        return f"{name} {value:g}: no {name} guarantees that {bound}"
+        return f"{name} {number(value, 'g')}: no {name} guarantees that {bound}"
     verdict = "is enough" if value >= needed else "may be too low"
-    return f"{name} {value:g} {verdict}: from {needed:.3g} on, {bound}"
+    return f"{name} {number(value, 'g')} {verdict}: from {number(needed, '.3g')} on, {bound}"

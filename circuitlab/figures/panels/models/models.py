@@ -13,7 +13,7 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, control
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.paths import shipped_models
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 MOST = 6  # models taken from the control
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
@@ -30,6 +30,7 @@ class SideBySideView:
         "attn-only-0l, attn-only-1l, attn-only-2l",
         label="Models",
         tip=f"Shipped models or folders, up to {MOST}, separated by commas; the open model is added",
+        kind="models",
     )
 
 
@@ -55,7 +56,7 @@ def _entry(name: str, open_one: ModelRef) -> Entry:
         if kind == "builtin" and where not in shipped_models():
             return Entry(name, None, "no shipped model has this name")
         if kind == "file" and not Path(where).exists():
-            return Entry(name, None, "no shipped model and no folder has this name")
+            return Entry(ref.name, None, "no shipped model and no folder has this name")
         if kind == "file" and not _holds_weights(Path(where)):
             return Entry(ref.name, None, "there is no model in this folder")
     except (CircuitLabError, OSError, RuntimeError, ValueError) as error:

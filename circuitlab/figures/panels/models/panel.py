@@ -8,8 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult, side_by_side
+from circuitlab.counting import number, probability
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, destination, number, pick_position, quoted, top_level
+from circuitlab.figures.contracts.common import captions, destination, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
@@ -23,7 +24,7 @@ from circuitlab.figures.panels.models.models import (
     subject_of,
     view_of,
 )
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 WIDE = 12  # characters in the header of a column, at most
 CONTRAST = 1.0  # nats: colours of a difference span at least this much, so that small ones look small
@@ -223,7 +224,7 @@ def _tips(result: SideBySideResult, texts: tuple[str, ...]) -> tuple[str, ...]:
     def tip(i: int) -> str:
         if not i:
             return f"0 {texts[0]}: nothing predicts it"
-        guess = f"{quoted(result.words[i - 1])} {result.probability[i - 1]:.2f}"
+        guess = f"{quoted(result.words[i - 1])} {probability(result.probability[i - 1], 2)}"
         return f"{i} {texts[i]}: {_loss_and_rank(result, i)}; most probable {guess}"
 
     return tuple(map(tip, range(len(texts))))

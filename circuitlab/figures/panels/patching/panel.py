@@ -11,9 +11,10 @@ from circuitlab.analysis.interventions.patched_block import What
 from circuitlab.analysis.interventions.patching import PatchingParams, PatchingResult, patching
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams, path_patching
 from circuitlab.caption_parts import Essential
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import has_mlps, number, pick_position
+from circuitlab.figures.contracts.common import has_mlps, pick_position
+from circuitlab.figures.contracts.facts import PINNED_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
@@ -21,7 +22,7 @@ from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, no_share, scale, source_name, under_prompts
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 TITLE = "Patching"
 WHAT: dict[str, What] = {
@@ -140,7 +141,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Both prompts, and below them the grid or the paths."""
     if why := _why(state, facts):
-        return empty(why, TITLE)
+        return empty(why, TITLE, PINNED_ELSEWHERE if state.reference is None else "")
     view, pin = _view(state), state.reference
     paths = answers.find("paths", path_patching)
     answer = paths or answers.of("grid", patching)
@@ -237,7 +238,7 @@ def _reading(result: PatchingResult, row: int | None, col: int | None) -> str:
     share = result.normalised[row, col]
     sign = "" if result.exact[row, col] else "≈ "
     return f"chosen cell {sign}{number(result.effect[row, col], '+.3f')}" + (
-        "" if np.isnan(share) else f", {share:.0%} of the difference"
+        "" if np.isnan(share) else f", {number(share, '.0%')} of the difference"
     )
 
 

@@ -16,7 +16,7 @@ from circuitlab.figures.contracts.selection_reading import has_head, no_head, se
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
 from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, scale, under_prompts
 from circuitlab.model.subject import Head
-from circuitlab.session.state import Kind, State
+from circuitlab.state.state import Kind, State
 
 LISTED = 30
 INPUTS: tuple[Kind, ...] = ("Q", "K", "V")
@@ -52,12 +52,12 @@ def figure_of_paths(state: State, facts: Facts, answer: Answer[PathPatchingResul
     sender: Head = params.sender
     name = f"MLP of layer {sender.layer}" if params.writer == "mlp" else str(sender)
     path = _chosen(state, facts, sender)
-    table, count = memo(answer, "table", lambda: _strongest(result, sender))
+    table = memo(answer, "table", lambda: _strongest(result, sender))
     chosen_rows = tuple(i for i, key in enumerate(table.ids.tolist()) if path is not None and key == [*sender, *path])
     table = replace(table, chosen=chosen_rows)
     heat = _map(answer, result, sender, show, path)
     rows = (heat, min(1.5 + 0.15 * len(heat.values), 3.0)), (table, 2.0)
-    return under_prompts(state, facts, answer, rows, f"{name} → one later head", count=count)
+    return under_prompts(state, facts, answer, rows, f"{name} → one later head")
 
 
 def _chosen(state: State, facts: Facts, sender: Head) -> tuple[int, int, int] | None:
@@ -119,8 +119,8 @@ def _axes(result: PathPatchingResult, sender: Head) -> tuple[Axis, Axis, np.ndar
     )
 
 
-def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[int, int]]:
-    """(table of the paths by size of their effect, (listed, total)); ids are (sender, layer, input, head)."""
+def _strongest(result: PathPatchingResult, sender: Head) -> Rows:
+    """Table of the paths by size of their effect; ids are (sender, layer, input, head)."""
     into, layer, head = np.nonzero(np.isfinite(result.values))
     effect, share = result.effect[into, layer, head], result.normalised[into, layer, head]
     order = descending(effect, by_size=True)[:LISTED]
@@ -134,7 +134,7 @@ def _strongest(result: PathPatchingResult, sender: Head) -> tuple[Rows, tuple[in
     full = lambda value: np.full(len(order), value)
     kinds = np.array([INPUTS.index(result.names[into[i]]) for i in order], dtype=np.int64)
     keys = ids(full(sender.layer), full(sender.head), layer[order], kinds, head[order])
-    return Rows("strongest", columns, keys, heading="strongest paths", ranked=True), (len(order), len(effect))
+    return Rows("strongest", columns, keys, heading="strongest paths", ranked=True, total=len(effect))
 
 
 def pick_path(state: State, hit: Hit) -> State:

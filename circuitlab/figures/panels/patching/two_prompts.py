@@ -10,12 +10,13 @@ import numpy as np
 
 from circuitlab.analysis.interventions.patching import PatchingResult
 from circuitlab.analysis.interventions.path_patching import PathPatchingResult
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number, quoted, top_level
+from circuitlab.figures.contracts.common import caption, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Figure, Mark, Tokens
-from circuitlab.session.state import UNCUT, State
+from circuitlab.state.state import UNCUT, State
 
 Show = Literal["effect", "normalised"]
 PatchResult = PatchingResult | PathPatchingResult
@@ -30,7 +31,6 @@ def under_prompts(
     rows: tuple[tuple[Mark, float], ...],
     what: str,
     caption_parts: tuple[str, ...] = (),
-    count: tuple[int, int] | None = None,
 ) -> Figure:
     """Marks, one a row with its relative height, under both prompts. `what` is patched: the title adds the target's values.
 
@@ -41,7 +41,7 @@ def under_prompts(
     title = f"{what} · {_measured(answer.result, facts, source)}"
     grid = (*strips, *((mark,) for mark, _ in rows))
     parts = caption(answer, *caption_parts, _texts_words(source))
-    return Figure(grid, title, parts, count, weights=(*_strip_weights(strips), *(height for _, height in rows)))
+    return Figure(grid, title, parts, weights=(*_strip_weights(strips), *(height for _, height in rows)))
 
 
 def _prompts(state: State, facts: Facts, answer: PatchAnswer) -> Strips:

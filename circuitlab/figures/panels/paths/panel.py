@@ -14,19 +14,11 @@ from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, Virt
 from circuitlab.analysis.interventions.ablation import AblationParams, ablation
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.caption_parts import Essential
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
-from circuitlab.figures.contracts.common import (
-    caption,
-    captions,
-    destination,
-    number,
-    pick_position,
-    quoted,
-    token_axis,
-    top_level,
-)
+from circuitlab.figures.contracts.common import caption, captions, destination, pick_position, quoted, token_axis, top_level
+from circuitlab.figures.contracts.facts import PAIR_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import no_head, of_weights, pick_edge, selected_edge
@@ -34,7 +26,7 @@ from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, e
 from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.paths.tables import HEAD, NONE, PAIR, Terms, head_rows, order_sums, term_rows
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 TITLE = "Paths"
 Order = Literal["all", "0 direct", "1 head", "2 pairs"]
@@ -68,7 +60,7 @@ def _composed_pair(state: State, facts: Facts) -> tuple[Head, Head] | Why:
         return no_head(state.selection.head, facts)
     if facts.config.n_layers == 1:
         return Why("Heads of a one-layer model do not compose: none reads another's output.")
-    return Why("Click a pair of heads in Terms, or an edge in Composition, to see its composed pattern.")
+    return Why("Click a pair of heads in Terms, or an edge in Composition, to see its composed pattern.", PAIR_ELSEWHERE)
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -124,19 +116,19 @@ def _terms(state: State, facts: Facts, answer: Answer[PathExpansionResult]) -> F
     view, result = _view(state), answer.result
     if (_order(view.order) or 0) >= len(result.orders):
         return empty(f"{_layers(len(result.orders) - 1)}, so no path is that long: choose another order.", TITLE)
-    rows, terms = _term_table(state, answer)
+    rows = _term_table(state, answer)
     bars = _orders(answer, view)
     grid, weights = ((bars,), (rows,)), (len(bars.values) + 0.6, 8.0)
     caption_parts = caption(answer, "the rows add up to the whole" if view.order == "all" else "")
-    return Figure(grid, _title(facts, answer), caption_parts, (terms.shown, terms.total), weights=weights)
+    return Figure(grid, _title(facts, answer), caption_parts, weights=weights)
 
 
-def _term_table(state: State, answer: Answer[PathExpansionResult], also: np.ndarray = NONE) -> tuple[Rows, Terms]:
+def _term_table(state: State, answer: Answer[PathExpansionResult], also: np.ndarray = NONE) -> Rows:
     """The table of terms; `also`: ids of terms that it must list because a reference lists them."""
     view, result = _view(state), answer.result
     make = lambda: term_rows(result, _order(view.order), view.sort, max(1, view.top), also)
     terms = memo(answer, ("terms", view.order, view.sort, view.top, also.tobytes()), make)
-    rows = Rows(
+    return Rows(
         "terms",
         terms.columns,
         terms.ids,
@@ -144,9 +136,9 @@ def _term_table(state: State, answer: Answer[PathExpansionResult], also: np.ndar
         searchable=terms.shown > 30,
         ranked=view.sort == "size",
         absent=np.nan if result.n_left_out.any() else 0.0,
-        including=lambda also: _term_table(state, answer, also)[0],
+        including=lambda also: _term_table(state, answer, also),
+        total=terms.total,
     )
-    return rows, terms
 
 
 def _layers(n: int) -> str:
@@ -222,7 +214,7 @@ def _pair(state: State, facts: Facts, answer: Answer[VirtualHeadResult], paths: 
         locked=state.selection.locked,
     )
     token = quoted(facts.token_text(state.tokens[position]))
-    reading = f"text: what {position} {token} attends to through both heads"
+    reading = Essential(f"text: what {position} {token} attends to through both heads")
     return Figure(((heat,), (text,)), title + _adds(paths, heads), caption(answer, reading), weights=(4.0, 1.0))
 
 

@@ -62,8 +62,8 @@ def _name(analysis: str, index: tuple[int, ...]) -> str:
     return "all beyond" if beyond else "direct path" if index[0] == 0 else f"order {index[0]}"
 
 
-def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[Rows, tuple[int, int] | None]:
-    """A table of entries with mean, spread and agreement in sign; (listed, total), or None if all are listed."""
+def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> Rows:
+    """A table of entries with mean, sd and agreement in sign."""
     entries = memo(answer, ("list", analysis), lambda: entries_of(result, analysis))
 
     def make() -> tuple[RowColumn, ...]:
@@ -86,8 +86,7 @@ def rows_of(answer: Answer, result: OverPromptsResult, analysis: str) -> tuple[R
         )
 
     columns = memo(answer, ("columns", analysis), make)
-    rows = Rows("list", columns, entries.ids, ranked=analysis in RANKED)
-    return rows, (len(entries.places), entries.total) if len(entries.places) < entries.total else None
+    return Rows("list", columns, entries.ids, ranked=analysis in RANKED, total=entries.total)
 
 
 def curve_of(answer: Answer, result: OverPromptsResult) -> Lines:

@@ -1,4 +1,4 @@
-"""Prompt sets: an analysis run on every prompt of a set; its mean and spread by head, and its values by prompt."""
+"""Prompt sets: an analysis run on every prompt of a set; its mean and sd by head, and its values by prompt."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from circuitlab.analysis.base import TextRef
-from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult, over_prompts
+from circuitlab.analysis.base import Column, Table, TextRef
+from circuitlab.analysis.behaviour.over_prompts import (
+    SPREAD,
+    OverPromptsParams,
+    OverPromptsResult,
+    mean_words,
+    over_prompts,
+    prompts_words,
+)
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, head_axes, head_column, top_level
+from circuitlab.figures.contracts.common import caption, digits, head_axes, head_column, texts, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, no_head
@@ -23,11 +30,13 @@ from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_n
 from circuitlab.figures.panels.prompt_sets.lists import curve_of, largest_entry, rows_of
 from circuitlab.model.subject import Head
 from circuitlab.paths import resource
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 SetName = Literal[
-    "names_repeated",
     "literal_copying",
+    "literal_copying_two_tokens",
+    "names_continued",
+    "names_repeated",
     "pattern_matching",
     "translation",
     "few_shot_classification",
@@ -48,7 +57,6 @@ What = Literal[
     "receivers",
     "orders",
 ]
-END = 34  # characters shown of the end of a prompt
 # analyses with a value for each head: parameters, and the array that is averaged
 BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
     "direct_attribution": ({}, "heads"),
@@ -67,15 +75,15 @@ LISTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "orders": ("term_importance", {}, "reduction"),
 }
 TITLES = {
-    "direct_attribution": "logit that each head writes",
-    "token_attribution": "logit that each head writes from all sources",
+    "direct_attribution": "part of the target that each head writes",
+    "token_attribution": "part of the target that each head writes from all sources",
     "ablation": "change of the target when the head is ablated",
     "path_expansion": "sum of all paths that end in the head",
     "patching": "change of the target when the head is patched from the other prompt",
     "term_importance": "loss that the head's own terms remove, beyond the direct path",
     "head_scores": "prefix matching on the prompts",
-    "neurons": "logit that each neuron writes",
-    "distances": "logit that all heads write from each distance",
+    "neurons": "part of the target that each neuron writes",
+    "distances": "part of the target that all heads write from each distance",
     "receivers": "change of the target when one later head reads {sender}'s output from the other prompt",
     "orders": "nats by which the terms of each order lower the loss",
 }
@@ -86,7 +94,7 @@ class PromptSetsView:
     """The controls of the panel."""
 
     what: What = control("direct_attribution", label="Show", tip="What is computed on every prompt and averaged")
-    prompts: SetName = control("names_repeated", label="Over", tip="A shipped prompt set, or your own file")
+    prompts: SetName = control("literal_copying", label="Over", tip="A shipped prompt set, or your own file")
     file: str = control(
         "",
         label="File",
@@ -157,15 +165,25 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     result = answer.result
     what = _choice_of(answer)
     if what in LISTS:
-        return _entries_page(answer, result, what, view.page, state)
+        return _entries_page(answer, result, what, view.page, state, facts)
     if view.page == "prompts":
         head = state.selection.head
         if not has_head(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
-        values = _values(result)[2][:, head.layer, head.head]
-        return Figure(((_prompts(answer, result, str(head), values),),), f"{TITLES[what]} · {head}", caption(answer))
+        prompts = _prompts(answer, result, *_of_each(answer, result, what, head), facts)
+        return Figure(((prompts,),), f"{TITLES[what]} · {head}", _each_caption(answer))
     marks = (_map(answer, result, state), _ranking(answer, result, state))
     return Figure((marks,), f"{TITLES[what]} · {_mean_words(result)}", caption(answer))
+
+
+def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, ...]:
+    """The caption of values by prompt: nothing of the mean, and the remainder is that of the worst prompt."""
+    p, result, total = answer.request.params, answer.result, len(answer.result.prompts)
+    instead = {mean_words(p, result.counted, total): f"a value for each of {prompts_words(p, total)}", SPREAD: ""}
+    if result.remainder is not None:
+        words = result.remainder.words()
+        instead[words] = f"of the prompt with the largest: {words}"
+    return tuple(filter(None, (instead.get(part, part) for part in caption(answer, *more))))
 
 
 def _mean_words(result: OverPromptsResult) -> str:
@@ -214,19 +232,17 @@ def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:
     return Rows("heads", columns, keys, chosen=chosen, ranked=True)
 
 
-def _end(text: str) -> str:
-    """The end of a prompt, after which the answer is expected."""
-    line = text.replace("\n", "↵")
-    return line if len(line) <= END else f"…{line[-END:]}"
+def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.ndarray, facts: Facts) -> Rows:
+    """Each prompt with its value, whole, and with the answers that it is asked for."""
 
-
-def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.ndarray) -> Rows:
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         top = top_level(values)
-        texts = np.array([_end(t) for t in result.prompts], dtype=object)
+        prompts = np.array([text.replace("\n", "↵") for text in result.prompts], dtype=object)
         columns = (
-            RowColumn("value", values, digits=digits(top), map="signed", levels=(-top, top)),
-            RowColumn("prompt ends with", texts),
+            RowColumn("value", values, digits=digits(top), map="signed", levels=(-top, top), tip=f"of {name}"),
+            RowColumn("prompt", prompts, from_end=True),
+            *_answer_columns("answer", "p", result.answer, result.answer_probability, facts),
+            *_answer_columns("other answer", "p of other", result.other_answer, result.other_answer_probability, facts),
         )
         return columns, ids(np.arange(len(values)))
 
@@ -234,20 +250,63 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
     return Rows("prompts", columns, keys)
 
 
-def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: str, state: State) -> Figure:
+def _answer_columns(name: str, p: str, tokens: np.ndarray, probability: np.ndarray, facts: Facts) -> tuple[RowColumn, ...]:
+    """One of the two answers [prompt] and its probability, under these names; nothing where no line has one.
+
+    The answers are not `tokens`: a row is a line of the file, also beside a model with another vocabulary.
+    """
+    if not (tokens >= 0).any():
+        return ()
+    tip = f"Probability that the prompt goes on with the {name}"
+    return (
+        RowColumn(name, texts(tokens, facts), tip=f"First token of the {name}: the one that is measured", spare=True),
+        RowColumn(p, probability, digits=3, tip=tip, reads="probability", alone=f"p of {name}", spare=True),
+    )
+
+
+def _of_each(answer: Answer, result: OverPromptsResult, what: What, head: Head) -> tuple[str, np.ndarray]:
+    """What each prompt is listed with: the head, or the entry with the largest mean, and its values [prompt]."""
+    if what in LISTS:
+        return largest_entry(answer, result, LISTS[what][0])
+    return str(head), _values(result)[2][:, head.layer, head.head]
+
+
+def table(state: State, answer: Answer) -> Table | None:
+    """Of the page of prompts one row per prompt; None for the page of means, which is the answer's own table."""
+    view, result = state.view("prompt_sets", PromptSetsView), answer.result
+    if view.page != "prompts" or not isinstance(result, OverPromptsResult):
+        return None
+    what, head = _choice_of(answer), state.selection.head
+    if what not in LISTS and not (head.layer < result.mean.shape[-2] and head.head < result.mean.shape[-1]):
+        return None
+    name, values = _of_each(answer, result, what, head)
+    both = (
+        Column("answer", result.answer, of="token"),
+        Column("p of answer", result.answer_probability, "probability"),
+        Column("other answer", result.other_answer, of="token"),
+        Column("p of other answer", result.other_answer_probability, "probability"),
+    )
+    given = tuple(column for column in both if not (column.values < 0).all() and not np.isnan(column.values).all())
+    unit = result.units if isinstance(result.units, str) else ""
+    prompts = Column("prompt", np.array(result.prompts, dtype=object))
+    number = Column("number", np.arange(1, len(result.prompts) + 1))
+    return Table((number, prompts, Column(f"value of {name}", values, unit), *given))
+
+
+def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: str, state: State, facts: Facts) -> Figure:
     """The table of entries, below a curve if they are distances; or the prompts with the value of the largest entry."""
     name, sender = LISTS[what][0], _sender(answer)
     note = f"sent by {sender}" if sender is not None else ""
     title = TITLES[what].format(sender=sender)
     if page == "prompts":
-        entry, values = largest_entry(answer, result, name)
-        prompts = _prompts(answer, result, entry, values)
-        return Figure(((prompts,),), f"{title} · {entry}, the largest mean", caption(answer, note))
-    rows, count = rows_of(answer, result, name)
+        entry, values = _of_each(answer, result, what, state.selection.head)
+        prompts = _prompts(answer, result, entry, values, facts)
+        return Figure(((prompts,),), f"{title} · {entry}, the largest mean", _each_caption(answer, note))
+    rows = rows_of(answer, result, name)
     title = f"{title} · {_mean_words(result)}"
     if what == "distances":
         return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
-    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, note), count)
+    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, note))
 
 
 def _chosen(rows: Rows, state: State, sender: Head | None) -> Rows:
@@ -276,15 +335,17 @@ PANEL = register(
         equation="mean = 1/n Σ_i x_i;  sd² = 1/(n − 1) Σ_i (x_i − mean)²;  x_i: prompt i, target = answer − other answer",
         source="Sets of prompts with answer pairs: Wang et al. 2022; pattern matching: Olsson et al. 2022",
         help=(
-            "What one prompt shows may be peculiar to that prompt. Here an analysis is run on every line of a prompt set, with "
-            "the line's own answer as the target, and averaged. Beside the mean stand its spread and the share of prompts that "
-            "agree in sign. Neurons, distances, receivers of one head's output and orders of terms are tables. Click a head to "
-            "choose it in every panel; the second page lists every prompt with that head's value, or with that of the largest "
-            "entry."
+            "What one prompt shows may be peculiar to that prompt. Here an analysis is run on every line of a prompt set, "
+            "with the line's own answer as the target, and averaged. Beside the mean stand the sd over prompts and the share "
+            "of prompts that agree in sign. Neurons, distances, receivers of one head's output and orders of terms are "
+            "tables. Click a head to choose it in every panel; the second page lists every prompt with that head's value, or "
+            "with that of the largest entry, and with its answers and how probable the model finds them."
         ),
+        opens_sweeps=True,
         requests=requests,
         draw=draw,
         pick=pick,
+        table=table,
         of_heads=True,
         instead="Predictions shows what it predicts after this prompt",
         area="left",

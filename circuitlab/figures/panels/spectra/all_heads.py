@@ -12,14 +12,14 @@ from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresResult
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumResult
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import captions, head_column, number, rows_of_heads
+from circuitlab.figures.contracts.common import captions, head_column, rows_of_heads
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, Points, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 BINS = np.linspace(-1, 1, 21)
 COPYING = Axis("OV copying, Σλ / Σ|λ|")
@@ -101,15 +101,15 @@ def _tips(heads: np.ndarray, ov: np.ndarray, qk: np.ndarray, own: OwnTokensResul
 
 
 def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bool) -> Figure:
-    """OV copying against QK positivity composed with earlier heads; beside it, the leading head with each earlier head."""
+    """OV copying against positivity through earlier heads; beside it, the leading head with each earlier head."""
     result = answer.result
     weighted = result.weighted_raw if raw else result.weighted
     points = _scatter(answer, result.copying, weighted, result.copying + weighted, ("plane", raw))
-    y_axis = memo(answer, "positivity", lambda: Axis("QK positivity, composed"))
+    y_axis = memo(answer, "positivity", lambda: Axis("positivity through earlier heads"))
     plane = Points(name="plane", **points, chosen=rows_of_heads(state, points["ids"]), x_axis=COPYING, y_axis=y_axis)
     head = state.selection.head
     composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
-    title = f"{head} copying {number(result.copying[head], '.3f')}, QK positivity composed with earlier heads {composed}"
+    title = f"{head} copying {number(result.copying[head], '.3f')}, positivity through earlier heads {composed}"
     marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
     return Figure((marks,), title, captions((answer,), "upper right: heads that match on what an earlier head moved, and copy"))
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumResult
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumResult
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, top_level
+from circuitlab.figures.contracts.common import top_level
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Lines, Points, ids
@@ -59,7 +60,7 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
                     y=np.imag(points[i]).copy(),
                     ids=ids(np.full(n, head.layer), np.full(n, head.head), np.arange(n)),
                     hues=np.full(n, head_hue(head)),
-                    tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {abs(v):.4g}" for v in values[i]),
+                    tips=tuple(f"{head} {role} λ = {_complex(v)} · |λ| {number(abs(v), '.4g')}" for v in values[i]),
                     x_axis=Axis(f"{label}: Re λ{', log |λ|' if log else ''}"),
                     y_axis=Axis("Im λ" if i % ACROSS == 0 else ""),
                     equal=True,
@@ -76,7 +77,7 @@ def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> t
 
 def _complex(value: complex) -> str:
     sign = "+" if value.imag >= 0 else "−"
-    return f"{value.real:.4g} {sign} {abs(value.imag):.4g}i".replace("-", "−")
+    return f"{number(value.real, '.4g')} {sign} {number(abs(value.imag), '.4g')}i"
 
 
 def on_log_radius(values: np.ndarray) -> np.ndarray:

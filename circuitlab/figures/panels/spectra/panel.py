@@ -13,8 +13,9 @@ from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copy
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult, ov_spectrum
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, previous_head_spectrum
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrumResult, qk_spectrum
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, has_mlps, number, rotates
+from circuitlab.figures.contracts.common import captions, has_mlps, rotates
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
     distance_read,
@@ -30,7 +31,7 @@ from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.spectra.all_heads import chance, copying_page, own_share, plane_page
 from circuitlab.figures.panels.spectra.chosen_heads import ACROSS, DECADES, eigenvalue_planes, scores_of, singular_values
 from circuitlab.model.subject import Head
-from circuitlab.session.state import Kind, State
+from circuitlab.state.state import Kind, State
 
 MOST = 8  # heads with a plot each
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from circuitlab.analysis.training.scores import best
 from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, with_error
+from circuitlab.figures.contracts.common import with_error
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
 from circuitlab.figures.panels.training.pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
@@ -27,7 +28,7 @@ from circuitlab.figures.panels.training.points import (
     time,
 )
 from circuitlab.model.records.series_measures import GONE
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 
 def overlay(state: State, answer: Answer[TrainingSeriesResult], score: str, context: str, over: Over, log: bool) -> Figure:

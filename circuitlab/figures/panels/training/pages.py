@@ -10,8 +10,9 @@ import numpy as np
 
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.counting import number
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number, with_error
+from circuitlab.figures.contracts.common import caption, with_error
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Lines, ids
@@ -32,7 +33,7 @@ from circuitlab.figures.panels.training.points import (
     time,
 )
 from circuitlab.model.subject import Head
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 NO_HEADS = "a model without layers has no heads"
 ZERO_ON_LOG = "step 0 cannot be drawn on a logarithmic axis"

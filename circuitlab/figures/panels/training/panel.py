@@ -17,9 +17,10 @@ from circuitlab.figures.panels.training.overlay import overlay
 from circuitlab.figures.panels.training.pages import curves, heads_over_training, loss_by_index, zeroed
 from circuitlab.figures.panels.training.plane import plane
 from circuitlab.figures.panels.training.points import MARKS, NO_LAYERS, OWN
+from circuitlab.model.archives.offering import obtainable
 from circuitlab.model.records.series_measures import GONE
 from circuitlab.model.subject import Head, Subject
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 NONE = (
     "This model has no checkpoint series with measurements: open attn-only-2l, which has one, or measure a model's own "
@@ -57,6 +58,7 @@ class TrainingView:
         "",
         label="Models",
         tip="Models to compare with, separated by commas; if empty: none in curves, every shipped one in the plane",
+        kind="models",
         when="page",
         values=("curves", "plane"),
     )
@@ -75,7 +77,7 @@ def _view(state: State) -> TrainingView:
     return state.view("training", TrainingView)
 
 
-def _subject(state: State) -> Subject:
+def series_subject(state: State) -> Subject:
     """The model without checkpoint and text: its series is requested once for all of them."""
     return Subject(replace(state.model, checkpoint=None))
 
@@ -92,12 +94,12 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why(NONE)
     if view.page == "plane":
         params = TrainingPcaParams(tuple(map(SeriesRef, sources)), round(max(view.first, 0.0) * 1e6), bool(view.models.strip()))
-        return {"plane": Request(training_pca, params, _subject(state))}
+        return {"plane": Request(training_pca, params, series_subject(state))}
     series = tuple(map(SeriesRef, sources if several else sources[:1]))
-    return {"series": Request(training_series, TrainingSeriesParams(series, _control(facts)), _subject(state))}
+    return {"series": Request(training_series, TrainingSeriesParams(series, without_layers(facts)), series_subject(state))}
 
 
-def _control(facts: Facts) -> SeriesRef | None:
+def without_layers(facts: Facts) -> SeriesRef | None:
     """The shipped model without layers, if it has measurements: its score on text is due to the texts alone."""
     try:
         return SeriesRef(NO_LAYERS) if NO_LAYERS in facts.measured("") else None
@@ -134,6 +136,16 @@ def pick(state: State, hit: Hit) -> State:
     return chosen if model == state.model else replace(chosen, model=model)
 
 
+def why_not(state: State, hit: Hit) -> str:
+    """A click on a point whose weights are not here chooses no checkpoint: why, and how they can be got."""
+    gone = hit.mark in MARKS and hit.id[2:] == (GONE,) and hit.id[0] >= OWN
+    if not gone or hit.gesture not in ("click", "double-click"):
+        return ""
+    if obtainable(state.model) is None:
+        return "The weights of this step were not kept: choose another point."
+    return "The weights of this step are not on this machine: File → Get checkpoints…"
+
+
 PANEL = register(
     Panel(
         name="training",
@@ -156,9 +168,11 @@ PANEL = register(
             "loss rises when a head is ablated, with all attention patterns held fixed. Click a point in time to see that "
             "checkpoint in every panel."
         ),
+        opens_sweeps=True,
         requests=requests,
         draw=draw,
         pick=pick,
+        why_not=why_not,
         area="bottom",
         order=150,
     )

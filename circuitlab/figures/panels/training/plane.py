@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.training.pca import TrainingPcaResult
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import caption, number
+from circuitlab.figures.contracts.common import caption
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Points, ids
 from circuitlab.figures.panels.training.points import OWN, current_point, model_hues, pinned_point, short
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 
 def plane(state: State, answer: Answer[TrainingPcaResult]) -> Figure:

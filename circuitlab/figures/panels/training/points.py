@@ -7,13 +7,13 @@ from typing import Literal, Protocol
 import numpy as np
 
 from circuitlab.analysis.training.series import RANDOM, TEXT, TrainingSeriesResult
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import number, with_error
+from circuitlab.figures.contracts.common import with_error
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, ids
 from circuitlab.model.subject import ModelRef
-from circuitlab.session.state import State
+from circuitlab.state.state import State
 
 # A hit is (layer, head, checkpoint); checkpoint −1: the final weights; (OWN, −1): no head; layer < OWN: another model.
 OWN = -1
@@ -87,7 +87,7 @@ def short(count: float, whole: float = 1e4) -> str:
         return f"{count:.0f}"
     size, unit = (1e6, "M") if count >= 999_500 else (1e3, "k")
     value = count / size
-    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{value:.0f} {unit}" if value >= 100 else f"{number(value, '.3g')} {unit}"
 
 
 def between(first: float, last: float) -> str:

@@ -1,0 +1,156 @@
+"""An open model: what was read from its files, its weights under each convention, and what identifies it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from circuitlab.errors import BadModel, CircuitLabError
+from circuitlab.model.files.tensors import open_safetensors
+from circuitlab.model.folding import under
+from circuitlab.model.loading import Opened, resolve
+from circuitlab.model.records.series import checkpoint_of, final_step, series_of
+from circuitlab.model.records.series_measures import has_series
+from circuitlab.model.subject import Conventions, ModelRef
+from circuitlab.model.weights import Weights
+
+BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
+
+Identity = tuple[tuple[str, int, int], ...]
+
+
+def file_identity(files: tuple[Path, ...]) -> Identity:
+    """(path, size, mtime in ns) of each file."""
+    stats = ((f, f.stat()) for f in files)
+    return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
+
+
+def step_of(ref: ModelRef) -> int | None:
+    """The training step of a reference's checkpoint, None for the final weights. Raises `BadModel` if it does not exist."""
+    if ref.checkpoint is None:
+        return None
+    folder = resolve(ref)
+    path = checkpoint_of(folder, ref.checkpoint)
+    return next(step for step, file in series_of(folder) if file == path)
+
+
+def steps_trained(ref: ModelRef) -> int | None:
+    """How many steps the weights were trained for, final weights included; None if no file states it."""
+    try:
+        return final_step(resolve(ref)) if ref.checkpoint is None else step_of(ref)
+    except BadModel:
+        return None
+
+
+@dataclass(eq=False)
+class OpenModel:
+    """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
+
+    `sha256` is "" until it has been read. `absent`: its weights are not on this machine, and it is a `ghost.Ghost`.
+    """
+
+    absent: ClassVar[bool] = False
+    ref: ModelRef
+    path: Path
+    opened: Opened
+    identity: Identity
+    sha256: str = ""
+    beside: Identity = ()
+    _measured: bool = False
+    _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def weights(self, conventions: Conventions, device: str = "cpu") -> Weights:
+        """The weights under `conventions` on a device, created once: runs share prefixes by the identity of their weights."""
+        with self._lock:
+            if (conventions, device) not in self._presented:
+                self._presented[conventions, device] = under(self.opened.weights, conventions, device)
+            return self._presented[conventions, device]
+
+    def need_weights(self, analysis: str = "") -> None:
+        """Raises `BadModel` where the weights are not on this machine; reads nothing."""
+
+    def leave_devices(self, devices: tuple[str, ...]) -> None:
+        """Free the weights on all devices except these."""
+        with self._lock:
+            for key in [key for key in self._presented if key[1] not in devices]:
+                del self._presented[key]
+
+    @property
+    def name(self) -> str:
+        """Its name in titles: its parts in one line."""
+        return " · ".join(self.name_parts)
+
+    @property
+    def name_parts(self) -> tuple[str, ...]:
+        """The parts of its name: those of the reference, with the training step of a checkpoint."""
+        at, steps = self.ref.checkpoint, self.opened.steps
+        if at is None or not -len(steps) <= at < len(steps):
+            return self.ref.name_parts
+        return (*replace(self.ref, checkpoint=None).name_parts, f"step {steps[at]:,}")
+
+    @property
+    def nbytes(self) -> int:
+        """An upper bound on its bytes: the weights as float32, once more for each other convention or device in use."""
+        raw = self.opened.weights
+        copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
+        return 4 * raw.config.n_parameters() * copies + BESIDES
+
+    @property
+    def key(self) -> Hashable:
+        """The identity of its files when opened, of the files beside them, the assumptions, and the steps of its checkpoints.
+
+        Answers about its training count checkpoints by these steps.
+        """
+        return self.identity, self.beside, self.ref.assume, self.opened.steps
+
+    @property
+    def changed_on_disk(self) -> bool:
+        """Whether its files have changed since it was opened; a model without files never changes."""
+        try:
+            return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
+        except OSError:
+            return True
+
+    @cached_property
+    def config_sha256(self) -> str:
+        """A hash of its configuration as read and assumed, which decides with the weights what is computed."""
+        text = json.dumps(self.opened.weights.config.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes that its files store weights in; () where their headers do not say."""
+        return stored_dtypes(self.identity)
+
+    @property
+    def steps_trained(self) -> int | None:
+        """How many steps its weights were trained for; None if no file states it."""
+        return steps_trained(self.ref)
+
+    @property
+    def measured(self) -> bool:
+        """Whether its training series was measured; where its folder is gone, as it was last seen."""
+        if self.path.exists():
+            self._measured = has_series(self.path)
+        return self._measured
+
+
+@lru_cache(maxsize=16)
+def stored_dtypes(files: Identity) -> tuple[str, ...]:
+    """The dtypes in these files, from the headers of safetensors; () for other formats, which have no such header."""
+    dtypes: dict[str, None] = {}
+    for name, _, _ in files:
+        if name.endswith(".safetensors"):
+            try:
+                tensors = open_safetensors(Path(name))
+            except (CircuitLabError, OSError):
+                return ()
+            dtypes |= dict.fromkeys(tensors.kind(tensor) for tensor in sorted(tensors.names()))
+    return tuple(dtypes)

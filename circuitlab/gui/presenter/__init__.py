@@ -1,0 +1,1 @@
+"""Presenting: a stage for an audience."""

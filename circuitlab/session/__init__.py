@@ -1,1 +1,0 @@
-"""Everything a person has chosen: State, History, and their form on disk."""

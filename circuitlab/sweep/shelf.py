@@ -1,0 +1,104 @@
+"""Models in a folder that all workers see, by the sha256 of their weights, for workers that have no such file at their own path.
+
+    SHELF/<sha256>/NAME/config.json, tokenizer.json, …, model.safetensors
+
+Each is one point of a training, its weights those of the folder; a name is what captions call it. A worker reads there what it
+cannot read under the model's own path, or finds changed; nothing is looked up by name alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from circuitlab.analysis.base import Ctx
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore, resolve
+from circuitlab.errors import BadMachine, CircuitLabError
+from circuitlab.files import made_folder, writing
+from circuitlab.model.constructed.parameters import KIND
+from circuitlab.model.loading.checkpoint import look
+from circuitlab.model.records.series_measures import FILE as SERIES
+from circuitlab.model.subject import ModelRef
+
+WEIGHTS = "model.safetensors"
+
+
+def shelve(shelf: Path, models: Iterable[tuple[ModelRef, str]], store: ModelStore, ctx: Ctx) -> None:
+    """Copy each model, with the sha256 of its weights, to the shelf unless it stands there. Raises `BadMachine`, `BadModel`."""
+    made_folder(shelf)
+    missing = [
+        (ref, sha256) for ref, sha256 in models if sha256 and not ref.source.startswith(KIND) and not shelved(shelf, sha256)
+    ]
+    for i, (ref, sha256) in enumerate(missing):
+        ctx.tick(i, len(missing), f"putting {ref.name} on the shelf")
+        _copy(shelf, ref, sha256, store)
+
+
+def shelved(shelf: Path, sha256: str) -> ModelRef | None:
+    """The model with weights of this sha256 on the shelf, None where there is none."""
+    models = sorted((shelf / sha256).glob("*")) if sha256 else []
+    return ModelRef(f"file:{models[0]}") if models else None
+
+
+def within_reach(request: Request[Any], sha256: str, shelf: Path | None, store: ModelStore) -> Request[Any]:
+    """The request, of the model on the shelf where its own path has no weights of this sha256 and the shelf has."""
+    ref = request.subject.model
+    if shelf is None or not sha256 or ref.source.startswith(KIND):
+        return request
+    try:
+        if store.sha256_unopened(ref) == sha256:
+            return request
+    except CircuitLabError:
+        pass  # what is wrong with the path is said by the request itself, if the shelf cannot help
+    there = shelved(shelf, sha256)
+    return (
+        request if there is None else replace(request, subject=replace(request.subject, model=replace(there, assume=ref.assume)))
+    )
+
+
+def _copy(shelf: Path, ref: ModelRef, sha256: str, store: ModelStore) -> None:
+    with writing(shelf):
+        staged = Path(tempfile.mkdtemp(dir=shelf, prefix=".new-"))
+        try:
+            place = staged / sha256 / resolve(ref).name
+            place.mkdir(parents=True)
+            _fill(place, ref)
+            copied = ModelRef(f"file:{place}", assume=ref.assume)
+            if (got := store.sha256_unopened(copied)) != sha256:
+                raise BadMachine(
+                    "A model on the shelf is not the one that was copied.",
+                    expected=f"sha256 {sha256[:12]}…",
+                    got=f"{got[:12]}…",
+                    remedy="Run the same command again; check the disk if it says so again.",
+                )
+            _publish(staged / sha256, shelf / sha256)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+
+def _publish(made: Path, place: Path) -> None:
+    try:
+        os.rename(made, place)
+    except OSError:
+        if not place.is_dir():  # else another sweep was first
+            raise
+
+
+def _fill(place: Path, ref: ModelRef) -> None:
+    """Copy what belongs to a point of a model: its weights, and what describes them."""
+    path = resolve(ref)
+    if not path.is_dir():
+        shutil.copyfile(path, place / path.name)
+        return
+    final, weights = look(path, dict(ref.assume)).files, look(path, dict(ref.assume), ref.checkpoint).files
+    for file in path.iterdir():
+        if file.is_file() and file not in final and file.name != SERIES:
+            shutil.copyfile(file, place / file.name)
+    for file in weights:
+        shutil.copyfile(file, place / (file.name if ref.checkpoint is None else WEIGHTS))

@@ -1,0 +1,84 @@
+"""What was measured of one model, in `witnesses.json` beside its weights, with what it was measured on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from circuitlab.errors import BadModel, cause
+from circuitlab.files import write_whole
+from circuitlab.model.subject import Head
+from circuitlab.witnesses.estimate import Mean, plain
+
+FILE = "witnesses.json"
+FORMAT = "circuitlab-witnesses-1"
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """All rows of the table of one model.
+
+    `step`: of training, None for the final weights. `sets`: by name of a prompt set, `first`, `over_other`, `probability`;
+    `said_twice`: `first`, `second` (nats), and of the best induction head `mass`, `bos`; `random`: `prefix_matching`, `saved`
+    (nats); `in_context`: `score`, `controlled` (nats). `heads`: [layer][head] lists, `on_bos`, `own_tokens`, `by_weights`,
+    `in_use` (different sources among the strongest skip-trigrams); `best`: heads by what they are best at; `protocol`: texts and
+    sizes.
+    """
+
+    model: str
+    step: int | None
+    sets: dict[str, dict[str, Mean]]
+    said_twice: dict[str, Mean]
+    random: dict[str, Mean]
+    in_context: dict[str, Mean]
+    heads: dict[str, list[list[float]]]
+    dead: tuple[str, ...]
+    best: dict[str, str]
+    protocol: dict[str, Any]
+
+
+def write_record(folder: Path, found: Witnesses) -> Path:
+    """Write `witnesses.json` whole or not at all. Raises `BadMachine`."""
+    path = folder / FILE
+    write_whole(path, (json.dumps(plain({"format": FORMAT, **asdict(found)}), indent=1) + "\n").encode())
+    return path
+
+
+def read_record(folder: Path) -> Witnesses:
+    """The record beside a model's weights. Raises `BadModel` where there is none or it cannot be read."""
+    path = folder / FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.pop("format") != FORMAT:
+            raise ValueError("another format")
+        means = lambda part: {name: _mean(value) for name, value in data[part].items()}
+        data["sets"] = {name: {k: _mean(v) for k, v in rows.items()} for name, rows in data["sets"].items()}
+        data |= {part: means(part) for part in ("said_twice", "random", "in_context")}
+        return Witnesses(**{**data, "dead": tuple(data["dead"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadModel(
+            f"{FILE} cannot be read.",
+            expected=f"a file of format {FORMAT} beside the weights",
+            got=cause(error),
+            remedy="Measure the model again: python -m circuitlab.witnesses MODEL --text FILES.",
+        ) from error
+
+
+def _mean(value: list[Any]) -> Mean:
+    mean, error, n = value
+    number = lambda x: float("nan") if x is None else float(x)
+    return Mean(number(mean), number(error), int(n))
+
+
+def rows_of(values: np.ndarray, digits: int = 4) -> list[list[float]]:
+    """[layer][head] lists of an array [layer, head]."""
+    return [[round(float(x), digits) for x in row] for row in values]
+
+
+def named(**heads: Head | None) -> dict[str, str]:
+    """Heads by what they are best at; none where there is none."""
+    return {what: str(head) for what, head in heads.items() if head is not None}

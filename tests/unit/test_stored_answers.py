@@ -1,0 +1,311 @@
+"""Stored answers: every analysis is read back bit for bit, and what was not stored so is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+import struct
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from circuitlab import api
+from circuitlab.analysis.base import Remainder, SeriesRef, TextRef, analyses
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, over_prompts
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
+from circuitlab.analysis.training.series import TrainingSeriesParams, training_series
+from circuitlab.caption_parts import Essential
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.exact_values import as_json, fits, from_json
+from circuitlab.engine.request import Answer, Provenance, Request, files_of
+from circuitlab.engine.store import ModelStore
+from circuitlab.engine.stored_answer import read_stored, stored_bytes
+from circuitlab.errors import BadInput
+from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
+from tests.fuzz.byte_mutators import BYTES
+from tests.models import CONFIGS, FULL, directory
+from tests.same import check_same
+from tests.unit.test_exported import answers
+
+SECRET = "zoe-quagmire"
+(ODD_NAN,) = struct.unpack(">d", bytes.fromhex("fff8000000000123"))  # negative, and with bits of its own
+OVERHEAD = 16 * 2**10  # bytes beyond the arrays: headers, request, provenance, captions
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models and prompts in the home of somebody whose name is nobody's business."""
+    made = tmp_path_factory.mktemp("home") / SECRET / "private"
+    made.mkdir(parents=True)
+    directory(made / "gpt2", FULL, n_ctx=128)
+    directory(made / "odd", CONFIGS["odd"], tokenizer=False)
+    (made / "prompts.tsv").write_text("ab ab\ta\tb\nba ba\tb\ta\n", encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def answer(folder: Path) -> Answer:
+    """A small one, with an intervention."""
+    cut = (Intervention("scale", Site("z", 0, (1,)), (0.25,)),)
+    subject = Subject(ModelRef(f"file:{folder / 'gpt2'}"), (0, 5, 6, 5), cut, Conventions(centre=False))
+    return Engine(ModelStore()).answer(Request(token_loss, TokenLossParams(), subject))
+
+
+def unpacked(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+def packed(members: dict[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", kind) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data, kind)
+    return out.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def text_of(data: bytes) -> str:
+    """What stands in the file, as a reader of NPZ files sees it."""
+    return str(np.load(io.BytesIO(data))["about"])
+
+
+def said_otherwise(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """The same file with another `about`."""
+    about = json.loads(text_of(data))
+    change(about)
+    return packed(unpacked(data) | {"about.npy": npy(np.array(json.dumps(about)))})
+
+
+@pytest.mark.parametrize("name", sorted(analyses()))
+def test_every_analysis_is_read_back_bit_for_bit(name: str, folder: Path) -> None:
+    found = answers(name, folder)
+    assert found, f"{name} was never answered"
+    for one in found:
+        original, ref = api.engine().identified(one), one.request.subject.model
+        paths = {file.path for file in files_of(one.request.params) if isinstance(file, TextRef)}
+        data = stored_bytes(original, {ref: "mine"}, {path: f"file {i}" for i, path in enumerate(sorted(paths))})
+        assert data == stored_bytes(original, {ref: "mine"}, {path: f"file {i}" for i, path in enumerate(sorted(paths))})
+        back = read_stored(data, lambda name, ref=ref: {"mine": ref}[name], {f"file {i}": p for i, p in enumerate(sorted(paths))})
+        assert back.request == original.request
+        check_same(back.result, original.result)
+        assert back.provenance == replace(original.provenance, stored=True)
+        assert back.complete == original.complete and back.fingerprint == original.fingerprint
+        assert back.result.axes_of and not any(array.flags.writeable for array in back.result.arrays().values())
+        for array in original.result.arrays():
+            assert back.result.axes_of(array) == original.result.axes_of(array)
+            assert back.result.unit_of(array) == original.result.unit_of(array)
+        assert stored_bytes(back, {ref: "mine"}, {path: f"file {i}" for i, path in enumerate(sorted(paths))}) == data
+        assert len(data) < original.result.nbytes + OVERHEAD
+        for one_file in (data, stored_bytes(original)):  # listed in the session, or not
+            for member, content in unpacked(one_file).items():
+                plain = content.replace(b"\0", b"")
+                assert SECRET.encode() not in plain and str(folder.parent.parent).encode() not in plain, member
+            assert "file:" not in text_of(one_file)
+
+
+def test_stored_bytes_say_nothing_of_when_they_were_written(answer: Answer) -> None:
+    with zipfile.ZipFile(io.BytesIO(stored_bytes(answer))) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_large_arrays_are_most_of_a_stored_answer(answer: Answer) -> None:
+    n = 2**18
+    rng = np.random.default_rng(0)
+    noise = {"loss": rng.normal(size=n), "rank": rng.integers(0, 2**62, n), "tokens": rng.integers(0, 2**62, n)}
+    result = replace(answer.result, **{name: noise.get(name, array) for name, array in answer.result.arrays().items()})
+    data = stored_bytes(replace(answer, result=result))
+    assert len(data) < 1.01 * result.nbytes + OVERHEAD + n // 8
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, 0, -(2**62), 0.1, -0.0, math.inf, -math.inf, math.nan, ODD_NAN,
+        complex(math.nan, -0.0), "", "ä⟨e2⟩\udc80", (), (1, 2.0, ("a", None)), [1, (2,)], Head(1, 2), Essential("remainder 0"),
+        Remainder(math.nan, 1.5, "logit", "range"), np.float32(0.1), np.float64(math.nan), np.int64(-3), np.bool_(True),
+        np.complex64(1 + 2j), {"entropy": "nats", "": (1,)},
+    ],
+)  # fmt: skip
+def test_values_are_read_back_bit_for_bit(value: Any) -> None:
+    check_same(from_json(json.loads(json.dumps(as_json(value)))), value)
+
+
+def test_a_value_of_another_kind_is_not_stored_as_something_else() -> None:
+    for value in (object(), b"x", {1: 2}, {1}, np.array([1])):
+        with pytest.raises(TypeError):
+            as_json(value)
+    for data in ({}, {"head": [1]}, {"head": [1.5, 2]}, {"what": 1}, {"number": ["O", ""]}, {"float": "00"}, {"a": 1, "b": 2}):
+        with pytest.raises(ValueError, match=r"."):
+            from_json(data)
+    assert fits(tuple[str, ...], ("a",)) and not fits(tuple[str, ...], (1,)) and not fits(int, True) and fits(float, 3)
+    assert fits(tuple[int, float], (1, 2.0)) and not fits(tuple[int, float], (1,)) and fits(int | None, None)
+
+
+def test_a_checkpoint_and_a_model_of_another_place(answer: Answer) -> None:
+    here = replace(answer.request.subject.model, checkpoint=3)
+    one = replace(answer, request=replace(answer.request, subject=replace(answer.request.subject, model=here)))
+    data, elsewhere = stored_bytes(one, {replace(here, checkpoint=None): "mine"}), ModelRef("file:/b/mine", None, (("a", "b"),))
+    assert read_stored(data, lambda name: elsewhere).request.subject.model == replace(elsewhere, checkpoint=3)
+    assert read_stored(data, elsewhere).request.subject.model == elsewhere
+    with pytest.raises(BadInput, match="cannot be read") as caught:
+        read_stored(data, {"yours": elsewhere}.__getitem__)
+    assert caught.value.got == "mine"
+
+
+def test_other_models_and_files_are_named_without_their_place(folder: Path) -> None:
+    """Of the session's tables or not: the model beside which series were drawn, its own series, one of no folder, a text."""
+    own, other = ModelRef(f"file:{folder / 'gpt2'}"), ModelRef(f"file:{folder / 'odd'}")
+    series = (SeriesRef(own.source, "aa"), SeriesRef(other.source, "bb"), SeriesRef("builtin:attn-only-0l", "cc"))
+    request = Request(training_series, TrainingSeriesParams(series), Subject(own))
+    result = api.open("attn-only-0l").compute("training_series", models="attn-only-0l").result
+    one = Answer(request, result, True, Provenance(weights="dd"))
+    for models in ({}, {own: "mine"}, {own: "mine", other: "yours"}):
+        data = stored_bytes(one, models)
+        assert not any(SECRET.encode() in content.replace(b"\0", b"") for content in unpacked(data).values())
+        elsewhere = {name: ModelRef(f"file:/there/{name}") for name in models.values()} or {"gpt2": ModelRef("file:/there/gpt2")}
+        back = read_stored(data, elsewhere.__getitem__).request
+        sources = [ref.source for ref in back.params.models]
+        assert sources[0] == back.subject.model.source == next(iter(elsewhere.values())).source
+        assert sources[1] == ("file:/there/yours" if other in models else "session:odd") and sources[2] == series[2].source
+        assert [ref.sha256 for ref in back.params.models] == ["aa", "bb", "cc"]
+
+
+def test_a_path_inside_a_text_is_not_stored(answer: Answer) -> None:
+    inner = json.dumps({"on": "file", "text": {"path": f"/home/{SECRET}/a.txt", "sha256": "aa"}})
+    params = OverPromptsParams(TextRef("prompts.tsv", "bb"), "in_context", inner)
+    with pytest.raises(BadInput, match="over_prompts is not stored"):
+        stored_bytes(replace(answer, request=Request(over_prompts, params, answer.request.subject)))
+
+
+def test_an_answer_of_another_version_is_refused_by_name(answer: Answer) -> None:
+    data = said_otherwise(stored_bytes(answer), lambda about: about["stored"].update(version=token_loss.version + 1))
+    with pytest.raises(BadInput, match="token_loss is by another version") as caught:
+        read_stored(data, answer.request.subject.model)
+    assert (caught.value.expected, caught.value.got) == (f"version {token_loss.version}", f"version {token_loss.version + 1}")
+
+
+OTHERWISE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another analysis": lambda about: about.update(analysis="no_such_analysis"),
+    "no name": lambda about: about.update(analysis=3),
+    "another format": lambda about: about["stored"].update(format=2),
+    "nothing stored": lambda about: about.pop("stored"),
+    "a text for a number": lambda about: about["stored"]["fields"].update(done="all of it"),
+    "a field too many": lambda about: about["stored"]["fields"].update(surplus=1),
+    "a field too few": lambda about: about["stored"]["fields"].pop("done"),
+    "conventions that are no texts": lambda about: about["stored"]["fields"].update(conventions=[1]),
+    "an array too few": lambda about: about["stored"]["arrays"].pop("loss"),
+    "an array as a field": lambda about: about["stored"].update(
+        fields=about["stored"]["fields"] | {"loss": 1.0},
+        arrays={k: v for k, v in about["stored"]["arrays"].items() if k != "loss"},
+    ),
+    "another dtype": lambda about: about["stored"]["arrays"].update(loss=["<f8", about["stored"]["arrays"]["loss"][1]]),
+    "another shape": lambda about: about["stored"]["arrays"]["loss"][1].append(1),
+    "parameters it does not have": lambda about: about.update(params={"nothing": 1}),
+    "an impossible intervention": lambda about: about["subject"]["edits"][0].update(op="explode"),
+    "a token that is none": lambda about: about["subject"]["tokens"].append("a"),
+    "whether it is complete": lambda about: about.update(complete=1),
+    "provenance": lambda about: about["provenance"].update(seconds="long"),
+    "deep": lambda about: about["stored"]["fields"].update(conventions=json.loads("[" * 900 + "]" * 900)),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_what_was_not_stored_so_is_refused(answer: Answer, what: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_stored(said_otherwise(stored_bytes(answer), OTHERWISE[what]), answer.request.subject.model)
+    assert caught.value.expected and caught.value.got and caught.value.remedy
+
+
+def test_arrays_that_are_not_what_was_stored_are_refused(answer: Answer) -> None:
+    data = stored_bytes(answer)
+    members, loss = unpacked(data), np.load(io.BytesIO(data))["loss"]
+    objects = io.BytesIO()
+    np.save(objects, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    for changed in (
+        {"loss.npy": npy(loss.astype(np.float64))},
+        {"loss.npy": npy(loss[:-1])},
+        {"loss.npy": npy(loss[None])},
+        {"loss.npy": npy(loss.astype(">f4"))},
+        {"loss.npy": members["loss.npy"] + b"\0"},
+        {"loss.npy": objects.getvalue()},
+        {"loss.npy": members["loss.npy"].replace(b"(4,)", b"(-4,)")},
+        {"loss.npy": b""},
+        {"surplus.npy": npy(loss)},
+        {"about.npy": npy(np.array(["{}"]))},
+        {"about.npy": npy(np.array(3))},
+        {"about.npy": npy(np.array("[" * 100_000))},
+    ):
+        with pytest.raises(BadInput):
+            read_stored(packed(members | changed), answer.request.subject.model)
+    with pytest.raises(BadInput):
+        read_stored(packed(members, zipfile.ZIP_BZIP2), answer.request.subject.model)
+    assert read_stored(packed(members, zipfile.ZIP_STORED), answer.request.subject.model).fingerprint == answer.fingerprint
+
+
+def test_axes_of_one_name_are_equally_long(answer: Answer) -> None:
+    short = replace(answer.result, loss=answer.result.arrays()["loss"][:-1])
+    with pytest.raises(BadInput):
+        read_stored(stored_bytes(replace(answer, result=short)), answer.request.subject.model)
+
+
+def test_what_unpacks_to_more_than_is_allowed_is_not_unpacked(answer: Answer) -> None:
+    members = unpacked(stored_bytes(answer))
+    bomb = packed(members | {"loss.npy": npy(np.zeros(2**23, np.float32))})
+    liar = packed(members | {"loss.npy": npy(np.zeros(4, np.float32))[:64] + bytes(2**25)})
+    long = packed(members | {"about.npy": npy(np.array("x" * 2**22))})
+    assert max(map(len, (bomb, liar, long))) < 2**20
+    tracemalloc.start()
+    try:
+        for data in (bomb, long):
+            with pytest.raises(BadInput, match="cannot be read"):
+                read_stored(data, answer.request.subject.model, most=2**20)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+        with pytest.raises(BadInput):
+            read_stored(liar, answer.request.subject.model)
+    finally:
+        tracemalloc.stop()
+
+
+def test_damaged_files_are_refused_or_read(answer: Answer, tmp_path: Path) -> None:
+    data, outcomes, file = stored_bytes(answer), set[str](), tmp_path / "one.npz"
+    members = unpacked(data)
+    inside = packed(members, zipfile.ZIP_STORED)
+    for seed in range(600):
+        rng = random.Random(seed)
+        if seed % 3:  # past the checksums of the archive
+            changed = packed(members | _one_changed(members, rng), zipfile.ZIP_STORED)
+        else:
+            file.write_bytes(rng.choice([data, inside]))
+            rng.choice(BYTES)(file, rng)
+            changed = file.read_bytes()
+        try:
+            back = read_stored(changed, answer.request.subject.model, most=2**22)
+            back.result.table()
+            outcomes.add("read")
+        except BadInput as error:
+            assert error.expected and error.got and str(tmp_path) not in str(error)
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+def _one_changed(members: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
+    name = rng.choice(list(members))
+    data = bytearray(members[name])
+    for _ in range(rng.choice([1, 2, 9])):
+        data[rng.randrange(len(data))] = rng.choice([0, 255, 128, rng.randrange(256)])
+    return {name: bytes(data)}
