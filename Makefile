@@ -1,6 +1,7 @@
 # make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
 # make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
 # make lint   style, types, imports                                            make fuzz       2 000 damaged and hostile model files
+# make gate   lint, the fast tests and a few slow ones: what every change passes
 # make archives  checkpoints of models/ as zips in dist/archives, and their list
 # make family  the matched models, trained one after the other: ARGS="runs/family --text …"
 # make notebook  docs/notebook.ipynb, executed where it stands
@@ -30,7 +31,7 @@ TESTED := $(VENV)/.installed-test
 # Python keeps its bytecode, whatever the shell says: hundreds of the tests' processes would compile the package anew, 1 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-slow bench fuzz mutants monkey lint archives notebook family clean
+.PHONY: help run gate test test-slow bench fuzz mutants monkey lint archives notebook family clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -81,6 +82,10 @@ test: $(TESTED)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "not slow and not thorough" $(ARGS)
+
+# What every change passes: style, types, imports, the fast tests and those slow ones that are marked `gate`; unstable ones are named.
+gate: lint
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m tests.gate -n $(JOBS) $(ARGS)
 
 test-slow: $(TESTED)
 	$(BIN)/basedpyright
