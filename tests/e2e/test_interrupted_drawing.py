@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 STEP = {
     "model": "construct:rope-induction",
     "text": "A B C A B",
@@ -39,6 +41,7 @@ for at in (1, 2):
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_a_picture_ends_the_command(tmp_path: Path) -> None:
     session = {"circuitlab": "session", "version": 1, "now": {"model": "construct:rope-induction"}}
     session["story"] = {"title": "", "steps": [{"title": "It moves", "text": "", "set": STEP}]}

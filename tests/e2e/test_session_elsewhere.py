@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.gui.sessions.file_work import FRONTS
@@ -92,6 +94,7 @@ window.close()
 """
 
 
+@pytest.mark.slow
 def test_a_moved_session_is_the_same_in_a_window_without_its_model(tmp_path: Path) -> None:
     path = talk(tmp_path / "here")
     live = opened_session(path, Engine(ModelStore()))

@@ -71,6 +71,7 @@ def drawn(name: str, view: tuple[tuple[str, str], ...]) -> Figure:
     return figure_of(model.engine, panel, state.with_view(name, params_of(panel.view, dict(view))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [84.0, 174.0])
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: "-".join((p[0], *p[1].values())))
 def test_nothing_of_a_panel_is_damaged_on_paper(page, width):

@@ -23,8 +23,8 @@ from circuitlab.state.state import Pin, State
 from tests.models import TINY, directory
 
 MODELS = tuple(sorted(path.name for path in shipped("models").iterdir() if (path / "config.json").exists()))
-# two layers, an MLP, and nothing at all are walked each time
-AT_ONCE = ("attn-only-2l", "gpt-mini", "no layers")
+# an MLP, and nothing at all are walked each time
+AT_ONCE = ("gpt-mini", "no layers")
 WALKED = [pytest.param(n, marks=() if n in AT_ONCE else pytest.mark.slow) for n in (*MODELS, "no layers")]
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
 PAGES = ("page", "of", "what", "on", "show", "kind", "how")  # controls that choose what is drawn, not how

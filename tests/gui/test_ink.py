@@ -25,6 +25,7 @@ STAGE = stage_theme(1000)
 SOURCE = Path(circuitlab.__file__).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_drawn_by_the_sheet_of_what_is_gone(seed: int) -> None:
     """Labels under a sheet, few of which are ever polished, come and go; left to Qt a tenth of these pages are wrong."""

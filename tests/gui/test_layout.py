@@ -329,7 +329,7 @@ SHIPPED = "builtin:attn-only-2l"
 TWO_LINES = "Captain Harville and Miss Penrose walked to the harbour. When the rain began, Captain Harville and Miss Pen"
 
 
-@pytest.mark.parametrize("scale", [1.0, pytest.param(1.3, marks=pytest.mark.slow), 1.6])
+@pytest.mark.parametrize("scale", [1.0, pytest.param(1.3, marks=pytest.mark.slow), pytest.param(1.6, marks=pytest.mark.slow)])
 def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) -> None:
     with shown_window(qtbot, SHIPPED, TWO_LINES) as window:
         window.settings.set("text_scale", scale)
@@ -425,6 +425,7 @@ def bars_too_many(place: QWidget) -> list[str]:
     return ["side by side"] * beside + ["sideways"] * (len(upright) < len(bars))
 
 
+@pytest.mark.slow
 def test_no_panel_of_any_arrangement_has_two_scroll_bars_side_by_side(qtbot: Any) -> None:
     with shown_window(qtbot, SHIPPED, TWO_LINES) as window:
         for name in ARRANGEMENTS:
@@ -439,6 +440,7 @@ def test_no_panel_of_any_arrangement_has_two_scroll_bars_side_by_side(qtbot: Any
                     qtbot.waitUntil(lambda place=place: not bars_too_many(place) and not rooms(window).nested)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["spectra", "circuits", "training"])
 def test_the_pages_of_a_panel_stay_in_sight_where_text_is_large(qtbot: Any, name: str) -> None:
     with shown_window(qtbot, SHIPPED, TWO_LINES, "Training" if name == "training" else "Weights") as window:

@@ -103,8 +103,8 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
                 yield f"{name}: {figure.why_empty}"
 
 
-# no layers, two of them, a constructed model, norms and an MLP; the slow set walks all
-AT_ONCE = ("01-zero-layers", "05-induction", "09-the-constructed-model", "12-larger-models")
+# no layers, and two of them; the slow set walks all
+AT_ONCE = ("01-zero-layers", "05-induction")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in AT_ONCE else pytest.mark.slow) for n in sorted(SHIPPED)])

@@ -337,6 +337,7 @@ def in_a_table(stage: Stage, *acts: str | int) -> RowsMark:
     return mark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [TABLE, PLAIN], ids=["difference", "now"])
 @pytest.mark.parametrize("acts", [(1,), (SCROLL, 2), (SORT, 0), (2, SORT, SCROLL)], ids=str)
 def test_a_table_that_was_touched_comes_back_as_it_was(

@@ -43,6 +43,7 @@ def test_the_command_line_draws_what_the_window_shows(qtbot: Any, window: Window
         assert (tmp_path / "line.svg").read_bytes() == (tmp_path / "window.svg").read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_copied_command_draws_the_same_in_a_fresh_process(qtbot: Any, window: Window, tmp_path: Path) -> None:
     work_on(window)
     settle(qtbot, window)

@@ -422,6 +422,7 @@ def test_a_story_is_walked_again_after_it_was_saved_and_opened(qtbot: Any, told:
     assert told.lessons.tour.lesson is None and told.context.document.recorded.selection.head == Head(0, 0)
 
 
+@pytest.mark.slow
 def test_two_hundred_random_edits_leave_a_story_that_stands(qtbot: Any, told: Window) -> None:
     rng, lessons, context, steps = random.Random(7), told.lessons, told.context, told.lessons.own_steps
     texts = ("one two one two one", "two two one", "one one")

@@ -96,6 +96,7 @@ def test_a_panel_is_swept_and_its_table_is_that_of_the_command(watched: Window, 
         assert heads[int(layer), int(head)] == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_stopped_gone_on_with_and_put_away(watched: Window, qtbot: QtBot, tmp_path: Path) -> None:
     prompts = tmp_path / "many.txt"
     prompts.write_text("\n".join(f"one two {i} one two" for i in range(3000)), encoding="utf-8")

@@ -119,6 +119,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
     assert window.context.document.state.model.source == f"file:{out / 'model'}"
 
 
+@pytest.mark.slow
 def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     window: Window, qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path
 ) -> None:

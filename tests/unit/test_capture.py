@@ -268,6 +268,7 @@ def test_one_thing_comes_back_whatever_was_said_before(resolver: Resolver, name:
     check(resolver, changed, Setup())
 
 
+@pytest.mark.slow
 @settings(UNSHRUNK, max_examples=150)
 @given(data=st.data())
 def test_the_words_of_a_state_over_any_others_are_that_state(resolver: Resolver, data: st.DataObject) -> None:
