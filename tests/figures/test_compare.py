@@ -39,6 +39,7 @@ from circuitlab.training.corpus import Stream
 from tests.figures.figure_words import rows_counted
 from tests.gui.training import measures
 from tests.models import CONFIGS, byte_tokenizer, directory
+from tests.rounding import check_listed
 from tests.series_files import keep_scaled
 from tests.words import but_for_rounding, explained, is_difference, minus, not_compared, same_in, sums_to_one, without_the_cut
 
@@ -298,7 +299,7 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     assert isinstance(rows, Rows)
     by = {c.name: c.values for c in rows.columns}
     listed = rows.ids[:, 0]
-    assert set(listed) == set(np.argsort(-now)[:5]) | set(np.argsort(-then)[:5])
+    check_listed(listed, 5, now, then, rtol=1e-4)
     np.testing.assert_allclose(by["p"], now[listed], rtol=1e-4)
     np.testing.assert_allclose(by[f"in {pin.label}"], then[listed], rtol=1e-4)
     np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-6)

@@ -30,6 +30,7 @@ from circuitlab.testing import Bench, check_afresh, check_answer
 from circuitlab.testing.analyses import TOKENS
 from tests.models import CONFIGS, TINY, directory
 from tests.reference.slow_forward import SlowModel
+from tests.rounding import check_largest, check_ranks
 
 OF_TWO_RUNS = ("patching", "path_patching")  # without another prompt they need something that the first run has cut
 CUT = (Intervention("zero", Site("result", 0)),)
@@ -143,13 +144,12 @@ def test_predictions_are_the_softmax_of_the_logits(ask: Bench) -> None:
     found = ask("predictions", PredictionsParams(3, 5))
     p = np.exp(logits[3] - logits[3].max())
     p /= p.sum()
-    order = np.argsort(-p)
-    np.testing.assert_array_equal(found.ids, order[:5])
-    np.testing.assert_allclose(np.exp(found.log_probs), p[order[:5]], rtol=1e-4)
-    np.testing.assert_allclose(found.logits, logits[3][order[:5]] - logits[3].mean(), atol=1e-4)
+    check_largest(found.ids, p)
+    np.testing.assert_allclose(np.exp(found.log_probs), p[found.ids], rtol=1e-4)
+    np.testing.assert_allclose(found.logits, logits[3][found.ids] - logits[3].mean(), atol=1e-4)
     assert found.entropy == pytest.approx(float(-(p * np.log(p)).sum()), rel=1e-4)
     assert found.actual == TOKENS[4]
-    assert found.actual_rank == int(np.flatnonzero(order == TOKENS[4])[0]) + 1
+    check_ranks(found.actual_rank, p, p[TOKENS[4]])
     last = ask("predictions", PredictionsParams())
     assert last.position == 8
     assert last.actual == -1

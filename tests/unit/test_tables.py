@@ -28,6 +28,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.reference.whole_circuits import Whole, as_double, centred, gauged
+from tests.rounding import check_largest, check_ranks
 
 DOUBLE = Conventions(dtype="float64")
 NAMES = ("attention-only", "gpt2", "llama", "odd", "smeared-rotary", "tied-scaled")
@@ -44,12 +45,11 @@ def made(tmp_path: Path, name: str, **changes: Any) -> tuple[Path, ModelConfig]:
 
 
 def _ends(found: Any, row: np.ndarray, k: int) -> None:
-    order = np.argsort(-row, kind="stable")
-    k = min(k, len(row))
-    np.testing.assert_array_equal(found.top_ids, order[:k])
-    np.testing.assert_array_equal(found.bottom_ids, order[::-1][:k])
-    np.testing.assert_allclose(found.top, row[order[:k]], atol=1e-5)
-    np.testing.assert_allclose(found.bottom, row[order[::-1][:k]], atol=1e-5)
+    assert len(found.top_ids) == len(found.bottom_ids) == min(k, len(row))
+    check_largest(found.top_ids, row, atol=1e-5)
+    check_largest(found.bottom_ids, -row, atol=1e-5)
+    np.testing.assert_allclose(found.top, row[found.top_ids], atol=1e-5)
+    np.testing.assert_allclose(found.bottom, row[found.bottom_ids], atol=1e-5)
     assert found.sd == pytest.approx(row.std(), rel=1e-9)
 
 
@@ -64,7 +64,7 @@ def test_ov_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
         _ends(found, whole[token], 12)
         if c.d_vocab == c.d_vocab_out:
             assert found.own == pytest.approx(whole[token, token], abs=1e-9)
-            assert found.own_rank == 1 + (whole[token] > whole[token, token] + 1e-12).sum()
+            check_ranks(found.own_rank, whole[token], whole[token, token])
         else:
             assert np.isnan(found.own)
             assert found.own_rank == -1
@@ -86,7 +86,7 @@ def test_qk_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
         _ends(ask(path, "qk_table", replace(base, given="source"), engine=engine), whole[:, 5], 12)
         bias = centred(slow.qk(head, distance, behind, side, bias=True))
         if "q" in c.biases:
-            np.testing.assert_array_equal(found.bias_top_ids, np.argsort(-bias)[:12])
+            check_largest(found.bias_top_ids, bias, atol=1e-5)
             np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:12], atol=1e-5)
         else:
             assert found.bias_top.size == found.bias_top_ids.size == 0
@@ -100,8 +100,9 @@ def test_a_row_is_listed_from_its_largest_entry_to_its_smallest_and_the_bias_row
     ov, qk = ask(path, "ov_table", OvTableParams(head, 5, k=4)), ask(path, "qk_table", QkTableParams(head, 5, k=4))
     for found, whole in ((ov, slow.ov(head, None)[5]), (qk, centred(slow.qk(head, 0, None, "key"))[5])):
         end, ids, values = (column.values.tolist() for column in found.table().columns)
-        order = np.argsort(-whole)
-        assert ids[:8] == [*order[:4], *order[-4:]] and end[:8] == ["top"] * 4 + ["bottom"] * 4
+        check_largest(ids[:4], whole, atol=1e-5)
+        check_largest(ids[4:8][::-1], -whole, atol=1e-5)
+        assert end[:8] == ["top"] * 4 + ["bottom"] * 4
         np.testing.assert_allclose(values[:8], whole[ids[:8]], atol=1e-5)
         biased = found is qk and "q" in c.biases
         assert end[8:] == ["bias"] * 4 * biased and ids[8:] == (qk.bias_top_ids.tolist() if biased else [])
@@ -230,9 +231,9 @@ def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
     conventions = Conventions(centre=centre or c.norm == "layer", dtype="float64")
     found = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through), conventions)
     whole = centred(Whole(path, c).ov(Head(1, 2), through))
-    order = np.argsort(-whole, axis=1)[:, :4]
-    np.testing.assert_array_equal(found.ids, order)
-    np.testing.assert_allclose(found.values, np.take_along_axis(whole, order, 1), atol=1e-5)
+    assert found.ids.shape == (len(whole), 4)
+    check_largest(found.ids, whole, atol=1e-5)
+    np.testing.assert_allclose(found.values, np.take_along_axis(whole, found.ids, 1), atol=1e-5)
     assert found.ids.dtype == np.int32
     assert found.table().n_rows == c.d_vocab
 
@@ -243,11 +244,14 @@ def test_top_tokens_of_some_sources_are_those_of_all(tmp_path: Path, through: He
     engine = Engine(ModelStore())
     for embed in ("tokens", "after the first MLP") if through is None else ("tokens",):
         whole = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through, embed), engine=engine)  # type: ignore[arg-type]
+        all_out = OvTopTokensParams(Head(1, 2), c.d_vocab_out, through, embed)  # type: ignore[arg-type]
+        listed = ask(path, "ov_top_tokens", all_out, engine=engine)
+        every = np.take_along_axis(listed.values, np.argsort(listed.ids), 1)  # [source, out]
         for first, count, stop in ((0, 5, 5), (7, 3, 10), (c.d_vocab - 2, 100, c.d_vocab), (9, 0, c.d_vocab)):
             params = OvTopTokensParams(Head(1, 2), 4, through, embed, first, count)  # type: ignore[arg-type]
             some = ask(path, "ov_top_tokens", params, engine=engine)
-            np.testing.assert_array_equal(some.ids, whole.ids[first:stop])
             np.testing.assert_allclose(some.values, whole.values[first:stop], atol=1e-6)
+            check_largest(some.ids, every[first:stop], atol=1e-6)
             assert some.table().columns[0].values[0] == first
     with pytest.raises(BadInput):
         ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), first=c.d_vocab), engine=engine)
@@ -263,11 +267,11 @@ def test_the_largest_entries_are_those_of_the_whole_circuit(tmp_path: Path, name
         k = min(50, whole.size)
         p = LargestEntriesParams(head, circuit, k, distance, through)  # type: ignore[arg-type]
         found = ask(path, "largest_entries", p, engine=engine)
-        order = np.argsort(-whole, axis=None)[:k]
+        places = found.rows_ids * whole.shape[1] + found.cols_ids
         assert found.n_vocab == whole.shape
         assert found.rows_ids.dtype == found.cols_ids.dtype == np.int64
-        np.testing.assert_array_equal(found.rows_ids * whole.shape[1] + found.cols_ids, order)
-        np.testing.assert_allclose(found.values, whole.ravel()[order], atol=1e-5)
+        check_largest(places, whole.ravel(), atol=1e-5)
+        np.testing.assert_allclose(found.values, whole.ravel()[places], atol=1e-5)
         assert 0 <= found.skipped < 1
         assert found.table().n_rows == k
 
