@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
-from circuitlab import __version__, paths, plugins, probe
+from circuitlab import __version__, plugins, probe
 from circuitlab.counting import number_of
+from circuitlab.disk import paths
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "PySide6-Essentials", "pyqtgraph")
 _MODULES = {"PySide6-Essentials": "PySide6.QtWidgets"}  # modules not named like their package

@@ -28,9 +28,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from circuitlab import paths
+from circuitlab.disk import paths
+from circuitlab.disk.files import made_folder, write_whole
 from circuitlab.errors import BadMachine
-from circuitlab.files import made_folder, write_whole
 
 # Packages that Qt's xcb plugin needs on a bare Debian 12, beyond the base system.
 QT_PACKAGES = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from circuitlab.disk.formats import opens_as_session
 from circuitlab.errors import UsageError
-from circuitlab.formats import opens_as_session
 
 
 def file_and_step(place: str) -> tuple[str, str | None]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from circuitlab import paths
+from circuitlab.disk import paths
 from circuitlab.errors import CircuitLabError, reason
 
 log = logging.getLogger("circuitlab.unforeseen")

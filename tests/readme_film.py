@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from circuitlab import api
-from circuitlab.paths import resource
+from circuitlab.disk.paths import resource
 
 TEXT = "Mr and Mrs Hursley of the mill, said that Mr and Mrs Hursley"
 STEP = {"model": "attn-only-2l", "text": TEXT, "heads": ["L1H1"], "show": ["training", "attention"], "play": [0, "final"]}

@@ -14,10 +14,10 @@ import torch  # noqa: F401  before Qt
 from PySide6.QtCore import QDeadlineTimer, QSize
 from PySide6.QtTest import QTest
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.app import application
 from circuitlab.gui.presenter.options import TalkOptions
 from circuitlab.gui.shell.main import make_window, settle
-from circuitlab.paths import resource
 
 STAGE = QSize(1280, 720)
 TEXT = "Mr and Mrs Hursley of the mill, said that Mr and Mrs Hursley"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths
+from circuitlab.disk import paths
 from circuitlab.model.archives.index import Archive, find_archive
 from circuitlab.training.archiving import make
 from tests.models import TINY, directory

@@ -17,12 +17,12 @@ from circuitlab.api.generation import Generated, chosen, need_sampling
 from circuitlab.api.long_work import working
 from circuitlab.api.tokenized import Tokenized, tokenized
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable
 from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.engine.codec import params_of, parse
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import BadInput, CircuitLabError, UsageError, cause, quoted
-from circuitlab.files import need_writable
 from circuitlab.model.archives.offering import need_checkpoints
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention

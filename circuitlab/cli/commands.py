@@ -19,6 +19,8 @@ from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import print_answer, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, write_whole
+from circuitlab.disk.formats import DATA
 from circuitlab.draw.look.paper import Paper, format_of, height_remark
 from circuitlab.engine.codec import describe, parse, parse_params
 from circuitlab.engine.export_data import AnswerExport, data_bytes, export_of
@@ -26,8 +28,6 @@ from circuitlab.engine.export_series import joined_table, series_bytes
 from circuitlab.engine.request import Request, needs
 from circuitlab.engine.texts import text_of
 from circuitlab.errors import BadInput, UsageError, cause
-from circuitlab.files import need_writable, write_whole
-from circuitlab.formats import DATA
 from circuitlab.model.archives.offering import need_checkpoints
 from circuitlab.model.loading.assumptions import pairs
 from circuitlab.model.subject import Head, Subject

@@ -8,9 +8,9 @@ from pathlib import Path
 from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import progress
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable
 from circuitlab.draw.export.animation import need_pillow
 from circuitlab.draw.look.slide import Slide, film_format, size_of
-from circuitlab.files import need_writable
 from circuitlab.report.film import FilmPlan, write_plan
 from circuitlab.report.saved_session import step_at
 from circuitlab.terminal import on_one_line

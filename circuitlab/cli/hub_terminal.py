@@ -6,8 +6,8 @@ import sys
 import time
 
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import typed_path
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
-from circuitlab.paths import typed_path
 from circuitlab.terminal import overwrite
 
 

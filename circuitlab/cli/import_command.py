@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from circuitlab.cli.output import progress
 from circuitlab.counting import number_of
-from circuitlab.paths import typed_path
+from circuitlab.disk.paths import typed_path
 from circuitlab.terminal import on_one_line
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, write_whole
+from circuitlab.disk.formats import SESSION, is_session
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import UsageError
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.files import need_writable, write_whole
-from circuitlab.formats import SESSION, is_session
 from circuitlab.lessons.lesson import SUFFIX, read
 from circuitlab.lessons.writing import markdown_of
 from circuitlab.report.saved_session import opened_session

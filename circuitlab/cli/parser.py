@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from circuitlab import __version__, paths, terminal
+from circuitlab import __version__, terminal
 from circuitlab.cli import machine_arguments
 from circuitlab.cli.arguments import Parser
+from circuitlab.disk import paths
+from circuitlab.disk.files import FULL
+from circuitlab.disk.formats import DATA, FILMS, PICTURES, SESSION, is_session, listed, opens_as_session
 from circuitlab.errors import BadMachine, CircuitLabError, UsageError, bounded, cause, quoted
-from circuitlab.files import FULL
-from circuitlab.formats import DATA, FILMS, PICTURES, SESSION, is_session, listed, opens_as_session
 from circuitlab.interrupts import starting
 from circuitlab.step_names import refuse_step
 from circuitlab.unforeseen import write_log

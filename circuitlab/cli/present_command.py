@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from circuitlab.disk.formats import SESSION, is_session
 from circuitlab.errors import UsageError
-from circuitlab.formats import SESSION, is_session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

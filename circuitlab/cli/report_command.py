@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from circuitlab.formats import REPORTS, SESSION, listed
+from circuitlab.disk.formats import REPORTS, SESSION, listed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from circuitlab.cli.output import progress
     from circuitlab.cli.session_command import refuse_lesson
     from circuitlab.counting import number_of
+    from circuitlab.disk.paths import log_file
     from circuitlab.errors import BadInput
-    from circuitlab.paths import log_file
     from circuitlab.report.content import named_error
     from circuitlab.report.report_files import REPORT_PAPER, writer_of
     from circuitlab.report.saved_session import opened_session

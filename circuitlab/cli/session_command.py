@@ -15,13 +15,13 @@ from typing import Any
 from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import progress
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, write_whole
+from circuitlab.disk.formats import SESSION, is_session
 from circuitlab.engine.engine import Engine, memory_words
 from circuitlab.engine.store import ModelStore
 from circuitlab.engine.stored_answer import read_stored
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.files import need_writable, write_whole
-from circuitlab.formats import SESSION, is_session
 from circuitlab.lessons.lesson import SUFFIX
 from circuitlab.model.sources.references import STORED
 from circuitlab.model.subject import ModelRef

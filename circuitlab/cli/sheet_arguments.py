@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from circuitlab.formats import PICTURES, listed, suffixes
+from circuitlab.disk.formats import PICTURES, listed, suffixes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

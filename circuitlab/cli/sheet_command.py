@@ -14,11 +14,11 @@ from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.counting import number_of
+from circuitlab.disk.files import made_folder, need_folder
+from circuitlab.disk.formats import PICTURES
 from circuitlab.draw.look.paper import Paper, format_of, height_remark
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadInput, CircuitLabError, UsageError
-from circuitlab.files import made_folder, need_folder
-from circuitlab.formats import PICTURES
 from circuitlab.report.saved_session import SavedStep, opened_session, step_at
 from circuitlab.report.sheet import MOST, WIDE, refuse_others
 from circuitlab.step_names import refuse_step

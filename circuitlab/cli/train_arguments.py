@@ -26,7 +26,7 @@ class _Epilog(argparse.RawDescriptionHelpFormatter):
     def add_text(self, text: str | None) -> None:
         if text != EXITS:  # only the epilog lists the recipes, not the usage line of an error
             return super().add_text(text)
-        from circuitlab.paths import shipped_recipes
+        from circuitlab.disk.paths import shipped_recipes
 
         titles = shipped_recipes()
         wide = max(map(len, titles), default=0)

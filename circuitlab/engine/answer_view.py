@@ -16,8 +16,8 @@ import numpy as np
 from circuitlab import notebook_html as html
 from circuitlab.analysis.base import Axis, Result, SeriesRef, Table, TextRef, TokenText, axes_with_labels, token_texts
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import base_name
 from circuitlab.model.subject import Subject
-from circuitlab.paths import base_name
 
 ROWS, COLUMNS, TOKENS, NUMBERS = 8, 8, 16, 8  # at most these are shown
 TRIED = 64  # corners

@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from circuitlab.analysis.base import Column, Result, Table
+from circuitlab.disk.files import write_whole
+from circuitlab.disk.formats import DATA, suffixes
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, TableOf, needs
 from circuitlab.errors import UsageError
-from circuitlab.files import write_whole
-from circuitlab.formats import DATA, suffixes
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files in a zip, so that equal answers give equal bytes
 

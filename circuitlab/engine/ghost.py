@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import base_name
 from circuitlab.engine.open_model import BESIDES, OpenModel
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.config import ModelConfig
@@ -32,7 +33,6 @@ from circuitlab.model.plain import from_json, to_json
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Embed, Layer, Unembed, Weights, parameters_of
-from circuitlab.paths import base_name
 
 CONFIG, TOKENIZER, ABOUT = "config.json", "tokenizer.json", "about.json"
 LARGEST = {CONFIG: 2**20, TOKENIZER: 64 * 2**20, ABOUT: 2**20}  # bytes of each

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from circuitlab.analysis.base import SeriesRef
+from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import reference
 from circuitlab.engine.texts import series_folder
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.records.series_measures import FILE, has_series
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped_models
 
 _REMEDY = "Leave it out, or measure its checkpoints: circuitlab measure MODEL --text FILES."
 

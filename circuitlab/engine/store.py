@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.open_model import Identity, OpenModel, file_identity
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
@@ -22,7 +23,6 @@ from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import look, weight_files
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped, shipped_models, typed_path
 
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 

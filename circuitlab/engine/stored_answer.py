@@ -27,6 +27,7 @@ import numpy as np
 
 from circuitlab.analysis.base import Analysis, Result, TextRef, find_analysis
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import base_name
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.export_data import AnswerExport, npz_bytes
 from circuitlab.engine.request import Answer, FileRef, Provenance, Request, with_files
@@ -35,7 +36,6 @@ from circuitlab.model.files.strict_json import parse
 from circuitlab.model.plain import from_json as typed
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.paths import base_name
 
 FORMAT = 1
 LARGEST = 2**28  # bytes of a stored answer's arrays

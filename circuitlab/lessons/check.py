@@ -9,12 +9,12 @@ from typing import Any, get_args
 
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import find_analysis
+from circuitlab.disk.paths import resource
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.paths import resource
 from circuitlab.state.state import Selection, State
 from circuitlab.story.setup import BEST, Other, Setup, Views
 from circuitlab.story.story import Step

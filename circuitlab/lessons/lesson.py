@@ -39,9 +39,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import read_at_most
+from circuitlab.disk.paths import config_home, resource
 from circuitlab.errors import BadInput, cause, quoted, stated
-from circuitlab.files import read_at_most
-from circuitlab.paths import config_home, resource
 from circuitlab.story.places import real_folder, with_absolute_models
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from circuitlab.files import made_folder, whole, write_whole
+from circuitlab.disk.files import made_folder, whole, write_whole
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.lazy_weights import check_shapes, expected_shapes

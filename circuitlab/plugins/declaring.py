@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from circuitlab.disk.paths import typed_path
 from circuitlab.errors import UsageError, cause, quoted
-from circuitlab.paths import typed_path
 from circuitlab.plugins.plugin_files import FileAddition, additions_at
 
 PATHS = "CIRCUITLAB_PLUGINS"  # files and folders, separated as in PATH; `--plugin` adds to it, so that processes inherit them

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from circuitlab.analysis.base import Ctx, NullContext
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, write_whole
 from circuitlab.draw.look.slide import Film, Frame, Slide, film_format
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadInput, CircuitLabError, UsageError, reason
@@ -19,7 +20,6 @@ from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, find_panels, view_types
 from circuitlab.figures.contracts.unasked import without_choice
 from circuitlab.figures.marks import Figure
-from circuitlab.files import need_writable, write_whole
 from circuitlab.report.markup import visible
 from circuitlab.report.render import figure_of
 from circuitlab.report.requests import MOST_PANELS, Fronts, first_panels

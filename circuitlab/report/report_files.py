@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from circuitlab.disk.files import need_writable
+from circuitlab.disk.formats import REPORTS, suffixes
 from circuitlab.draw.look.paper import Paper
 from circuitlab.errors import UsageError
-from circuitlab.files import need_writable
-from circuitlab.formats import REPORTS, suffixes
 from circuitlab.report.content import Report
 from circuitlab.report.page import page_parts
 from circuitlab.report.pages import pages_parts

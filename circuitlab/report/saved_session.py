@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 from circuitlab.analysis.base import Ctx, find_analysis
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, write_whole
+from circuitlab.disk.paths import typed_path
 from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.draw.look.slide import Slide, film_format
 from circuitlab.engine.codec import params_of
@@ -35,9 +37,7 @@ from circuitlab.errors import BadInput, BadModel, Cancelled, CircuitLabError, Us
 from circuitlab.figures.contracts.panel import find_panel, view_types, with_plugins
 from circuitlab.figures.contracts.unasked import without_choice
 from circuitlab.figures.marks.figure import joined
-from circuitlab.files import need_writable, write_whole
 from circuitlab.notebook_html import box, line, shortened, table, text_html
-from circuitlab.paths import typed_path
 from circuitlab.report.content import Report, named_error, refuse_empty, report_of
 from circuitlab.report.film import FilmPlan, panels_of, play_of, write_plan
 from circuitlab.report.picture import Picture

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from circuitlab.analysis.base import Ctx
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable, opened, write_together
 from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.contracts.panel import Panel, find_panels
 from circuitlab.figures.contracts.unasked import without_choice
 from circuitlab.figures.marks import Figure
-from circuitlab.files import need_writable, opened, write_together
 from circuitlab.report.prompts import Prompts, PromptText
 from circuitlab.report.render import Sides, drawn_of, view_text
 from circuitlab.report.sheet_caption import MADE, SheetCaption

@@ -9,10 +9,10 @@ from typing import Any
 
 from circuitlab import __version__
 from circuitlab.analysis.base import SeriesRef, TextRef
+from circuitlab.disk.paths import base_name
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.request import Answer, Request
 from circuitlab.model.subject import Head, ModelRef, Target
-from circuitlab.paths import base_name
 from circuitlab.report.latex import comment, escaped
 from circuitlab.report.prompts import PromptText
 from circuitlab.report.sheet_cell import SheetCell

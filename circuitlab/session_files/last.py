@@ -10,9 +10,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from circuitlab.disk.files import made_folder, write_whole
+from circuitlab.disk.paths import state_home
 from circuitlab.errors import BadInput
-from circuitlab.files import made_folder, write_whole
-from circuitlab.paths import state_home
 from circuitlab.session_files.orphans import set_aside
 from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.recovery_files import marked_bytes, read_marked, recovery_folder

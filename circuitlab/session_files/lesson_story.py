@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped_models
 from circuitlab.session_files.assembly import with_paths
 from circuitlab.session_files.file_table import with_file_names
 from circuitlab.session_files.model_table import Models, mentioned, with_models

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import GIB, ModelStore
 from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import KIND, SOURCES
@@ -20,7 +21,6 @@ from circuitlab.model.records.series import FOLDER
 from circuitlab.model.sources.hub import cache_folder
 from circuitlab.model.sources.references import resolve
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped_models
 from circuitlab.session_files.file_table import file_sha256
 from circuitlab.session_files.session import FileEntry, ModelEntry, Session
 

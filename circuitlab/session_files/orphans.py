@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from circuitlab.disk.file_lock import FileLock
+from circuitlab.disk.files import made_folder, moved
 from circuitlab.errors import BadInput, CircuitLabError, bounded
-from circuitlab.file_lock import FileLock
-from circuitlab.files import made_folder, moved
 from circuitlab.session_files.migrations import VERSION
 from circuitlab.session_files.recovery_files import (
     GENERATIONS,

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from circuitlab.disk.paths import base_name
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import base_name
 from circuitlab.session_files.assembly import session_of
 from circuitlab.session_files.model_controls import listed, model_controls, own_model
 from circuitlab.session_files.model_table import refs_of

@@ -9,8 +9,8 @@ import contextlib
 import uuid
 from pathlib import Path
 
-from circuitlab.file_lock import FileLock
-from circuitlab.files import linked, made_folder, moved, write_whole
+from circuitlab.disk.file_lock import FileLock
+from circuitlab.disk.files import linked, made_folder, moved, write_whole
 from circuitlab.session_files.orphans import Orphan
 from circuitlab.session_files.recovery_files import (
     GENERATIONS,

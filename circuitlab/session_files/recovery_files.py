@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import read_at_most
+from circuitlab.disk.paths import state_home
 from circuitlab.errors import BadInput, cause
-from circuitlab.files import read_at_most
-from circuitlab.paths import state_home
 from circuitlab.session_files.session import SUFFIX, Session
 from circuitlab.session_files.session_text import LARGEST, bytes_of, parse_session
 

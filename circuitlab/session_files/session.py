@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from circuitlab.formats import SESSION
+from circuitlab.disk.formats import SESSION
 from circuitlab.model.subject import ModelRef
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Story

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from circuitlab.disk.file_lock import FileLock, locked
 from circuitlab.errors import BadInput
-from circuitlab.file_lock import FileLock, locked
 
 
 def session_lock(path: Path) -> FileLock:

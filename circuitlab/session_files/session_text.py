@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab import __version__
+from circuitlab.disk.files import read_at_most
 from circuitlab.errors import BadInput, UsageError, cause, printable, stated
-from circuitlab.files import read_at_most
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.in_pictures.limits import REMEDY as DAMAGED
 from circuitlab.session_files.in_pictures.reading import picture_text

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from circuitlab.files import writing
+from circuitlab.disk.files import writing
 
 NAME = "journal.jsonl"
 EVERY = 2.0  # s between two waits for the disk, while lines come faster

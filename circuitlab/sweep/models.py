@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.fingerprint import ModelIdentity
 from circuitlab.engine.open_model import OpenModel, steps_trained
@@ -17,7 +18,6 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.series import index_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import shipped_models
 from circuitlab.sweep.spec import ALL, FINAL, Spec, Step
 
 

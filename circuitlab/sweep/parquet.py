@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import whole
 from circuitlab.errors import BadMachine
-from circuitlab.files import whole
 from circuitlab.sweep.journal import Journal
 from circuitlab.sweep.plan import Plan
 from circuitlab.sweep.table import Layout, Row, table_rows

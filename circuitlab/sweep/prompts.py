@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from circuitlab.analysis.base import TextRef
+from circuitlab.disk.paths import resource
 from circuitlab.engine.texts import checked_text, text_of
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.prompts import Prompt, lines_of, read_prompt
 from circuitlab.model.subject import Target
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import resource
 from circuitlab.sweep.spec import PromptSource
 
 Reader = Callable[[Tokenizer, ModelConfig], Prompt]

@@ -14,9 +14,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from circuitlab.disk.file_lock import FileLock, locked
+from circuitlab.disk.files import write_whole, writing
 from circuitlab.errors import BadMachine, UsageError, cause
-from circuitlab.file_lock import FileLock, locked
-from circuitlab.files import write_whole, writing
 from circuitlab.sweep.journal import NAME, Journal
 from circuitlab.sweep.work import Outcome
 

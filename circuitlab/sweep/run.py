@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.analysis.base import Ctx, NullContext
+from circuitlab.disk.files import write_together
 from circuitlab.engine.engine import Engine
-from circuitlab.files import write_together
 from circuitlab.interrupts import pass_on, uninterrupted
 from circuitlab.sweep.cluster import Cluster
 from circuitlab.sweep.crews import Alone, Crew, Processes

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.analysis.base import Ctx
+from circuitlab.disk.files import made_folder, writing
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, resolve
 from circuitlab.errors import BadMachine, CircuitLabError
-from circuitlab.files import made_folder, writing
 from circuitlab.model.constructed.parameters import KIND
 from circuitlab.model.loading.checkpoint import look
 from circuitlab.model.records.series_measures import FILE as SERIES

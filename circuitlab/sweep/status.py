@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from circuitlab.disk.file_lock import holder_of
 from circuitlab.errors import BadInput, cause
-from circuitlab.file_lock import holder_of
 from circuitlab.sweep.journal import NAME, lines_in, parsed
 from circuitlab.sweep.record import LOCK, PLAN
 from circuitlab.sweep.table import LEFT

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.behaviour.over_prompts import statistics
-from circuitlab.files import write_whole
+from circuitlab.disk.files import write_whole
 from circuitlab.sweep.journal import Journal, Line
 from circuitlab.sweep.measures import Measure, from_line
 from circuitlab.sweep.plan import Cell, Plan

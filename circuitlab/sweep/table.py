@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.disk.files import write_whole
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.request import needs
-from circuitlab.files import write_whole
 from circuitlab.sweep.journal import Journal, Line
 from circuitlab.sweep.measures import from_line
 from circuitlab.sweep.plan import Cell, Plan

@@ -18,8 +18,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import made_folder, whole, write_whole
 from circuitlab.errors import CircuitLabError
-from circuitlab.files import made_folder, whole, write_whole
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.archives.index import FOLDER, FORMAT, INDEX, STEP, size_words
 

@@ -18,8 +18,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import whole
 from circuitlab.errors import BadModel
-from circuitlab.files import whole
 from circuitlab.model.records.corpus_bigrams import FILE, FORMAT
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream, find_sources, tokenised

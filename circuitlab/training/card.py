@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from circuitlab.counting import number_of
-from circuitlab.files import made_folder, writing
+from circuitlab.disk.files import made_folder, writing
 from circuitlab.model.devices import devices
 from circuitlab.model.records.series import FOLDER, series_of
 from circuitlab.model.saving import save_directory

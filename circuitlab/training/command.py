@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import made_folder, need_folder
 from circuitlab.errors import BadInput, BadMachine, cause
-from circuitlab.files import made_folder, need_folder
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised

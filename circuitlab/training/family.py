@@ -14,8 +14,8 @@ import json
 import sys
 from pathlib import Path
 
+from circuitlab.disk.files import made_folder, need_folder
 from circuitlab.errors import BadInput, CircuitLabError, UsageError
-from circuitlab.files import made_folder, need_folder
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training import command, progress
 from circuitlab.training.bpe import train_tokenizer

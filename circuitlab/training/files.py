@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from circuitlab import file_lock, files
+from circuitlab.disk import file_lock, files
+from circuitlab.disk.file_lock import FileLock, locked
+from circuitlab.disk.files import unwritable
 from circuitlab.errors import BadInput
-from circuitlab.file_lock import FileLock, locked
-from circuitlab.files import unwritable
 
 
 def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:

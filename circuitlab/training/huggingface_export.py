@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from circuitlab.disk.files import whole
 from circuitlab.errors import BadInput
-from circuitlab.files import whole
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.text.tokenizer import Tokenizer

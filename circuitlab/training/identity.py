@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import writing
 from circuitlab.errors import BadInput
-from circuitlab.files import writing
 from circuitlab.model.records.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
 from circuitlab.training.files import write_whole

@@ -24,8 +24,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import made_folder
 from circuitlab.errors import BadInput, Cancelled
-from circuitlab.files import made_folder
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
 from circuitlab.model.forward import streams as final_streams

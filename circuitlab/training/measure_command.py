@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import need_writable
+from circuitlab.disk.paths import model_dir, shipped_models, typed_path
 from circuitlab.errors import BadModel
-from circuitlab.files import need_writable
 from circuitlab.model.loading import open_model
 from circuitlab.model.records.series_measures import FILE
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import model_dir, shipped_models, typed_path
 from circuitlab.training.corpus import find_sources, tokenised
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS
 from circuitlab.training.series_adding import add_to_series

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from circuitlab.disk.files import made_folder
 from circuitlab.errors import BadModel
-from circuitlab.files import made_folder
 from circuitlab.model.records.series import FOLDER, series_of
 from circuitlab.model.saving import FORMAT
 from circuitlab.training.files import linked, write_whole

@@ -12,8 +12,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.paths import resource
 from circuitlab.errors import BadInput, advising, cause, quoted
-from circuitlab.paths import resource
 from circuitlab.training.recipe import Checkpoints, Data, Export, Optimiser, Recipe, Stage
 from circuitlab.training.recipe_checks import checked
 

@@ -27,10 +27,10 @@ from circuitlab.analysis.training.scores import (
 )
 from circuitlab.analysis.training.series import TrainingSeriesParams
 from circuitlab.counting import number, number_of
+from circuitlab.disk.paths import model_dir
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.records.series import FOLDER
 from circuitlab.model.records.series_measures import FILE, GONE, SeriesMeasures, read_series
-from circuitlab.paths import model_dir
 from circuitlab.training.files import write_whole
 
 HEADING = "## Checkpoint series"

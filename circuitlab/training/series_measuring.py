@@ -21,8 +21,8 @@ import torch
 
 from circuitlab.analysis.training.scores import late_minus_early, repetitions
 from circuitlab.counting import number_of
+from circuitlab.disk.files import writing
 from circuitlab.errors import BadInput, BadMachine, BadModel
-from circuitlab.files import writing
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from circuitlab.disk.paths import resource
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.records.series import FOLDER, final_step, series_of
 from circuitlab.model.records.series_measures import GONE, read_series
-from circuitlab.paths import resource
 from circuitlab.training.metrics_file import FILE as METRICS
 from circuitlab.training.metrics_file import tokens_by_step
 from circuitlab.training.recipe import Recipe

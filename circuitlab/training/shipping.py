@@ -24,8 +24,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import whole
 from circuitlab.errors import BadInput, CircuitLabError
-from circuitlab.files import whole
 from circuitlab.model.loading import open_model
 from circuitlab.model.records.corpus_bigrams import FILE as BIGRAMS
 from circuitlab.model.records.series import FOLDER, final_step, series_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from circuitlab.disk.paths import model_dir
 from circuitlab.errors import BadInput, CircuitLabError, cause
-from circuitlab.paths import model_dir
 
 if TYPE_CHECKING:
     from circuitlab.model.text.tokenizer import Tokenizer

@@ -8,8 +8,8 @@ import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsResult
 from circuitlab.api.model import Model
+from circuitlab.disk.paths import resource
 from circuitlab.model.prompts import Prompt, read_prompts
-from circuitlab.paths import resource
 from circuitlab.witnesses.estimate import Mean, mean_of
 
 SETS = ("literal_copying", "literal_copying_two_tokens", "names_continued", "names_repeated")

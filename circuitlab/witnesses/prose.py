@@ -23,7 +23,7 @@ from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextResult
 from circuitlab.analysis.behaviour.token_loss import TokenLossResult
 from circuitlab.api.model import Model
-from circuitlab.files import write_whole
+from circuitlab.disk.files import write_whole
 from circuitlab.model.subject import Head
 from circuitlab.witnesses.estimate import Mean, mean_of
 

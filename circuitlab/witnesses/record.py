@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.disk.files import write_whole
 from circuitlab.errors import BadModel, cause
-from circuitlab.files import write_whole
 from circuitlab.model.subject import Head
 from circuitlab.witnesses.estimate import Mean, plain
 

@@ -21,16 +21,16 @@ from circuitlab.analysis.base import TextRef, analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.cli import commands
 from circuitlab.cli.parser import _parser, main
+from circuitlab.disk.files import read_at_most
+from circuitlab.disk.paths import log_file
 from circuitlab.engine.codec import describe, parse_params
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.export_data import csv_text, export_of, several_bytes, write_answers
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.files import read_at_most
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, Subject
-from circuitlab.paths import log_file
 from tests.axes import check_axes
 from tests.models import TINY, directory
 

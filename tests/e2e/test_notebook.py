@@ -16,8 +16,8 @@ import pytest
 
 from circuitlab import api
 from circuitlab.analysis.base import analyses
+from circuitlab.disk.paths import model_dir
 from circuitlab.engine.request import Request
-from circuitlab.paths import model_dir
 from tests.figures.test_report import checked
 from tests.reference.slow_trained import ran, weights
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.paths import log_file
 from circuitlab.draw.export.plate import Plate
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
-from circuitlab.paths import log_file
 from circuitlab.report.prepare import prepare
 from circuitlab.report.requests import requests_of
 from circuitlab.report.saved_session import opened_session

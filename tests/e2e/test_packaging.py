@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import __version__, paths
+from circuitlab import __version__
+from circuitlab.disk import paths
 from circuitlab.training.archiving import archived
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths
 from circuitlab.analysis.base import analyses, find_analysis
 from circuitlab.cli.parser import _parser, _with_command
+from circuitlab.disk import paths
 from circuitlab.engine.codec import parse_params
 from circuitlab.story.text_in_parameters import with_numbers
 

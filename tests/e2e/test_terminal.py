@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths, terminal
+from circuitlab import terminal
 from circuitlab.cli.parser import main
+from circuitlab.disk import paths
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.session import ModelEntry, Note, Session

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from circuitlab import paths
 from circuitlab.counting import below_whole
+from circuitlab.disk import paths
 from circuitlab.draw.look.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore, reference

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from circuitlab import api
+from circuitlab.disk.formats import PICTURES, suffixes
 from circuitlab.draw.export.pictures import picture
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import DARK, LIGHT, apply_theme
@@ -17,7 +18,6 @@ from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.formats import PICTURES, suffixes
 from circuitlab.report.render import figure_of, view_text, write
 from circuitlab.report.saved_session import opened_session
 from circuitlab.session_files.picture_view import PictureView

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 from PySide6.QtCore import QSize
 
+from circuitlab.disk.paths import shipped
 from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
@@ -17,7 +18,6 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Gesture, Heatmap, Hit, Mark, Points, Rows
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.paths import shipped
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
 from tests.models import TINY, directory

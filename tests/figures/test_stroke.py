@@ -11,6 +11,7 @@ import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QImage
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.export.pictures import picture, render
 from circuitlab.draw.look.colours import NEUTRAL
 from circuitlab.draw.look.paper import INCH, POINTS, Paper
@@ -34,7 +35,6 @@ from circuitlab.figures.marks import (
     Tokens,
     ids,
 )
-from circuitlab.paths import resource
 from tests.figures.svg_contrast import contrast
 
 SIZE = QSize(600, 420)

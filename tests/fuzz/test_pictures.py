@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from circuitlab.disk.formats import PICTURES, suffixes
 from circuitlab.draw.export.pictures import picture
 from circuitlab.draw.look.paper import Paper
 from circuitlab.engine.engine import Engine
 from circuitlab.figures.marks import Figure, Heatmap
-from circuitlab.formats import PICTURES, suffixes
 from circuitlab.session_files.assembly import work_of
 from circuitlab.session_files.model_search import located
 from circuitlab.session_files.session_text import bytes_of, parse_session, read_session

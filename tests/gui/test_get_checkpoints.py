@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QFileDialog
 
-from circuitlab import paths
+from circuitlab.disk import paths
 from circuitlab.figures.marks import Hit, Lines
 from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.window import Window

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextCharFormat
 
-from circuitlab import paths
+from circuitlab.disk import paths
 from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons import links
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen

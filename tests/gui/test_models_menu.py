@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
+from circuitlab.disk.paths import shipped, shipped_models
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import settings_file
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped, shipped_models
 
 
 def entries(window: Window) -> list[QAction]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from circuitlab.disk.paths import config_home
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import SETTINGS, Setting, Settings
-from circuitlab.paths import config_home
 
 
 def _file(text: bytes) -> None:

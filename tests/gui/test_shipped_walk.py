@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from circuitlab.disk.paths import shipped
 from circuitlab.gui.shell.commands import COMMANDS
-from circuitlab.paths import shipped
 from tests.gui.driving import dock, settle, shown_window
 from tests.models import TINY, directory
 from tests.words import fault_in_figure

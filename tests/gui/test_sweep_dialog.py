@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 import circuitlab.api as lab
 from circuitlab.cli.parser import main
-from circuitlab.file_lock import holder_of
+from circuitlab.disk.file_lock import holder_of
 from circuitlab.gui.docks.process_row import ProcessRow
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.sweeping.dialog import SweepDialog

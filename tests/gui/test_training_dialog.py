@@ -17,6 +17,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from circuitlab.disk.paths import resource
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.figures.marks import Lines
 from circuitlab.gui.shell.window import Window
@@ -34,7 +35,6 @@ from circuitlab.gui.training.job import (
 from circuitlab.gui.training.process import ELSEWHERE
 from circuitlab.gui.training.view import GOES_ON, NOTHING, left_in_words
 from circuitlab.gui.work.own_process import in_words
-from circuitlab.paths import resource
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import alone_in
 from circuitlab.training.identity import claim, identity

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths
 from circuitlab.__main__ import main
+from circuitlab.disk import paths
+from circuitlab.disk.file_lock import FileLock
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadMachine, BadModel, Cancelled, CircuitLabError, UsageError
-from circuitlab.file_lock import FileLock
 from circuitlab.model.archives import index
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.archives.getting import Progress, check, get, part_of

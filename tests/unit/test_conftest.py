@@ -70,7 +70,7 @@ def test_failed_and_left(qapp):
 
 
 def test_home(home):
-    from circuitlab import paths
+    from circuitlab.disk import paths
     assert paths.log_file().is_relative_to(home)
 """
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import circuitlab.api as lab
+from circuitlab.disk.paths import model_dir
 from circuitlab.errors import BadInput
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import model_dir
 
 
 def test_a_model_with_layers_is_no_control_of_a_series() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import configparser
 from xml.etree import ElementTree
 
-from circuitlab.formats import SESSION
-from circuitlab.paths import resource
+from circuitlab.disk.formats import SESSION
+from circuitlab.disk.paths import resource
 
 
 def test_a_double_click_on_a_session_opens_it() -> None:

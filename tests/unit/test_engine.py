@@ -18,6 +18,7 @@ from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import NullContext, Result, TextRef, analyses
 from circuitlab.analysis.behaviour.predictions import PredictionsParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
+from circuitlab.disk.paths import model_dir
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
 from circuitlab.engine.engine import Engine, memory_words
@@ -26,7 +27,6 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, Refused, UsageError
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from circuitlab.paths import model_dir
 from tests.models import CONFIGS, FULL, directory
 
 TOKENS = (0, 5, 9, 5, 7)

@@ -14,9 +14,9 @@ from typing import IO
 import pytest
 
 import circuitlab
-from circuitlab import files
+from circuitlab.disk import files
+from circuitlab.disk.files import read_at_most, whole, write_whole
 from circuitlab.errors import BadMachine
-from circuitlab.files import read_at_most, whole, write_whole
 from tests.conftest import ROOT
 from tests.killing import killed_before
 from tests.models import directory
@@ -175,8 +175,8 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, name: str, words
 
 # What writes otherwise, and why it may: a log grows, a lock and a download go on where they were, a pipe to nowhere.
 _OTHERWISE = {
-    "files.py",
-    "file_lock.py",
+    "disk/files.py",
+    "disk/file_lock.py",
     "cli/parser.py",
     "model/sources/hub_download.py",
     "model/sources/hub_transfer.py",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from circuitlab.cli.parser import _parser
+from circuitlab.disk.formats import DATA, PICTURES, dialog_filter, listed, suffixes
 from circuitlab.draw.export import pictures
 from circuitlab.engine import export_data
-from circuitlab.formats import DATA, PICTURES, dialog_filter, listed, suffixes
 
 
 def test_each_declared_format_is_written_and_no_other() -> None:

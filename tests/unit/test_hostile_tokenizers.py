@@ -11,12 +11,12 @@ import pytest
 from tokenizers import Tokenizer as Inner
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.paths import shipped, shipped_models
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.text import tokenizer_process
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.text.tokenizer_process import TokenizerProcess
 from circuitlab.model.text.tokenizer_rules import unbounded
-from circuitlab.paths import shipped, shipped_models
 from tests.models import byte_tokenizer, directory
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from circuitlab.disk.paths import resource
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
@@ -20,7 +21,6 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.records import known_heads as module
 from circuitlab.model.records.known_heads import complaints, known_heads, read
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.paths import resource
 from tests.models import TINY, directory
 
 SMALL = ModelConfig(

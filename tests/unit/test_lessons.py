@@ -16,6 +16,7 @@ from circuitlab.analysis.base import Result
 from circuitlab.analysis.behaviour.samples import repeated_random
 from circuitlab.cli.lessons_command import problems
 from circuitlab.cli.parser import main
+from circuitlab.disk.paths import config_home
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -24,7 +25,6 @@ from circuitlab.figures.contracts.panel import view_types
 from circuitlab.lessons.lesson import Lesson, files, lessons, parse, read, titles
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
-from circuitlab.paths import config_home
 from circuitlab.state.state import Selection, State
 from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Other, Setup

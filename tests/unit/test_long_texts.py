@@ -10,9 +10,9 @@ import pytest
 from tokenizers import Tokenizer as Library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from circuitlab import paths
 from circuitlab.analysis.base import NullContext, TextRef
 from circuitlab.analysis.behaviour.samples import pieces
+from circuitlab.disk import paths
 from circuitlab.engine.texts import read_text, text_of
 from circuitlab.errors import BadInput, Cancelled, OverBudget
 from circuitlab.model.text import long_text

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.files import need_folder, need_writable
 from circuitlab.errors import BadMachine, UsageError
-from circuitlab.files import need_folder, need_writable
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: links, pipes")
 

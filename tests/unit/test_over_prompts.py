@@ -21,6 +21,7 @@ from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPr
 from circuitlab.analysis.interventions.patching import PatchingParams
 from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.analysis.target import position_of, target_at
+from circuitlab.disk.paths import resource
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -31,7 +32,6 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.plain import from_json
 from circuitlab.model.prompts import read_prompts
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
-from circuitlab.paths import resource
 from tests.models import CONFIGS, byte_tokenizer, directory
 
 LINES = "# four lines\nabcabc\ta\tb\nxyz xyz\tx\nthe cat, the\t \tdog\nqq\tq\tr\n"

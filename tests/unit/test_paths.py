@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths
+from circuitlab.disk import paths
 
 
 def test_a_checkout_has_resources_and_models_beside_the_package() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from circuitlab.analysis.base import NullContext
+from circuitlab.disk.paths import shipped
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -19,7 +20,6 @@ from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.figures.contracts.panel import panels, view_types
 from circuitlab.gui.sessions.file_work import FRONTS
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped
 from circuitlab.report.prepare import Readiness, prepare, readiness_of, time_words
 from circuitlab.report.render import figure_of
 from circuitlab.report.requests import panels_at

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from circuitlab.disk.paths import model_dir, resource
 from circuitlab.engine.codec import as_text, from_json, parse, to_json
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.prompts import Prompt, lines_of, read_prompts
 from circuitlab.model.subject import Target
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.paths import model_dir, resource
 from tests.models import TINY, byte_tokenizer
 
 COPIES = "literal_copying literal_copying_two_tokens names_continued".split()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from circuitlab.disk.file_lock import FileLock, Holder, holder_of, locked
+from circuitlab.disk.files import linked, write_whole
 from circuitlab.errors import BadInput, BadMachine
-from circuitlab.file_lock import FileLock, Holder, holder_of, locked
-from circuitlab.files import linked, write_whole
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files import recovery
 from circuitlab.session_files.last import keep_last, last, last_path, offer_last
@@ -174,7 +174,7 @@ def test_a_number_that_another_process_has_by_now_is_not_the_window(monkeypatch:
     def no_locks(file: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("circuitlab.file_lock._take", no_locks)
+    monkeypatch.setattr("circuitlab.disk.file_lock._take", no_locks)
     assert orphans() == Recoverable(), "on a disk without locks, a process of this number may be it"
     _signed(window, boot="another start of the machine")
     assert only(orphans()).id == window.id
@@ -494,7 +494,7 @@ def test_a_lock_is_one_object_s_and_says_whose(tmp_path: Path) -> None:
 @POSIX
 def test_a_lock_on_a_file_that_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One opens the lock's file, its holder removes it, one locks what nobody else will ever look at."""
-    from circuitlab import file_lock
+    from circuitlab.disk import file_lock
 
     path, take = tmp_path / "lock", file_lock._take
     removed = list[int]()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from circuitlab import api
+from circuitlab.disk.paths import model_dir
 from circuitlab.engine.export_data import export_of, json_text
-from circuitlab.paths import model_dir
 from tests.reference.slow_stages import Stages, output, stages
 
 TEXT = "The cat sat on the mat. The cat sat on the hat, and the dog"

@@ -13,11 +13,11 @@ from safetensors import safe_open
 from circuitlab.analysis.base import SeriesRef
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams
 from circuitlab.analysis.training.pca import TrainingPcaParams
+from circuitlab.disk.paths import model_dir
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.paths import model_dir
 from tests.reference import slow_trained
 from tests.rounding import check_largest, check_ranks
 

@@ -14,6 +14,7 @@ from circuitlab.analysis.base import SeriesRef
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult
 from circuitlab.analysis.training.scores import KINDS, RANDOM, TEXT, on_text, phase_of, repetitions, scores_of
 from circuitlab.analysis.training.series import TrainingSeriesParams, TrainingSeriesResult
+from circuitlab.disk.paths import model_dir, shipped, shipped_models
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
@@ -34,7 +35,6 @@ from circuitlab.model.records.series_measures import (
     read_series,
 )
 from circuitlab.model.subject import Head, ModelRef, Subject
-from circuitlab.paths import model_dir, shipped, shipped_models
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import State
 from circuitlab.training.metrics import head_scores, losses, repeated_random

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.files import need_writable, write_whole
 from circuitlab.errors import BadMachine
-from circuitlab.files import need_writable, write_whole
 from circuitlab.step_names import file_and_step
 
 STILL = {"model": "construct:rope-induction", "text": "A B C A B", "show": ["attention", "predictions"]}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from circuitlab import files
 from circuitlab.cli.parser import main
+from circuitlab.disk import files
+from circuitlab.disk.paths import shipped_recipes
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
-from circuitlab.paths import shipped_recipes
 from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage
 from circuitlab.training.recipe_file import read_recipe
 

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.files import writing
 from circuitlab.errors import BadInput, BadMachine
-from circuitlab.files import writing
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.corpus import Stream
 from circuitlab.training.files import alone_in, write_whole
@@ -39,7 +39,7 @@ def train(text: Path | str, out: Path, *more: str, recipe: str = "tiny") -> int:
 
 
 def recipe_file(tmp_path: Path, old: str, new: str) -> str:
-    from circuitlab.paths import resource
+    from circuitlab.disk.paths import resource
 
     shipped = resource("recipes", "tiny.toml").read_text(encoding="utf-8")
     assert old in shipped

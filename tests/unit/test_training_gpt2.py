@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from circuitlab.disk.paths import model_dir
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.loading import open_model
 from circuitlab.model.trainable import TrainableWeights
-from circuitlab.paths import model_dir
 from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.card import export
 from circuitlab.training.corpus import Source, Stream

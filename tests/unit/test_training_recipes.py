@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from circuitlab.disk.paths import resource, shipped_recipes
 from circuitlab.errors import BadInput
-from circuitlab.paths import resource, shipped_recipes
 from circuitlab.training.family import FAMILY
 from circuitlab.training.recipe_file import read_recipe
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuitlab import file_lock
+from circuitlab.disk import file_lock
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.loading import open_model
 from circuitlab.training import loop

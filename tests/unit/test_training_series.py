@@ -14,6 +14,7 @@ from circuitlab.analysis.base import NullContext, SeriesRef
 from circuitlab.analysis.training._phase_change import PhaseRule, phase_change
 from circuitlab.analysis.training.pca import TrainingPcaParams, TrainingPcaResult, components
 from circuitlab.analysis.training.series import KINDS, TrainingSeriesParams, TrainingSeriesResult, best
+from circuitlab.disk.paths import model_dir, shipped_models
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.request import Request
@@ -21,7 +22,6 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
 from circuitlab.model.records.series_measures import GONE, HEAD_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.paths import model_dir, shipped_models
 from tests.models import directory
 from tests.series_files import lay_beside
 

@@ -13,8 +13,8 @@ import pytest
 
 import circuitlab.api as lab
 from circuitlab.analysis.attribution.skip_trigrams_in_text import SkipTrigramsInTextResult
+from circuitlab.disk.paths import model_dir
 from circuitlab.errors import BadModel
-from circuitlab.paths import model_dir
 from circuitlab.witnesses import prose
 from circuitlab.witnesses.__main__ import main
 from circuitlab.witnesses.estimate import Mean, mean_of

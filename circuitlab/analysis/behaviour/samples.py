@@ -20,12 +20,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, TextRef
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import base_name
 from circuitlab.errors import BadInput, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.run import Run
 from circuitlab.model.weights import bos_of
-from circuitlab.paths import base_name
 
 LEAST = 3  # tokens in a repeated block
 MOST = 10**9  # of one count; what fits in memory is another question

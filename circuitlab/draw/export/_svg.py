@@ -11,8 +11,8 @@ from dataclasses import replace
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QFont, QImage, QPainterPath, QRawFont, QTextLayout
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.theme import LIGHT, MONO, SANS
-from circuitlab.paths import resource
 from circuitlab.session_files.in_pictures.limits import ELEMENT, NAMESPACE
 
 _LETTERING = replace(LIGHT, tabular=False)  # as on all paper

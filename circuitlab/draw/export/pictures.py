@@ -30,6 +30,7 @@ from PySide6.QtGui import QImage, QPageLayout, QPageSize, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator, QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.disk.files import write_whole
 from circuitlab.draw.export import _pdf as pdf
 from circuitlab.draw.export import _svg as svg
 from circuitlab.draw.export._png import png_of
@@ -45,7 +46,6 @@ from circuitlab.draw.view.settling import PARTS, settle
 from circuitlab.draw.view.sheet_view import SheetView
 from circuitlab.errors import CircuitLabError, UsageError
 from circuitlab.figures.marks import Figure
-from circuitlab.files import write_whole
 from circuitlab.interrupts import uninterrupted
 from circuitlab.session_files.in_pictures import png
 from circuitlab.story.zoom import Part

@@ -8,8 +8,8 @@ import pyqtgraph as pg
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.theme import LIGHT, apply_theme
-from circuitlab.paths import resource
 
 _LOADED = "circuitlab_prepared"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+from circuitlab.disk.formats import PICTURES, suffixes
 from circuitlab.errors import UsageError
-from circuitlab.formats import PICTURES, suffixes
 
 PRESETS = {"one column": 84.0, "one and a half": 120.0, "two columns": 174.0}  # mm
 INCH, POINTS = 25.4, 72.0

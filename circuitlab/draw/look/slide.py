@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from circuitlab.counting import number_of
+from circuitlab.disk.formats import FILMS, suffixes
 from circuitlab.errors import UsageError
 from circuitlab.figures.marks import Figure
-from circuitlab.formats import FILMS, suffixes
 from circuitlab.story.zoom import Part
 
 if TYPE_CHECKING:

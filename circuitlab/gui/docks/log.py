@@ -10,10 +10,10 @@ from logging.handlers import RotatingFileHandler
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
+from circuitlab.disk.paths import log_file
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.paths import log_file
 
 MOST_LINES = 5000
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import TooLong
@@ -35,7 +36,6 @@ from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.paths import resource
 from circuitlab.state.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption

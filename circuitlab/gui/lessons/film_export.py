@@ -9,13 +9,13 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from circuitlab.disk.files import need_writable, write_whole
+from circuitlab.disk.formats import FILMS, dialog_filter
 from circuitlab.draw.export.animation import animation, need_pillow, rgb_bytes
 from circuitlab.draw.export.film import drawn
 from circuitlab.draw.look.slide import Film, Slide, film_format
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import Cancelled, CircuitLabError
-from circuitlab.files import need_writable, write_whole
-from circuitlab.formats import FILMS, dialog_filter
 from circuitlab.gui.lessons.film_dialog import FilmDialog
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.tour import Tour

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
+from circuitlab.disk.files import write_together
+from circuitlab.disk.formats import PICTURES, dialog_filter
 from circuitlab.draw.export.sheets import check_sheet, sheet_preview
 from circuitlab.draw.look.paper import Paper, format_of
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.files import write_together
-from circuitlab.formats import PICTURES, dialog_filter
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.pictures.paper_dialog import PaperDialog, load_paper

@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
+from circuitlab.disk.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.view.figure_view import FigureView
@@ -18,7 +19,6 @@ from circuitlab.engine.engine import Engine
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.figures.contracts.panel import Panel
 from circuitlab.figures.marks import Hit
-from circuitlab.formats import DATA, PICTURES, dialog_filter, listed
 from circuitlab.gui.panel import panel_data
 from circuitlab.gui.panel.explain import ExplainDialog
 from circuitlab.gui.panel.feed import Feed

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from circuitlab.disk.formats import PICTURES
 from circuitlab.errors import UsageError
-from circuitlab.formats import PICTURES
 
 if TYPE_CHECKING:
     from circuitlab.engine.engine import Engine

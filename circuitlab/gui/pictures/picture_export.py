@@ -9,11 +9,11 @@ from typing import Any
 from PySide6.QtCore import QObject, QSize, Qt, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from circuitlab.disk.formats import PICTURES, dialog_filter
 from circuitlab.draw.export.pictures import Preview, check, preview
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Figure
-from circuitlab.formats import PICTURES, dialog_filter
 from circuitlab.gui.pictures.paper_dialog import PaperDialog, load_paper, save_paper
 from circuitlab.gui.pictures.picture_output import PictureOutput
 from circuitlab.gui.work.app_context import AppContext

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from circuitlab.disk.file_lock import FileLock
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.file_lock import FileLock
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from circuitlab.disk.file_lock import holder_of
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import CircuitLabError, reason
-from circuitlab.file_lock import holder_of
 from circuitlab.gui.sessions.file_work import Searcher, Staged
 from circuitlab.gui.sessions.found_elsewhere import elsewhere_words
 from circuitlab.session_files.assembly import work_of

@@ -16,10 +16,10 @@ from PySide6.QtCore import QMimeData, QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 
 from circuitlab.counting import number_of
+from circuitlab.disk.formats import PICTURES, SESSION, is_picture, opens_as_session, suffixes
 from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import Cancelled, bounded
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.formats import PICTURES, SESSION, is_picture, opens_as_session, suffixes
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QMessageBox, QWidget
 
+from circuitlab.disk.file_lock import FileLock, Holder, holder_of
 from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.errors import BadInput
-from circuitlab.file_lock import FileLock, Holder, holder_of
 from circuitlab.gui.sessions.moments import moment
 from circuitlab.session_files.session_lock import session_lock
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from circuitlab.disk.files import read_at_most, write_whole
+from circuitlab.disk.formats import is_picture
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, UsageError
 from circuitlab.figures.contracts.panel import with_plugins
-from circuitlab.files import read_at_most, write_whole
-from circuitlab.formats import is_picture
 from circuitlab.gui.work.job import StoppableContext
 from circuitlab.model.subject import ModelRef
 from circuitlab.report.session_results import Gathering, with_hashes

@@ -9,8 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.disk.formats import is_picture
 from circuitlab.errors import Cancelled, titled
-from circuitlab.formats import is_picture
 from circuitlab.gui.sessions.file_work import Searcher, Staged
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.work.app_context import AppContext

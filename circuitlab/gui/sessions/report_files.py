@@ -9,10 +9,10 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import write_whole
+from circuitlab.disk.formats import REPORTS
 from circuitlab.errors import Cancelled, CircuitLabError, titled
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.files import write_whole
-from circuitlab.formats import REPORTS
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.drawer import Drawer

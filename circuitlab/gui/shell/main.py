@@ -9,15 +9,15 @@ from PySide6.QtCore import QDeadlineTimer, QEvent, QEventLoop, QPoint, QSize
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.disk.file_lock import holder_of
+from circuitlab.disk.files import write_whole
+from circuitlab.disk.formats import is_session, opens_as_session
 from circuitlab.draw.export.pictures import png_bytes
 from circuitlab.draw.look.app import application
 from circuitlab.engine.engine import GIB, Engine, use_threads
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.file_lock import holder_of
-from circuitlab.files import write_whole
-from circuitlab.formats import is_session, opens_as_session
 from circuitlab.gui.sessions.coming_back import Return, where_one_stopped
 from circuitlab.gui.sessions.file_hold import in_use
 from circuitlab.gui.sessions.file_work import Searcher

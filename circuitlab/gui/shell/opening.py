@@ -11,6 +11,7 @@ from PySide6.QtCore import QMimeData, QObject, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu
 
+from circuitlab.disk.paths import shipped, shipped_models
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
@@ -23,7 +24,6 @@ from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import shipped, shipped_models
 from circuitlab.state.model_change import state_on, warm_tokenizer
 from circuitlab.state.state import State
 

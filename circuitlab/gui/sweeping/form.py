@@ -8,11 +8,11 @@ from pathlib import Path
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QWidget
 
+from circuitlab.disk.paths import resource
 from circuitlab.gui.sweeping.job import FILE, SweepJob
 from circuitlab.gui.widgets.buttons import push
 from circuitlab.gui.widgets.form import Field, FileLine, Form
 from circuitlab.gui.work.settings import Settings
-from circuitlab.paths import resource
 from circuitlab.sweep.declaring import Asked
 from circuitlab.sweep.spec import ALL, FINAL
 

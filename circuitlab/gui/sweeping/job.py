@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.analysis.base import Ctx
+from circuitlab.disk.file_lock import holder_of
+from circuitlab.disk.files import write_whole
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, UsageError
-from circuitlab.file_lock import holder_of
-from circuitlab.files import write_whole
 from circuitlab.gui.work.own_process import writable_folder
 from circuitlab.sweep.declaring import THIS_TEXT, Asked, declaration
 from circuitlab.sweep.forecast import forecast

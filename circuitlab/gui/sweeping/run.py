@@ -19,8 +19,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from circuitlab.counting import number_of
+from circuitlab.disk.file_lock import holder_of
 from circuitlab.errors import CircuitLabError, cause
-from circuitlab.file_lock import holder_of
 from circuitlab.gui.work.own_process import environment, in_words
 from circuitlab.gui.work.processes import OwnProcess
 from circuitlab.interrupts import STATUS

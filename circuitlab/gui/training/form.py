@@ -10,6 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QFileDialog, QFormLayout, QHBoxLayout, QLineEdit, QSpinBox, QWidget
 
+from circuitlab.disk.paths import model_dir, shipped_models, shipped_recipes
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import Cancelled, CircuitLabError, reason
@@ -22,7 +23,6 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.own_process import in_words
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.paths import model_dir, shipped_models, shipped_recipes
 
 FIRST = "Add the text to train on: files, or folders with .txt, .md and .py files in them."
 ONE_TOKENIZER = "Models of one tokenizer can be compared token by token"

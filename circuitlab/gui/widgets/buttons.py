@@ -10,9 +10,9 @@ from PySide6.QtGui import QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
-from circuitlab.paths import resource
 
 SIZE = 16  # px at text size 1
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from circuitlab.disk.paths import resource
 from circuitlab.draw.look.theme import Theme
-from circuitlab.paths import resource
 
 
 def scaled(theme: Theme, scale: float) -> Theme:

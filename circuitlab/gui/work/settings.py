@@ -9,9 +9,9 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QSettings, Signal
 
+from circuitlab.disk.paths import config_home
 from circuitlab.errors import bounded
 from circuitlab.model.devices import NAMES
-from circuitlab.paths import config_home
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from circuitlab.counting import number_of
+from circuitlab.disk.file_lock import FileLock, locked
+from circuitlab.disk.files import made_folder, unwritable
 from circuitlab.errors import BadInput, BadMachine, BadModel
-from circuitlab.file_lock import FileLock, locked
-from circuitlab.files import made_folder, unwritable
 from circuitlab.model.archives.address import is_url, need_address
 from circuitlab.model.archives.index import Archive
 from circuitlab.model.archives.transfer import transfer

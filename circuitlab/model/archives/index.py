@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import read_at_most
+from circuitlab.disk.paths import data_home, shipped
 from circuitlab.errors import BadModel, UsageError, printable
-from circuitlab.files import read_at_most
-from circuitlab.paths import data_home, shipped
 
 INDEX = "archives.json"
 FORMAT = "circuitlab-archives-1"

@@ -18,8 +18,8 @@ from typing import IO, Any
 
 from circuitlab import __version__
 from circuitlab.counting import number_of
+from circuitlab.disk.files import writing
 from circuitlab.errors import BadMachine, UsageError, cause, printable
-from circuitlab.files import writing
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.sources.transfer_meter import Meter
 

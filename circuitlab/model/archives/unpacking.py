@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import opened, writing
 from circuitlab.errors import BadInput, BadMachine, bounded, cause, printable
-from circuitlab.files import opened, writing
 from circuitlab.model.archives.index import FOLDER, Archive, Stored, size_words
 
 PIECE = 1 << 20

@@ -26,8 +26,8 @@ from typing import Any, cast
 
 import torch
 
+from circuitlab.disk.files import read_at_most
 from circuitlab.errors import BadModel, UsageError, advising, cause, quoted
-from circuitlab.files import read_at_most
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
 from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from circuitlab.disk.files import made_folder, need_folder, whole, write_whole
 from circuitlab.errors import UsageError
-from circuitlab.files import made_folder, need_folder, whole, write_whole
 from circuitlab.model.files.tensors import check_finite
 from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.loading.layout import LaidOut, Stored

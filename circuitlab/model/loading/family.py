@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from circuitlab.disk.paths import model_dir, shipped_models, typed_path
 from circuitlab.errors import BadModel, PluginError, UnknownFamily, advising
 from circuitlab.model.files.tensors import CachedTensors
 from circuitlab.model.files.whole_file import shown
@@ -26,7 +27,6 @@ from circuitlab.model.loading.tokenizer_files import fitted
 from circuitlab.model.records.series import series_of
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
-from circuitlab.paths import model_dir, shipped_models, typed_path
 from circuitlab.plugins import Addition, Plugin, declared, guarded, load
 
 # tensors copied into memory: all of them at once; each when it is first used; none

@@ -16,12 +16,12 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from circuitlab.disk.paths import resource
 from circuitlab.errors import BadModel, CircuitLabError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import Head
-from circuitlab.paths import resource
 
 YOURS = "your note: "  # before what the person has noted
 By = Literal["fingerprint", "name", "shape"]

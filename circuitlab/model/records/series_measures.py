@@ -31,8 +31,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import write_whole
 from circuitlab.errors import BadModel, cause
-from circuitlab.files import write_whole
 
 FILE = "series.safetensors"
 FORMAT = "circuitlab-series-1"

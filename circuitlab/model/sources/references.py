@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from circuitlab.disk.paths import model_dir, shipped_models
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.sources.hub import HubName, in_cache
 from circuitlab.model.subject import ModelRef
-from circuitlab.paths import model_dir, shipped_models
 
 STORED = "stored:"  # how the source of a model begins that is known by the results inside a session alone
 

@@ -22,8 +22,8 @@ from tokenizers import Tokenizer as _Tokenizer
 from tokenizers.models import WordLevel
 
 from circuitlab.counting import number_of
+from circuitlab.disk.files import write_whole
 from circuitlab.errors import BadInput, BadModel, TooLong, cause
-from circuitlab.files import write_whole
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
 from circuitlab.model.text.tokenizer_rules import unbounded

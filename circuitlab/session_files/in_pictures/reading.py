@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from circuitlab.disk.files import opened
+from circuitlab.disk.formats import PICTURES, is_picture, listed
 from circuitlab.errors import BadInput
-from circuitlab.files import opened
-from circuitlab.formats import PICTURES, is_picture, listed
 from circuitlab.session_files.in_pictures import pdf, png, svg
 from circuitlab.session_files.in_pictures.limits import REMEDY
 

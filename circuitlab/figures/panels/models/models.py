@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from circuitlab.analysis.behaviour.model_comparison import SideBySideResult, side_by_side
+from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import reference
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, control
 from circuitlab.model.subject import ModelRef, Subject
-from circuitlab.paths import shipped_models
 from circuitlab.state.state import State
 
 MOST = 6  # models taken from the control

@@ -19,6 +19,7 @@ from circuitlab.analysis.behaviour.over_prompts import (
 )
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import resource
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, head_axes, head_column, texts, top_level
 from circuitlab.figures.contracts.memo import memo
@@ -29,7 +30,6 @@ from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.prompt_sets.lists import curve_of, largest_entry, rows_of
 from circuitlab.model.subject import Head
-from circuitlab.paths import resource
 from circuitlab.state.state import State
 
 SetName = Literal[

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from circuitlab.errors import UsageError, cause, printable
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def shipped(kind: str) -> Path:

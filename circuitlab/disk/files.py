@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.disk.unfinished_files import unfinished_file, unfinished_link
 from circuitlab.errors import BadMachine, bounded
-from circuitlab.unfinished_files import unfinished_file, unfinished_link
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CAUSES = (  # error numbers: what happened, what to do

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from circuitlab.file_lock import HELD
+from circuitlab.disk.file_lock import HELD
 
 _NAME = re.compile(r"\.[0-9a-f]{12}\.new")
 _LONG_AGO = 24 * 3600  # seconds without a change, after which a file is abandoned where there are no locks to say so

@@ -1,0 +1,1 @@
+"""The ground floor: where files lie, what they are called, and how they are written and locked."""
