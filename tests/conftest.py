@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -51,12 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--update-snapshots", action="store_true", help="write the golden pictures instead of comparing")
 
 
+def _listen_to_interrupts() -> None:
+    """Started in the background by a shell, a process ignores Ctrl+C and so do its children, which tests interrupt."""
+    for name in ("SIGINT", "SIGQUIT", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     for name in _ON_CI:
         os.environ.pop(name, None)
+    _listen_to_interrupts()
     if not config.getoption("--headed"):
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
