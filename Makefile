@@ -6,6 +6,7 @@
 # make family  the matched models, trained one after the other: ARGS="runs/family --text …"
 # make notebook  docs/notebook.ipynb, executed where it stands
 # make clean  forget what was installed                                    make monkey     10 000 random events on the window
+# make processors  the tests that compare numbers, on processors that round otherwise
 #
 # Everything is installed into .venv, from constraints.txt, when pyproject.toml or constraints.txt changed; otherwise at once.
 #   PYTHON=…   the interpreter to make .venv with (else the first of those below that has venv)
@@ -31,7 +32,7 @@ TESTED := $(VENV)/.installed-test
 # Python keeps its bytecode, whatever the shell says: hundreds of the tests' processes would compile the package anew, 1 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run gate test test-slow bench fuzz mutants monkey lint archives notebook family clean
+.PHONY: help run gate test test-slow bench fuzz mutants processors monkey lint archives notebook family clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -106,6 +107,10 @@ fuzz: $(TESTED)
 # Deliberate breaks of important lines, each of which the tests of its own room must notice; a sample is part of test-slow.
 mutants: $(TESTED)
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or thorough" tests/mutants $(ARGS)
+
+# A pretended processor, and what numpy and torch keep for older ones; two of them are part of test-slow.
+processors: $(TESTED)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "slow or thorough" tests/processors $(ARGS)
 
 monkey: $(TESTED)
 	$(BIN)/python -m tests.monkey $(ARGS)

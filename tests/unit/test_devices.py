@@ -85,7 +85,9 @@ def test_the_forward_pass_and_every_value_of_a_run(elsewhere: None, tmp_path: Pa
         for name in named:
             made = there.get(name, layer)
             assert made.device.type == NAME
-            np.testing.assert_allclose(made.cpu().numpy(), here.get(name, layer).numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+            wanted = here.get(name, layer).numpy()
+            largest = float(np.abs(wanted[np.isfinite(wanted)]).max())
+            np.testing.assert_allclose(made.cpu().numpy(), wanted, rtol=1e-4, atol=1e-5 * max(1, largest), err_msg=name)
     np.testing.assert_allclose(there.logits().cpu().numpy(), here.logits().numpy(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(there.losses().cpu().numpy(), here.losses().numpy(), rtol=1e-4, atol=1e-4)
 

@@ -84,7 +84,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         logits=(top.values.cpu().numpy() - mean).astype(inputs.subject.conventions.dtype),
         probabilities=np.exp(log_probs[ids]),
         corpus_log_probs=likely[ids],
-        correlation=correlation(log_probs, likely),
+        correlation=correlation(row.cpu().numpy(), likely),  # that of the log-probabilities, which differ by a constant
         correlation_all=whole.correlation,
         symmetry=whole.symmetry,
         conventions=words(inputs, direct_words(c), "logits minus their vocabulary mean", corpus_words),
