@@ -14,7 +14,7 @@ from circuitlab.disk import paths
 from circuitlab.engine.codec import parse_params
 from circuitlab.story.text_in_parameters import with_numbers
 
-README = Path(paths.__file__).parents[1] / "README.md"
+README = Path(paths.__file__).parents[2] / "README.md"
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 COMMANDS = [
     shlex.split(line, comments=True)[1:] for _, block in BLOCKS for line in block.splitlines() if line.startswith("circuitlab ")

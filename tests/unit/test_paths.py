@@ -10,7 +10,7 @@ from circuitlab.disk import paths
 
 
 def test_a_checkout_has_resources_and_models_beside_the_package() -> None:
-    root = Path(paths.__file__).resolve().parent.parent
+    root = Path(paths.__file__).resolve().parents[2]
     assert paths.shipped("resources") == root / "resources"
     assert paths.model_dir("attn-only-2l") == root / "models" / "attn-only-2l"
     assert paths.resource("recipes", "attn-only-2l.toml").is_file()
