@@ -1,23 +1,13 @@
-"""What holds on every processor of numbers that were computed twice: sums by the size of their terms, orders and ranks by value.
+"""What holds on every processor of numbers that were computed twice: orders, ranks and counts, by value.
 
 Two processors add the terms of a product in another order. Of a sum they agree to a few units in the last place of the sum of the
-sizes of its terms, however small the sum itself is; which of two nearly equal numbers is the larger they do not agree on.
+sizes of its terms; which of two nearly equal numbers is the larger they do not agree on.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
-
-
-def check_sum(found: ArrayLike, terms: ArrayLike, axis: int = -1, dtype: Any = np.float64) -> None:
-    """`found` [...] is the sum of `terms` along `axis`, computed in `dtype`."""
-    terms = np.asarray(terms, np.float64)
-    within = 4 * terms.shape[axis] * np.finfo(dtype).eps * np.abs(terms).sum(axis)
-    away = np.abs(np.asarray(found, np.float64) - terms.sum(axis))
-    assert (away <= within).all(), f"{found} is not {terms.sum(axis)}, by {away}, where rounding is at most {within}"
 
 
 def check_largest(found: ArrayLike, values: ArrayLike, rtol: float = 1e-5, atol: float = 1e-9) -> None:

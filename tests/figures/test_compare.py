@@ -302,7 +302,7 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     check_listed(listed, 5, now, then, rtol=1e-4)
     np.testing.assert_allclose(by["p"], now[listed], rtol=1e-4)
     np.testing.assert_allclose(by[f"in {pin.label}"], then[listed], rtol=1e-4)
-    np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-6)
+    np.testing.assert_allclose(by["Δ"], (now - then)[listed], atol=1e-5)
     assert (np.diff(np.abs(by["Δ"])) <= 0).all()
     assert by["#"].tolist() == [int((now > now[i]).sum()) + 1 for i in listed]
     assert rows_counted(change) == (len(listed), len(now))

@@ -67,7 +67,7 @@ def test_predictions_change_from_then_to_now(bench: Bench) -> None:
     shown = rows.ids[:, 0].tolist()
     check_listed(shown, 20, now, then, rtol=1e-4)  # what either side lists
     np.testing.assert_allclose(columns["in before"], then[shown], rtol=1e-4)
-    np.testing.assert_allclose(columns["Δ"], (now - then)[shown], atol=1e-6)
+    np.testing.assert_allclose(columns["Δ"], (now - then)[shown], atol=1e-5)
     assert np.abs(columns["Δ"]).argmax() == 0
     assert (np.diff(np.abs(columns["Δ"])) <= 1e-7).all()
 

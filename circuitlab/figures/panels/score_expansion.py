@@ -125,7 +125,7 @@ def _groups(answer: Answer[ScoreExpansionResult], expansion: _Expansion, view: W
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         centred, raw = (np.append(expansion.groups[of], expansion.groups[of].sum()) for of in ("centred", "raw"))
         small = abs(centred[-1]) < LEAST_SHARED * np.abs(centred).max()  # a percentage of nearly zero means nothing
-        share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * centred / centred[-1]
+        share = np.full(len(centred), np.nan) if small or not centred[-1] else 100 * (centred / centred[-1])
         columns = (
             RowColumn("heads wrote", np.array([*(WRITTEN[g] for g in GROUPS), "sum"], dtype=object)),
             _column("centred", centred, centred, view.values == "centred", "minus the mean over the row's sources"),
