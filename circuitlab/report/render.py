@@ -15,7 +15,8 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.ghost import placeless
 from circuitlab.engine.request import Answer
 from circuitlab.errors import BadInput, Cancelled, CircuitLabError, UsageError, bounded, reason
-from circuitlab.figures.contracts.panel import Facts, Panel, Why, facts_of, view_types
+from circuitlab.figures.contracts.panel import Panel, Why, facts_of, view_types
+from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.figures.marks import Figure
 from circuitlab.session_files.picture_view import PictureView
@@ -48,29 +49,27 @@ class DrawnPanel:
 
 def drawn_of(engine: Engine, panel: Panel, state: State, ctx: Ctx | None = None) -> DrawnPanel:
     """A panel's figure of a State. Raises as `figure_of`, and `Cancelled`."""
-    facts, ctx = facts_of(engine, state.model), ctx or NullContext()
-    now = _answers(engine, panel, state, facts, ctx)
+    ctx = ctx or NullContext()
+    asked = panel.ask(state, facts_of(engine, state.model))
+    if isinstance(why := asked.requests, Why):
+        raise nothing_of(panel, why.text, why.elsewhere)
+    now = _answers(engine, asked, ctx)
     pin = state.reference
     ref, lacking = dict[str, Answer](), ""
     if pin is not None:
         try:
-            ref_state = pinned(state, facts)
-            if not isinstance(ref_state, str):
-                ref = _answered(engine, panel, ref_state, facts_of(engine, ref_state.model), ctx)
+            ref_state = pinned(state, asked.facts)
+            if not isinstance(ref_state, str):  # nothing where the reference asks nothing: the figure says why it stands alone
+                ref = _answers(engine, panel.ask(ref_state, facts_of(engine, ref_state.model)), ctx)
         except Cancelled:
             raise
         except CircuitLabError as error:
             if state.compare != "now":
                 raise
             lacking = f"{pin.label} not computed: {bounded(placeless(reason(error)), LONGEST)}"
-    figure = panel.figure(state, facts, now, ref)
+    figure = panel.figure(state, asked.facts, now, ref, Questions(asked))
     figure = figure.with_caption(Essential(lacking)) if lacking and figure.grid else figure
     return DrawnPanel(figure, {"now": now, "ref": ref}, lacking)
-
-
-def _answered(engine: Engine, panel: Panel, state: State, facts: Facts, ctx: Ctx) -> dict[str, Answer]:
-    """What the panel asks of a reference; nothing where that has no answer, and the figure says why it stands alone."""
-    return {} if isinstance(panel.requests(state, facts), Why) else _answers(engine, panel, state, facts, ctx)
 
 
 def nothing_of(panel: Panel, why: str, elsewhere: str = "") -> BadInput:
@@ -91,11 +90,8 @@ def with_marks(panel: Panel, figure: Figure) -> Figure:
     return figure
 
 
-def _answers(engine: Engine, panel: Panel, state: State, facts: Facts, ctx: Ctx) -> dict[str, Answer]:
-    requests = panel.requests(state, facts)
-    if isinstance(requests, Why):
-        raise nothing_of(panel, requests.text, requests.elsewhere)
-    return {role: engine.answer(request, ctx) for role, request in requests.items()}
+def _answers(engine: Engine, asked: Question, ctx: Ctx) -> dict[str, Answer]:
+    return {role: engine.answer(request, ctx) for role, request in asked.by_role.items()}
 
 
 def view_text(engine: Engine, view: PictureView) -> str:

@@ -29,7 +29,7 @@ from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, Tokens
-from circuitlab.figures.panels.head_finder import SHORT, TABLE, HeadFinderView, Score
+from circuitlab.figures.panels.head_finder import TABLE, HeadFinderView, Score, short
 from circuitlab.figures.panels.induction.panel import ELSEWHERE, InductionView
 from circuitlab.figures.panels.induction.text import roles_of
 from circuitlab.figures.panels.term_importance import TermImportanceView
@@ -373,10 +373,10 @@ def test_the_table_has_copying_prefix_matching_and_depth(engine: Engine, state: 
     places = tuple(rows.ids.T)
     assert {name for name in get_args(Score) if name != "layer"} == set(TABLE)
     shown = {c.name for c in rows.columns}
-    assert {SHORT.get(name, name) for name in TABLE} <= shown and "control" in shown
+    assert {short(name) for name in TABLE} <= shown and "control" in shown
     for name in values:
         if name in TABLE:
-            np.testing.assert_allclose(column(rows, SHORT.get(name, name)), values[name][places], rtol=1e-6)
+            np.testing.assert_allclose(column(rows, short(name)), values[name][places], rtol=1e-6)
     assert (np.diff(column(rows, "prefix")) <= 0).all()
     control = answer(engine, state, "head_scores", HeadScoresParams(), weights=True).control[0]
     np.testing.assert_array_equal(column(rows, "control"), control[places])

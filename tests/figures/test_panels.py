@@ -21,9 +21,9 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.common import pick_position
+from circuitlab.figures.contracts.heads import ranks
 from circuitlab.figures.contracts.panel import Answers, Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
-from circuitlab.figures.panels.heads import ranks
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Compare, Pin, State

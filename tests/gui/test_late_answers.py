@@ -11,6 +11,7 @@ import pytest
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.facts import Answers, Facts
+from circuitlab.figures.contracts.questions import Questions
 from circuitlab.figures.marks import Figure
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
@@ -87,9 +88,9 @@ def test_numbers_of_a_text_stand_under_its_own_tokens(qtbot: Any, window: Window
     before, draws = heat(window), list[bool]()
     panel = attention.panel
 
-    def figure(state: State, facts: Facts, now: Answers, ref: Answers) -> Figure:
+    def figure(state: State, facts: Facts, now: Answers, ref: Answers, asked: Questions | None = None) -> Figure:
         draws.append(all(answer.request.subject.tokens == state.tokens for answer in now.values()))
-        return panel.figure(state, facts, now, ref)
+        return panel.figure(state, facts, now, ref, asked)
 
     monkeypatch.setattr(attention.feed, "panel", replace(panel, figure=figure))
     monkeypatch.setattr(window.context.runner, "ask", lambda slot, request: None)

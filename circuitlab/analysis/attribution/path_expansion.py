@@ -41,6 +41,8 @@ from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
 
 Measure = Literal["logit", "log_prob"]
+BIASES = {"value bias": "v", "output bias": "o", "final bias": "unembed"}  # sources, by the configuration's names of them
+NORMALISATION = "−logsumexp"  # the source of what is subtracted from a logit
 
 
 @dataclass(frozen=True)
@@ -115,15 +117,18 @@ class PathExpansionResult(Result):
         return {"head_total": self.head_total, "orders": self.orders}
 
 
+def mlp_source(layer: int) -> str:
+    """The source that is what the MLP of a layer writes."""
+    return f"L{layer} MLP"
+
+
 def sources_of(config: ModelConfig, edited: bool, measure: Measure) -> tuple[str, ...]:
     """The sources that paths of this model can have, in the order of the `source` axis."""
     norm_bias = config.norm == "layer"
     ends = {"position": config.positions in ("learned", "sinusoidal")}
-    ends |= {f"L{i} MLP": not config.attention_only for i in range(config.n_layers)}
-    ends["value bias"] = "v" in config.biases or norm_bias
-    ends["output bias"] = "o" in config.biases or norm_bias
-    ends["final bias"] = "unembed" in config.biases or norm_bias
-    ends |= {"intervention": edited, "−logsumexp": measure == "log_prob"}
+    ends |= {mlp_source(i): not config.attention_only for i in range(config.n_layers)}
+    ends |= {source: bias in config.biases or norm_bias for source, bias in BIASES.items()}
+    ends |= {"intervention": edited, NORMALISATION: measure == "log_prob"}
     return ("embedding", *(name for name, present in ends.items() if present))
 
 
@@ -154,7 +159,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
         whole, normalisation, span = _whole(run, vector, position, p.measure)
         followed = follow(run, vector, names, min(p.order, c.n_layers), ctx)
         if p.measure == "log_prob":
-            followed.levels[0][0].values[0, names.index("−logsumexp")] = normalisation
+            followed.levels[0][0].values[0, names.index(NORMALISATION)] = normalisation
         result = replace(
             _listed(followed, c, p, names),
             whole=whole,

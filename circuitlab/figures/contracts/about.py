@@ -13,6 +13,7 @@ from circuitlab.figures.contracts.compare_questions import heads_of_params
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts, as_answered, inputs_read
 from circuitlab.figures.contracts.pinned import SAME
+from circuitlab.figures.contracts.questions import Questions
 from circuitlab.figures.marks import BETWEEN, Figure, joined
 from circuitlab.model.subject import Head
 from circuitlab.state.cuts import CUT, edit_words, short_words
@@ -25,10 +26,19 @@ BESIDE = "beside "  # begins what a title says of the reference beside which a t
 WITHOUT = "not in these numbers"  # of interventions, beside numbers of the weights or of other texts, on which none acts
 
 
-def labelled_figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> Figure:
+def labelled_figure(
+    panel: Panel,
+    state: State,
+    facts: Facts,
+    now: Mapping[str, Answer],
+    ref: Mapping[str, Answer],
+    asked: Questions | None = None,
+) -> Figure:
     """What the panel draws, beside the reference where there is one, with what it is of."""
     state = as_answered(state, now)
-    figure, is_reference = with_reference(panel, state, facts, now, ref)
+    if asked is None or not asked.of(state, facts):
+        asked = Questions(panel.ask(state, facts))
+    figure, is_reference = with_reference(panel, asked, now, ref)
     if not figure.grid:
         return figure
     if is_reference:

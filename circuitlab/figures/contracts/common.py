@@ -51,12 +51,6 @@ def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
     return Axis(label, texts, tokens=True)
 
 
-@lru_cache(maxsize=16)
-def head_axes(n_layers: int, n_heads: int) -> tuple[Axis, Axis]:
-    """Axes of a map of all heads: heads across, layers down."""
-    return Axis("head", tuple(f"H{h}" for h in range(n_heads))), Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
-
-
 def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head") -> RowColumn:
     """The column of a table that names the head of each row."""
     return RowColumn(name, head_names(layers, heads).astype(object))

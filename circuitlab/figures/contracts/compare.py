@@ -19,7 +19,8 @@ from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.compare_questions import other_question
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts, inputs_read
-from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
+from circuitlab.figures.contracts.pinned import SAME, OfNow, Pinned, TheSame
+from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.contracts.shared_scales import colours, differences_on_one_scale, shared, tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
 from circuitlab.figures.marks import BETWEEN, Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
@@ -40,22 +41,24 @@ WITH_MORE = re.compile(r"([^ ]+?)( \([^()]*\))([^ ]*)|[^ ]+")  # a word, and the
 MOST_NUMBERS = 3  # that may differ in a title which names both values of each
 
 
-def with_reference(
-    panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer], ref: Mapping[str, Answer]
-) -> tuple[Figure, bool]:
+def with_reference(panel: Panel, asked: Questions, now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> tuple[Figure, bool]:
     """What the panel draws, beside the reference where there is one; and whether it is the reference alone."""
+    state, facts = asked.now.state, asked.now.facts
     pin = state.reference
     if pin is None:
-        return panel.figure(state, facts, now, ref), False
+        return panel.figure(state, facts, now, ref, asked), False
     if state.compare == "now":
-        figure = panel.figure(state, facts, now, ref)
-        ref_figure, _ = _reference_figure(panel, state, pin, facts, ref) if ref and figure.grid else (None, "")
+        figure = panel.figure(state, facts, now, ref, asked)
+        if not ref or not figure.grid:
+            return figure, False
+        ref_figure, _ = _reference_figure(panel, _with_ref(panel, asked, pin), pin, ref)
         return figure if ref_figure is None else _on_one_scale(figure, ref_figure, clause(state, pin, facts, now)), False
-    if same := _why_the_same(panel, state, pin, facts):
-        alone = _same_reference(panel, state, pin, facts, now)
-        return (_captioned(_titled_the_same(panel, state, pin, facts, now), same), False) if alone is None else (alone, True)
-    ref_figure, why = _reference_figure(panel, state, pin, facts, ref)
-    now_alone = panel.figure(replace(state, compare="now"), facts, now, {})
+    asked = _with_ref(panel, asked, pin)
+    if same := _why_the_same(asked, pin):
+        alone = _same_reference(panel, asked, pin, now)
+        return (_captioned(_titled_the_same(panel, asked, pin, now), same), False) if alone is None else (alone, True)
+    ref_figure, why = _reference_figure(panel, asked, pin, ref)
+    now_alone = _alone(panel, asked.now, now)
     if ref_figure is None:
         return _captioned(now_alone, why), False
     if state.compare == "reference":
@@ -63,6 +66,23 @@ def with_reference(
     if other := other_question(now, ref, facts, _facts(pin, state, facts) or facts, pin.label):
         return _captioned(now_alone, other), False
     return _difference(now_alone, ref_figure, state, pin, facts, clause(state, pin, facts, now)), False
+
+
+def _with_ref(panel: Panel, asked: Questions, pin: Pin) -> Questions:
+    """With the question of the reference, asked here where it was not or of other facts; None where its model is not open."""
+    state, facts = asked.now.state, asked.now.facts
+    ref_facts = _facts(pin, state, facts)
+    if ref_facts is None:
+        return Questions(asked.now)
+    if isinstance(asked.ref, Question) and asked.ref.facts is ref_facts:
+        return asked
+    ref_state = pinned_state(state, pin, facts, ref_facts)
+    return Questions(asked.now, ref_state if isinstance(ref_state, str) else panel.ask(ref_state, ref_facts))
+
+
+def _alone(panel: Panel, question: Question, answers: Mapping[str, Answer]) -> Figure:
+    """The figure of one side, beside nothing."""
+    return panel.figure(replace(question.state, compare="now"), question.facts, answers, {}, Questions(question))
 
 
 def shows_reference(figure: Figure, state: State) -> bool:
@@ -116,37 +136,32 @@ def _facts(pin: Pin, state: State, facts: Facts) -> Facts | None:
     return facts if pin.subject.model == state.model else facts.others(pin.subject.model)
 
 
-def _why_the_same(panel: Panel, state: State, pin: Pin, facts: Facts) -> str:
+def _why_the_same(asked: Questions, pin: Pin) -> str:
     """Why the reference shows the same: nothing in which it differs enters the requests; "" where something does."""
-    ref_facts = _facts(pin, state, facts)
-    requests = panel.requests(state, facts)
-    if ref_facts is None or not isinstance(requests, Mapping) or not requests:
-        return ""
-    ref_state = pinned_state(state, pin, facts, ref_facts)
-    if isinstance(ref_state, str) or panel.requests(ref_state, ref_facts) != requests:
+    state = asked.now.state
+    if not asked.now.by_role or not isinstance(asked.ref, Question) or asked.ref.requests != asked.now.requests:
         return ""
     if pin.subject == state.subject:
         return Essential(f"not compared: {pin.label} is what is shown; change the text or ablate a head")
     return f"the same in {pin.label}: nothing here depends on {_differs(state, pin)}"
 
 
-def _titled_the_same(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Figure:
+def _titled_the_same(panel: Panel, asked: Questions, pin: Pin, now: Mapping[str, Answer]) -> Figure:
     """The figure of now. Its title says that it is no difference, unless the title differs from the reference's."""
-    now_alone = panel.figure(replace(state, compare="now"), facts, now, {})
-    ref_facts = _facts(pin, state, facts) or facts
-    ref_state = pinned_state(state, pin, facts, ref_facts)
-    if not now_alone.grid or isinstance(ref_state, str):
+    now_alone = _alone(panel, asked.now, now)
+    if not now_alone.grid or not isinstance(asked.ref, Question):
         return now_alone
-    ref_figure = panel.figure(replace(ref_state, compare="now"), ref_facts, now, {})
-    words = f"{SAME} {short_label(state, pin, facts)}" if ref_figure.title == now_alone.title else ""
+    same_title = _alone(panel, asked.ref, now).title == now_alone.title
+    words = f"{SAME} {short_label(asked.now.state, pin, asked.now.facts)}" if same_title else ""
     return replace(now_alone, title=joined(now_alone.title, words))
 
 
-def _same_reference(panel: Panel, state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Figure | None:
+def _same_reference(panel: Panel, asked: Questions, pin: Pin, now: Mapping[str, Answer]) -> Figure | None:
     """The reference alone where its numbers are those of now: with its own cut in names and strokes; None where now is shown."""
+    state, facts = asked.now.state, asked.now.facts
     if state.compare != "reference" or pin.subject == state.subject:
         return None
-    ref_figure, _ = _reference_figure(panel, state, pin, facts, now)
+    ref_figure, _ = _reference_figure(panel, asked, pin, now)
     if ref_figure is None:
         return None
     what, words = clause(state, pin, facts, now), f"the same now: nothing here depends on {_differs(state, pin)}"
@@ -165,18 +180,15 @@ def _differs(state: State, pin: Pin) -> str:
     return " or ".join(changed) or "the conventions"
 
 
-def _reference_figure(panel: Panel, state: State, pin: Pin, facts: Facts, ref: Mapping[str, Answer]) -> tuple[Figure | None, str]:
+def _reference_figure(panel: Panel, asked: Questions, pin: Pin, ref: Mapping[str, Answer]) -> tuple[Figure | None, str]:
     """The panel's figure of the pinned State, or why there is none."""
-    ref_facts = _facts(pin, state, facts)
-    if ref_facts is None:
+    if asked.ref is None:
         return None, Essential(f"not compared: the model of {pin.label} is not open")
-    ref_state = pinned_state(state, pin, facts, ref_facts)
-    if isinstance(ref_state, str):
-        return None, Essential(f"not compared with {pin.label}: {ref_state}")
-    if panel.requests(ref_state, ref_facts) == {}:
-        has_requests = bool(panel.requests(state, facts))
-        return None, Essential(f"not compared: this panel itself sets now against {pin.label}") if has_requests else ""
-    figure = panel.figure(replace(ref_state, compare="now"), ref_facts, ref, {})
+    if isinstance(asked.ref, str):
+        return None, Essential(f"not compared with {pin.label}: {asked.ref}")
+    if asked.ref.requests == {}:
+        return None, Essential(f"not compared: this panel itself sets now against {pin.label}") if asked.now.requests else ""
+    figure = _alone(panel, asked.ref, ref)
     if figure.grid:
         return figure, ""
     if figure.why_empty:
@@ -331,5 +343,5 @@ def _of_both(ours: tuple[str, ...], theirs: tuple[str, ...], label: str) -> list
 
 def _why_unchanged(mark_words: list[str], label: str) -> str:
     """For a title: why no mark of a figure became a difference, if the reason is the same for all."""
-    same = [SAME in words for words in mark_words if not words.endswith(OF_NOW)]
+    same = [isinstance(words, TheSame) for words in mark_words if not isinstance(words, OfNow)]
     return f"{SAME} {label}" if same and all(same) else ""

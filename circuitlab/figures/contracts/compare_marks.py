@@ -17,7 +17,7 @@ from circuitlab.caption_parts import Essential
 from circuitlab.counting import number
 from circuitlab.figures.contracts.compare_tables import keys_of, rows_difference
 from circuitlab.figures.contracts.memo import memo
-from circuitlab.figures.contracts.pinned import OF_NOW, SAME, Pinned
+from circuitlab.figures.contracts.pinned import OF_NOW, SAME, OfNow, Pinned, TheSame
 from circuitlab.figures.contracts.shared_scales import FLOOR, floored, scale_of, size_of, top_of
 from circuitlab.figures.marks import Axis, Bars, Dials, Edges, Heatmap, Lines, Mark, Points, Prose, Rows, Tokens
 
@@ -30,15 +30,15 @@ def difference(mark: Mark, ref_mark: Mark | None, pin: Pinned) -> tuple[Mark, st
     if ref_mark is None or type(mark) is not type(ref_mark):
         return mark, Essential(f"not compared: {pin.label} has no such part")
     if isinstance(mark, Dials | Prose):  # dials: a signed difference of angles misleads; prose is about now
-        return mark, f"{mark.name}: {OF_NOW}"
+        return mark, OfNow(f"{mark.name}: {OF_NOW}")
     compared = _DIFFERENCES[type(mark)](mark, ref_mark, pin)
     if compared is None:
         other = "size" if pin.same_ids else "size, or other tokens"
         return mark, Essential(f"not compared: {pin.label} has another {other}")
     if _unmoved(mark, ref_mark, compared[0]):
-        return mark, f"{mark.name}: {SAME} {pin.label}"
+        return mark, TheSame(f"{mark.name}: {SAME} {pin.label}")
     if _rounding(mark, compared[0], pin):
-        return mark, f"{mark.name}: {SAME} {pin.label} but for rounding"
+        return mark, TheSame(f"{mark.name}: {SAME} {pin.label} but for rounding")
     return compared
 
 

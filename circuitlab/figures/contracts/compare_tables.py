@@ -13,7 +13,7 @@ import numpy as np
 from circuitlab.analysis.ordering import descending
 from circuitlab.caption_parts import Essential, reworded
 from circuitlab.figures.contracts.memo import memo
-from circuitlab.figures.contracts.pinned import SAME, Pinned
+from circuitlab.figures.contracts.pinned import SAME, Pinned, TheSame
 from circuitlab.figures.contracts.shared_scales import FLOOR, size_of, top_of
 from circuitlab.figures.marks import RowColumn, Rows
 from circuitlab.figures.marks.texts import ALONE
@@ -91,7 +91,7 @@ def _columns(table: Rows, ref_table: Rows, pin: Pinned) -> tuple[tuple[RowColumn
         if column in reworded:
             columns.append(RowColumn(f"{column.name} in {pin.label}", ref_text(column).astype(object), tokens=column.tokens))
     if not moved and not reworded:
-        return table.columns, f"columns: {SAME} {pin.label}", None
+        return table.columns, TheSame(f"columns: {SAME} {pin.label}"), None
     order = descending(change[moved[0].name], by_size=True) if table.ranked and moved else None
     columns = columns if order is None else [replace(c, values=c.values[order]) for c in columns]
     unmatched = bool(((rows < 0) & ~sums & np.isnan(table.absent)).any())

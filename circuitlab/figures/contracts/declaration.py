@@ -31,13 +31,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from circuitlab.analysis.base import Table
 from circuitlab.engine.request import Answer, TableOf
 from circuitlab.figures.contracts.facts import WITHOUT_LAYERS, Answers, Facts, Requests, Why
+from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.marks import Figure, Hit
 from circuitlab.plugins import Plugin
 from circuitlab.state.state import State
@@ -45,7 +46,20 @@ from circuitlab.state.state import State
 Area = Literal["left", "centre", "right", "bottom"]
 
 
-def _unregistered(state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
+class Drawing(Protocol):
+    """How a registered panel draws: `now` and `ref` are answers by role, `asked` the questions that they answer."""
+
+    def __call__(
+        self,
+        state: State,
+        facts: Facts,
+        now: Mapping[str, Answer[Any]],
+        ref: Mapping[str, Answer[Any]],
+        asked: Questions | None = None,
+    ) -> Figure: ...
+
+
+def _unregistered(*_: Any, **__: Any) -> Any:
     raise NotImplementedError
 
 
@@ -55,8 +69,10 @@ class Panel:
 
     `requests(state, facts)` gives requests by role, or Why. `draw(state, facts, answers)` draws the answers (results may be
     partial) and is called once each role has one. `optional` names the roles it can draw without, "all" where any one answer
-    is enough. `figure(state, facts, now, ref)` is what everybody else calls: the registered panel's figure beside its
-    reference, or why it is empty; `ref` holds the answers on the reference pin, {} without one.
+    is enough. `needs_tokens`: why it is empty where there is no text, "" where it asks something without one.
+    `ask(state, facts)` is what everybody else calls: the registered panel's requests that the model allows, as one value; and
+    `figure(state, facts, now, ref, asked)`: its figure beside its reference, or why it is empty. `ref` holds the answers on the
+    reference pin, {} without one; `asked` saves asking again who has asked already.
     `pick(state, hit)` is the State after a gesture; it returns the same object where the gesture means nothing.
     `why_not(state, hit)` says why a gesture leads nowhere, or not as far as it was meant to; "" where there is nothing to say.
     `searches_tokens`: the panel has a search line for tokens, which picks one as `Hit("search", (id,))`.
@@ -81,9 +97,11 @@ class Panel:
     requests: Callable[[State, Facts], Requests | Why]
     pick: Callable[[State, Hit], State]
     draw: Callable[[State, Facts, Answers], Figure]
-    figure: Callable[[State, Facts, Mapping[str, Answer[Any]], Mapping[str, Answer[Any]]], Figure] = _unregistered
+    ask: Callable[[State, Facts], Question] = _unregistered
+    figure: Drawing = _unregistered
     why_not: Callable[[State, Hit], str] = lambda state, hit: ""
     optional: tuple[str, ...] | Literal["all"] = ()
+    needs_tokens: str = ""
     area: Area = "centre"
     shortcut: str = ""
     order: int = 100

@@ -17,6 +17,7 @@ from circuitlab.figures.contracts.about import labelled_figure
 from circuitlab.figures.contracts.declaration import Panel, control
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, as_answered, facts_of
 from circuitlab.figures.contracts.plugin_panels import guarded_panel
+from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.marks import Figure, Heatmap, empty
 from circuitlab.plugins import adding, declared, owner
 from circuitlab.plugins.registering import load_into
@@ -30,21 +31,24 @@ __all__ = [
 _REGISTRY: dict[str, Panel] = {}
 
 
-def _allowed(panel: Panel, state: State, facts: Facts) -> tuple[Requests | Why, tuple[str, ...]]:
+def _ask(panel: Panel, state: State, facts: Facts) -> Question:
     """What the panel requests of that which the open model allows, or why this is too little to draw; and what is refused.
 
     A request that an analysis refuses is dropped where the panel draws without its role; nothing is computed to find out.
     """
+    question = partial(Question, state, facts)
     if panel.of_heads and not facts.config.n_layers:
-        return Why(panel.without_layers), ()
+        return question(Why(panel.without_layers))
+    if panel.needs_tokens and not state.tokens:
+        return question(Why(panel.needs_tokens))
     requests = panel.requests(state, facts)
     if isinstance(requests, Why) or not (reasons := _refusals(requests, state, facts)):
-        return requests, ()
+        return question(requests)
     allowed = {role: request for role, request in requests.items() if role not in reasons}
     if panel.draws_with(requests, allowed):
-        return allowed, tuple(dict.fromkeys(reasons.values()))
+        return question(allowed, tuple(dict.fromkeys(reasons.values())))
     required = (reason for role, reason in reasons.items() if panel.requires(role))
-    return Why(next(required, next(iter(reasons.values())))), ()
+    return question(Why(next(required, next(iter(reasons.values())))))
 
 
 def _refusals(requests: Requests, state: State, facts: Facts) -> dict[str, str]:
@@ -55,13 +59,24 @@ def _refusals(requests: Requests, state: State, facts: Facts) -> dict[str, str]:
 
 
 def _requests(panel: Panel, state: State, facts: Facts) -> Requests | Why:
-    return _allowed(panel, state, facts)[0]
+    return _ask(panel, state, facts).requests
 
 
-def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[Any]], ref: Mapping[str, Answer[Any]]) -> Figure:
-    """What the panel draws of its answers, or why there is nothing to draw; answers of another model count as none."""
-    state = as_answered(state, now)
-    requests, refused = _allowed(panel, state, facts)
+def _figure(
+    panel: Panel,
+    state: State,
+    facts: Facts,
+    now: Mapping[str, Answer[Any]],
+    ref: Mapping[str, Answer[Any]],
+    asked: Questions | None = None,
+) -> Figure:
+    """What the panel draws of its answers, or why there is nothing to draw; answers of another model count as none.
+
+    `asked`: in this State, but for what it is compared with, which no panel asks about.
+    """
+    answered = as_answered(state, now)
+    question = asked.now if asked is not None and answered is state else _ask(panel, answered, facts)
+    state, requests = answered, question.requests
     if isinstance(requests, Why):
         return empty(requests.text, panel.title)
     of_model = lambda role: role in now and now[role].request.subject.model == requests[role].subject.model
@@ -69,7 +84,7 @@ def _figure(panel: Panel, state: State, facts: Facts, now: Mapping[str, Answer[A
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
     figure = _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
-    return figure.with_caption(*(Essential(f"not computed: {reason}") for reason in refused)) if figure.grid else figure
+    return figure.with_caption(*(Essential(f"not computed: {reason}") for reason in question.refused)) if figure.grid else figure
 
 
 def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:
@@ -102,7 +117,7 @@ def register(panel: Panel) -> Panel:
 
 def in_contract(panel: Panel) -> Panel:
     """The panel as everybody else has it, with its figure, without a place in the registry."""
-    allowed = replace(panel, requests=partial(_requests, panel), figure=partial(_figure, panel))
+    allowed = replace(panel, ask=partial(_ask, panel), requests=partial(_requests, panel), figure=partial(_figure, panel))
     return replace(allowed, figure=partial(labelled_figure, allowed))
 
 

@@ -10,6 +10,18 @@ import numpy as np
 SAME, OF_NOW = "the same in", "of now"  # why a mark is drawn unchanged
 
 
+class TheSame(str):
+    """Words on a mark that is drawn unchanged, as the reference has the same."""
+
+    __slots__ = ()
+
+
+class OfNow(str):
+    """Words on a mark that is drawn unchanged, as it is about now alone."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Pinned:
     """What a comparison knows about the reference: its name, and `align` [pos], its position for each of ours (−1: none).

@@ -18,20 +18,18 @@ from circuitlab.figures.contracts.common import (
     captions,
     destination,
     digits,
-    head_axes,
     pick_position,
     prompt_of,
     rows_of_heads,
     top_level,
 )
 from circuitlab.figures.contracts.facts import HEADS_ELSEWHERE, PINNED_ELSEWHERE
+from circuitlab.figures.contracts.heads import head_map, pick_head, ranks
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.contracts.vocabulary import foreign
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, Tokens, empty, ids
-from circuitlab.figures.panels.heads import ranks
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
@@ -42,6 +40,7 @@ EFFECTS: dict[Measured, Effect] = {
     "target": "target",
     "in-context score": "in_context",
 }
+NEEDS_TOKENS = "Type some text in the Prompt to see what breaks when a head is ablated."
 MOST = 12  # chosen heads of which all pairs are taken
 
 
@@ -58,9 +57,7 @@ class AblationView:
 
 
 def base_params(state: State, facts: Facts, how: How, effect: Measured) -> AblationParams | Why:
-    """How heads are ablated and what is measured, here and in Circuit faithfulness; Why where a text or a pin is missing."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see what breaks when a head is ablated.")
+    """How heads are ablated and what is measured, here and in Circuit faithfulness; Why where a pin is missing."""
     pin = state.pinned
     if how == "resample" and pin is None:
         return Why(
@@ -145,19 +142,15 @@ def _title(result: AblationResult, head: Head) -> str:
 
 def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:
     values = memo(answer, "map", lambda: result.effect.astype(np.float32))
-    top, head = top_level(values), state.selection.head
-    n_layers, n_heads = values.shape
-    rows = lambda: tuple(f"L{i}" if result.exact[i].all() else f"≈ L{i}" for i in range(n_layers))
-    return Heatmap(
-        name="map",
-        values=values,
-        levels=(-top, top),
+    top = top_level(values)
+    rows = lambda: tuple(f"L{i}" if exact.all() else f"≈ L{i}" for i, exact in enumerate(result.exact))
+    return head_map(
+        state,
+        values,
+        (-top, top),
         map="signed",
         unit=result.unit,
-        x=head_axes(n_layers, n_heads)[0],
         y=memo(answer, "y", lambda: Axis("layer", rows())),
-        row=head.layer if head.layer < n_layers else None,
-        col=head.head if head.head < n_heads else None,
         hatched=memo(answer, "hatched", lambda: _estimated(result)),
         texts=memo(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
@@ -273,6 +266,7 @@ PANEL = register(
             "only what is moved counts; a head that acts only on where later heads attend then has no effect. "
             "Heads stand in for one another: two that do little alone may matter together (Sets)."
         ),
+        needs_tokens=NEEDS_TOKENS,
         requests=requests,
         draw=draw,
         pick=pick,

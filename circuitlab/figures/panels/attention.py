@@ -61,8 +61,6 @@ def _view(state: State) -> AttentionView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One request for all chosen heads."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see what the heads attend to.")
     heads = selected_heads(state, facts)
     if not heads:
         return no_head(state.selection.head, facts)
@@ -180,6 +178,7 @@ PANEL = register(
         equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ), causal;  contribution A[d,s] · ‖v_s W_O‖",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits; norms: Kobayashi et al. 2020",
         help="Rows are destinations, columns sources. Hover a token to read its row; click locks it, click or Esc releases.",
+        needs_tokens="Type some text in the Prompt to see what the heads attend to.",
         requests=requests,
         draw=draw,
         pick=pick,

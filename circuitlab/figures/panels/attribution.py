@@ -20,7 +20,6 @@ from circuitlab.figures.contracts.common import (
     caption,
     destination,
     digits,
-    head_axes,
     pick_position,
     prompt_of,
     quoted,
@@ -28,11 +27,11 @@ from circuitlab.figures.contracts.common import (
     token_at,
     top_level,
 )
+from circuitlab.figures.contracts.heads import head_map, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
-from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, Tokens, ids
-from circuitlab.figures.panels.overview import pick_head
+from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, Tokens, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
@@ -84,8 +83,6 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     """Every part at the selected position, or every token through all heads: choosing heads needs no new request."""
     view, target = _view(state), state.selection.target
     params = DirectAttributionParams(target, "one", destination(state))
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see what adds to its next token.")
     if view.page == "parts":
         return {"parts": Request(direct_attribution, params, state.subject)}
     direction: Any = "sources" if sources(view) else "destinations"
@@ -104,20 +101,8 @@ def _parts(state: State, facts: Facts, answer: Answer[DirectAttributionResult]) 
     result, head = answer.result, state.selection.head
     values = memo(answer, "heads", lambda: np.ascontiguousarray(result.heads[:, :, result.at], dtype=np.float32))
     top = memo(answer, "top", lambda: top_level(values))
-    layers, heads = values.shape
-    inside = head.layer < layers and head.head < heads
-    x, y = head_axes(layers, heads)
-    heat = Heatmap(
-        name="map",
-        values=values,
-        levels=(-top, top),
-        map="signed",
-        unit="logit",
-        x=x,
-        y=y,
-        row=head.layer if inside else None,
-        col=head.head if inside else None,
-    )
+    inside = head.layer < values.shape[0] and head.head < values.shape[1]
+    heat = head_map(state, values, (-top, top), map="signed", unit="logit")
     rows = memo(answer, "others", lambda: _others(result))
     title = _title(facts, answer, head if inside else None)
     return Figure(((heat, rows),), title, caption(answer))
@@ -263,6 +248,7 @@ PANEL: Panel = register(
         "direction D' at the recorded scale of the final norm. Parts: each head on the map, everything else beside it, the sum "
         "above beside the target itself. Tokens: what a head contributes, split over the tokens that it attended to. "
         "Orange raises, blue lowers. Click a head to choose it, a row to follow that position.",
+        needs_tokens="Type some text in the Prompt to see what adds to its next token.",
         requests=requests,
         draw=draw,
         pick=pick,

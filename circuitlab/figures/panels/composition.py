@@ -25,12 +25,12 @@ from circuitlab.figures.contracts.common import (
     top_level,
     with_edit_notes,
 )
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights, pick_edge, weights_refusal
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.state.state import Kind, State
 

@@ -22,12 +22,11 @@ from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copy
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, has_mlps, head_column, hints, published, rows_of_heads
+from circuitlab.figures.contracts.heads import pick_head, published_column, ranks
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
-from circuitlab.figures.panels.heads import published_column, random_scores, ranks
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
@@ -50,44 +49,51 @@ Score = Literal[
     "V-composition, largest",
     "layer",
 ]
-KINDS = {"Q-composition, largest": "Q", "K-composition, largest": "K", "V-composition, largest": "V"}
-TABLE: tuple[Score, ...] = tuple(name for name in get_args(Score) if name != "layer")
-SHORT = {
-    "prefix matching": "prefix",
-    "previous token": "previous",
-    "duplicate token": "duplicate",
-    "first token": "first",
-    "current token": "current",
-    "mean distance": "distance",
-    "copying (repeated)": "raises attended",
-    "copying (unrepeated)": "once",
-    "own token in top 10": "own in 10",
-    "own token first": "own first",
-    "Q-composition, largest": "Q-comp.",
-    "K-composition, largest": "K-comp.",
-    "V-composition, largest": "V-comp.",
+Role = Literal["scores", "copying", "weights", "composition", "own", ""]
+SIGNED, SHARE, SMALL = (-1.0, 1.0), (0.0, 1.0), (0.0, 0.5)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One score of every head: the role of the answer that holds it, "" for the layer, which needs none; what it is called
+    there; for the table its header, "" for its name, and its tip; the range of an axis that is always in view.
+    """
+
+    role: Role
+    entry: str = ""
+    short: str = ""
+    tip: str = ""
+    ends: tuple[float, float] = SHARE
+
+
+RAISED = "Share of the logits it raises that falls on what it attends to, on repeated random tokens: −1 to 1, chance near −1"
+EARLIER = "Largest composition score with any earlier head"
+SCORES: dict[Score, Scored] = {
+    "prefix matching": Scored(
+        "scores", "prefix_matching", "prefix", "Attention to what followed earlier occurrences of the token"
+    ),
+    "previous token": Scored("scores", "previous_token", "previous", "Attention to the token before"),
+    "duplicate token": Scored("scores", "duplicate_token", "duplicate", "Attention to earlier occurrences of the token"),
+    "first token": Scored("scores", "first_token", "first", "Attention to the first position"),
+    "current token": Scored("scores", "current_token", "current", "Attention to the token itself"),
+    "entropy": Scored("scores", "entropy", tip="Entropy of its attention, nats"),
+    "mean distance": Scored("scores", "mean_distance", "distance", "How far back it attends, positions"),
+    "copying (repeated)": Scored("copying", "repeated", "raises attended", RAISED, SIGNED),
+    "copying (unrepeated)": Scored("copying", "unrepeated", "once", "The same on random tokens that occur once", SIGNED),
+    "OV copying": Scored(
+        "weights", "copying", "", "Σλ / Σ|λ| of W_E W_OV W_U, from the weights alone: mixtures of tokens count as well", SIGNED
+    ),
+    "own token in top 10": Scored(
+        "own", "top10", "own in 10", "Share of tokens that are among the ten largest entries of their own row of W_E W_OV W_U"
+    ),
+    "own token first": Scored("own", "top1", "own first", "Share of tokens that are the largest entry of their own row"),
+    "QK positivity": Scored("weights", "qk_positivity", "", "Σλ / Σ|λ| of W_E W_QK W_Eᵀ", SIGNED),
+    "Q-composition, largest": Scored("composition", "Q", "Q-comp.", EARLIER, SMALL),
+    "K-composition, largest": Scored("composition", "K", "K-comp.", EARLIER, SMALL),
+    "V-composition, largest": Scored("composition", "V", "V-comp.", EARLIER, SMALL),
+    "layer": Scored(""),
 }
-TIPS = {
-    "prefix matching": "Attention to what followed earlier occurrences of the token",
-    "previous token": "Attention to the token before",
-    "duplicate token": "Attention to earlier occurrences of the token",
-    "first token": "Attention to the first position",
-    "current token": "Attention to the token itself",
-    "entropy": "Entropy of its attention, nats",
-    "mean distance": "How far back it attends, positions",
-    "copying (repeated)": "Share of the logits it raises that falls on what it attends to, on repeated random tokens: −1 to 1, "
-    "chance near −1",
-    "copying (unrepeated)": "The same on random tokens that occur once",
-    "OV copying": "Σλ / Σ|λ| of W_E W_OV W_U, from the weights alone: mixtures of tokens count as well",
-    "own token in top 10": "Share of tokens that are among the ten largest entries of their own row of W_E W_OV W_U",
-    "own token first": "Share of tokens that are the largest entry of their own row",
-    "QK positivity": "Σλ / Σ|λ| of W_E W_QK W_Eᵀ",
-    "Q-composition, largest": "Largest composition score with any earlier head",
-    "K-composition, largest": "Largest composition score with any earlier head",
-    "V-composition, largest": "Largest composition score with any earlier head",
-}
-SIGNED = ("copying (repeated)", "copying (unrepeated)", "OV copying", "QK positivity")
-FREE = ("entropy", "mean distance", "layer")  # without a natural upper end: axes start at 0
+TABLE: tuple[Score, ...] = tuple(name for name, score in SCORES.items() if score.role)
 
 
 @dataclass(frozen=True)
@@ -120,15 +126,30 @@ def _shown_scores(view: HeadFinderView) -> tuple[Score, ...]:
     return TABLE if view.page == "table" else (view.y, view.x, view.colour)
 
 
-def role_of(score: str) -> str:
-    """The role of the answer that holds a score; "" for the layer, which needs none."""
-    if score.startswith("copying"):
-        return "copying"
-    if score.startswith("own token"):
-        return "own"
-    return {"layer": "", "OV copying": "weights", "QK positivity": "weights"}.get(
-        score, "composition" if score in KINDS else "scores"
-    )
+def short(name: Score) -> str:
+    """Its header in the table."""
+    return SCORES[name].short or name
+
+
+def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[Analysis[Any, Any], Any]]:
+    """By role of the shown scores: the analysis that has them, and its parameters."""
+    deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
+    embed: Embedding = "after the first MLP" if deep else "tokens"
+    by_role: dict[str, tuple[Analysis[Any, Any], Any]] = {
+        "scores": (head_scores, HeadScoresParams(on=view.on)),
+        "copying": (copying_head_score, CopyingHeadScoreParams()),
+        "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),
+        "composition": (composition, CompositionParams()),
+        "own": (own_tokens, OwnTokensParams(embed=embed)),
+    }
+    roles = dict.fromkeys(SCORES[name].role for name in _shown_scores(view))
+    return {role: by_role[role] for role in roles if role}
+
+
+def _refusals(view: HeadFinderView, facts: Facts) -> dict[str, str]:
+    """By role: why this model refuses it."""
+    reasons = {role: one.refuse(facts.config, params) for role, (one, params) in _analyses(view, facts).items()}
+    return {role: reason for role, reason in reasons.items() if reason is not None}
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -136,54 +157,42 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view = _view(state)
     if view.on == "text" and not state.tokens:
         return Why("Type some text in the Prompt to score the heads on it.")
-    random = random_scores(facts)
-    deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
-    embed: Embedding = "after the first MLP" if deep else "tokens"
-    subject = state.subject if view.on == "text" else of_weights(state)
-    by_role: dict[str, tuple[Analysis[Any, Any], Any]] = {
-        "scores": (head_scores, HeadScoresParams(on="text") if view.on == "text" else random),
-        "copying": (copying_head_score, CopyingHeadScoreParams()),
-        "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),
-        "composition": (composition, CompositionParams()),
-        "own": (own_tokens, OwnTokensParams(embed=embed)),
-    }
-    allowed: dict[str, Request[Any]] = {}
-    for role in dict.fromkeys(filter(None, map(role_of, _shown_scores(view)))):
-        analysis, params = by_role[role]
-        reason = analysis.refuse(facts.config, HeadScoresParams() if params is None else params)
-        if reason is None:
-            allowed[role] = Request(analysis, params, subject if role == "scores" else of_weights(state))
-        elif view.page == "plane":
-            return Why(f"No such score here: {reason} Choose another one above.")
-    return allowed or Why("This model has none of these scores: choose the plane, and other scores.")
+    refused = _refusals(view, facts)
+    if refused and view.page == "plane":
+        return Why(f"No such score here: {next(iter(refused.values()))} Choose another one above.")
+    subject = lambda role: state.subject if role == "scores" and view.on == "text" else of_weights(state)
+    asked = {role: Request(*of, subject(role)) for role, of in _analyses(view, facts).items() if role not in refused}
+    return asked or Why("This model has none of these scores: choose the plane, and other scores.")
 
 
-def values_of(score: str, answers: Answers, facts: Facts) -> np.ndarray | None:
+def values_of(name: Score, answers: Answers, facts: Facts) -> np.ndarray | None:
     """[layer, head] of one score; None while its answer has not come."""
-    role = role_of(score)
-    if not role:
+    score = SCORES[name]
+    if not score.role:
         layers, heads = facts.config.n_layers, facts.config.n_heads
         return np.repeat(np.arange(layers, dtype=float)[:, None], heads, axis=1)
-    if role not in answers:
+    if score.role not in answers:
         return None
-    if role == "scores":
-        return answers.of(role, head_scores).result.of(score.replace(" ", "_"))
-    if role == "own":
-        own = answers.of(role, own_tokens).result
-        return own.top1 if score == "own token first" else own.top10
-    if role == "copying":
-        return answers.of(role, copying_head_score).result.of("unrepeated" if "unrepeated" in score else "repeated")
-    if role == "weights":
-        weights = answers.of(role, copying_scores).result
-        return weights.copying if score == "OV copying" else weights.qk_positivity
-    result = answers.of(role, composition).result
-    by_pair = result.scores[result.kinds.index(KINDS[score])]
+    match score.role:
+        case "scores":
+            return answers.of(score.role, head_scores).result.of(score.entry)
+        case "own":
+            own = answers.of(score.role, own_tokens).result
+            return own.top1 if score.entry == "top1" else own.top10
+        case "copying":
+            return answers.of(score.role, copying_head_score).result.of(score.entry)
+        case "weights":
+            weights = answers.of(score.role, copying_scores).result
+            return weights.copying if score.entry == "copying" else weights.qk_positivity
+        case "composition":
+            result = answers.of(score.role, composition).result
+            by_pair = result.scores[result.kinds.index(score.entry)]
 
     def largest() -> np.ndarray:
         largest_scores = np.where(np.isnan(by_pair), -np.inf, by_pair).max(axis=(2, 3))
         return np.where(np.isfinite(largest_scores), largest_scores, np.nan)
 
-    return memo(answers[role], score, largest)
+    return memo(answers[score.role], name, largest)
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
@@ -235,12 +244,12 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     return Figure(((points,),), _title(state, view, x, y), text, shown)
 
 
-def control_of(score: str, answers: Answers) -> np.ndarray | None:
+def control_of(name: Score, answers: Answers) -> np.ndarray | None:
     """[layer, head]: the same score on unrepeated tokens, None where a score has no such control."""
-    if role_of(score) != "scores" or "scores" not in answers:
+    if SCORES[name].role != "scores" or "scores" not in answers:
         return None
     result = answers.of("scores", head_scores).result
-    control = result.control[result.names.index(score.replace(" ", "_"))]
+    control = result.control[result.names.index(SCORES[name].entry)]
     return None if np.isnan(control).all() else control
 
 
@@ -252,18 +261,14 @@ def _controls(view: HeadFinderView, answers: Answers, x: np.ndarray, y: np.ndarr
     return np.stack([(v if c is None else c).ravel()[top] for c, v in zip(ends, (x, y), strict=True)], axis=1).astype(float)
 
 
-def _ends(score: str, facts: Facts) -> tuple[float, float]:
+def _ends(name: Score, facts: Facts) -> tuple[float, float]:
     """The range of an axis that is always in view: the whole range of the score, or enough to tell heads from noise."""
-    if score in SIGNED:
-        return -1.0, 1.0
-    if score in FREE:
-        return 0.0, float(max(1, facts.config.n_layers - 1)) if score == "layer" else 1.0
-    return (0.0, 0.5) if score in KINDS else (0.0, 1.0)
+    return (0.0, float(max(1, facts.config.n_layers - 1))) if name == "layer" else SCORES[name].ends
 
 
-def _notes(scores: tuple[str, ...], answers: Answers) -> tuple[str, ...]:
+def _notes(names: tuple[Score, ...], answers: Answers) -> tuple[str, ...]:
     """Caption parts that some scores need: the chance level of the own-token scores."""
-    if not any(score.startswith("own token") for score in scores) or "own" not in answers:
+    if not any(SCORES[name].role == "own" for name in names) or "own" not in answers:
         return ()
     own = answers.of("own", own_tokens).result
     return (f"own token: chance {number(own.chance10, '.4f')} in the top 10, {number(own.chance1, '.5f')} first",)
@@ -311,15 +316,13 @@ def _table(state: State, facts: Facts, answers: Answers, scores: dict[Score, np.
     columns = [head_column(layer, head), RowColumn("layer", depth, tip="Depth, counted from 1")]
     for name, values in scores.items():
         flat, bar = values.ravel()[order], name == "prefix matching"
-        columns += [RowColumn(SHORT.get(name, name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=TIPS[name])]
+        columns += [RowColumn(short(name), flat, digits=2, bar=bar, levels=(0.0, 1.0), tip=SCORES[name].tip)]
         if name == "prefix matching" and (other := control_of(name, answers)) is not None:
             columns += [RowColumn("control", other.ravel()[order], digits=2, tip="Prefix matching where no token is repeated")]
     columns += published_column(facts.known_heads(), layer, head)
     keys = ids(layer, head)
     rows = Rows("table", tuple(columns), keys, chosen=rows_of_heads(state, keys), sort=(2, "down"), ranked=True, total=lead.size)
-    by_role = requests(state, facts)
-    refused = isinstance(by_role, Why) or any(role_of(score) not in by_role for score in TABLE)
-    missing = "left out: scores that this model's weights do not allow" if refused else ""
+    missing = "left out: scores that this model's weights do not allow" if _refusals(view, facts) else ""
     return Figure(
         ((rows,),),
         f"{number_of(lead.size, 'head')}, {number_of(len(scores), 'score')}",
@@ -334,7 +337,7 @@ def pick(state: State, hit: Hit) -> State:
     return state
 
 
-assert set(get_args(Score)) >= set(TABLE)
+assert set(get_args(Score)) == set(SCORES)
 
 PANEL = register(
     Panel(

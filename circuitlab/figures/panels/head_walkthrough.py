@@ -40,8 +40,6 @@ def _earlier(state: State, facts: Facts, head: Head) -> Head | None:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The steps at the selected cell, or the tensor product of the whole head."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
     head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
@@ -258,6 +256,7 @@ PANEL = register(
             "mapping each token first, or as one matrix on the whole prompt: the three are equal, and the difference shown is "
             "rounding. Also: z of all heads concatenated times W_O, against the sum over heads."
         ),
+        needs_tokens="Type some text in the Prompt, then hover a token or a cell of Attention.",
         requests=requests,
         draw=draw,
         pick=pick,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,11 +11,9 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScor
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
-from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
     caption,
     edit_notes,
-    head_axes,
     head_column,
     hints,
     published,
@@ -23,19 +21,17 @@ from circuitlab.figures.contracts.common import (
     top_level,
     with_edit_notes,
 )
+from circuitlab.figures.contracts.heads import head_map, pick_head, published_column, ranks
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
-from circuitlab.figures.panels.overview import pick_head
-from circuitlab.model.records.known_heads import YOURS, KnownHeads
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
 Score = Literal[
     "prefix_matching", "previous_token", "duplicate_token", "first_token", "current_token", "entropy", "mean_distance"
 ]
-NOTE = 48  # characters of a note in a table; the readout has all of it
 UNITS = {"entropy": "nats", "mean_distance": "positions"}
 
 
@@ -45,12 +41,6 @@ class HeadsView:
 
     score: Score = control("prefix_matching", label="Score", tip="What the heads are ranked by")
     on: Literal["random", "text"] = control("random", label="On", tip="Repeated random tokens, or the prompt itself")
-
-
-def random_scores(facts: Facts) -> HeadScoresParams | None:
-    """Scores on repeated random tokens, the same in every panel; None where the model's context is too short for a sample."""
-    params = HeadScoresParams()
-    return params if head_scores.refuse(facts.config, params) is None else None
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -82,31 +72,12 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     )
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Rank from 1 of each entry, the largest first; NaN last."""
-    order = descending(values)
-    rank = np.empty(values.size, dtype=np.int64)
-    rank[order] = np.arange(1, values.size + 1)
-    return rank.reshape(values.shape)
-
-
 def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Heatmap:
     values = memo(answer, ("map", view.score), lambda: result.of(view.score).astype(np.float32))
     top = 1.0 if view.score not in UNITS else top_level(values)
-    head, edits = state.selection.head, edit_notes(state, facts)
-    x, y = head_axes(values.shape[0], values.shape[1])
-    return Heatmap(
-        name="map",
-        values=values,
-        levels=(0.0, top),
-        unit=UNITS.get(view.score, "score"),
-        x=x,
-        y=y,
-        row=head.layer if head.layer < values.shape[0] else None,
-        col=head.head if head.head < values.shape[1] else None,
-        hints=with_edit_notes(hints(facts), edits),
-        struck=tuple(edits),
-    )
+    edits = edit_notes(state, facts)
+    notes = with_edit_notes(hints(facts), edits)
+    return head_map(state, values, (0.0, top), unit=UNITS.get(view.score, "score"), hints=notes, struck=tuple(edits))
 
 
 def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Rows:
@@ -129,22 +100,6 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
 
     columns, keys = memo(answer, ("rows", view.score, known_heads), make)
     return Rows("ranking", columns, keys, chosen=rows_of_heads(state, keys), ranked=True)
-
-
-def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
-    """What papers call these heads, and the person's notes on them, a column each; () where there is nothing of either."""
-    if known_heads is None:
-        return ()
-    heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
-    column = lambda name, texts, tip: RowColumn(name, np.array(texts, dtype=object), tip=tip)
-    columns = []
-    if known_heads.roles:
-        tip = f"What papers call it: a hint; {known_heads.how}"
-        columns.append(column("published", [known_heads.short(one) for one in heads], tip))
-    if known_heads.notes:
-        texts = [bounded(known_heads.notes.get(one, "").removeprefix(YOURS), NOTE) for one in heads]
-        columns.append(replace(column("your note", texts, "Your own notes"), spare=True))
-    return tuple(columns)
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -75,8 +75,6 @@ def window(state: State, positions: int) -> tuple[int, int]:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The lens on the positions that are shown, or the norms."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see what each layer would predict.")
     view = _view(state)
     if view.page == "norms":
         return {"norms": Request(residual_norms, ResidualNormsParams(), state.subject)}
@@ -236,6 +234,7 @@ PANEL: Panel = register(
         help="Rows are stages of the model, the last on top; columns are positions. A cell holds the token that the model would "
         "find most probable if it stopped there; its colour says how the token that really follows stands. Click a column to "
         "read it below. Norms: the length of the stream at each stage, and what each part adds to it, in length and direction.",
+        needs_tokens="Type some text in the Prompt to see what each layer would predict.",
         requests=requests,
         draw=draw,
         pick=pick,

@@ -33,8 +33,6 @@ class NeuronsView:
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The neurons with the largest effects at the selected position."""
     view: NeuronsView = state.view("neurons", NeuronsView)
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see which neurons act on it.")
     params = NeuronsParams(state.selection.target, destination(state), max(1, view.k), WRITTEN)
     return {"neurons": Request(neurons, params, state.subject)}
 
@@ -105,6 +103,7 @@ PANEL: Panel = register(
         help="Each MLP neuron adds its activation times a fixed row of W_out [neuron, d_model] to the stream. Effect is what "
         "that adds to the target directly, at the recorded scale of the final norm; the tokens are what the row points "
         "towards and away from. Click a neuron to choose the token that it raises most for every table.",
+        needs_tokens="Type some text in the Prompt to see which neurons act on it.",
         requests=requests,
         draw=draw,
         pick=pick,

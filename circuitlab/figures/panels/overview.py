@@ -8,7 +8,8 @@ from circuitlab.analysis.attention.overview import GAP, OverviewParams, attentio
 from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import caption, edit_notes, head_axes, hints, published, top_level, with_edit_notes
+from circuitlab.figures.contracts.common import caption, edit_notes, hints, published, top_level, with_edit_notes
+from circuitlab.figures.contracts.heads import head_axes, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Tiles
@@ -27,8 +28,6 @@ class OverviewView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One request for all heads."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see all heads.")
     view: OverviewView = state.view("overview", OverviewView)
     size = 64 if facts.config.n_layers * facts.config.n_heads <= 64 else 40
     return {"overview": Request(attention_overview, OverviewParams(view.show, size, view.leave_out_bos), state.subject)}
@@ -69,17 +68,6 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     return Figure(((heat,),), f"{every} · {NAMES[show]}", caption(answer, "one scale for all heads", published(facts)))
 
 
-def pick_head(state: State, head: Head, gesture: str) -> State:
-    """Click: this head alone. Shift-click: adds it, or removes it. A chosen pair is released."""
-    if gesture not in ("click", "shift-click", "double-click"):
-        return state
-    heads = state.selection.heads
-    if gesture == "shift-click":
-        rest = tuple(h for h in heads if h != head)
-        return state.with_heads(*((rest or heads) if head in heads else (*heads, head)))
-    return state if heads == (head,) else state.with_heads(head)
-
-
 def pick(state: State, hit: Hit) -> State:
     """Choose heads."""
     return pick_head(state, Head(*hit.id), hit.gesture) if hit.mark == "heads" and len(hit.id) == 2 else state
@@ -93,6 +81,7 @@ PANEL = register(
         equation="A = softmax(score_scale · (x W_Q)(x W_K)ᵀ) of every head; long prompts pooled by maximum",
         source="Elhage et al. 2021",
         help="Click a head to open it in every panel; Shift-click adds or removes one.",
+        needs_tokens="Type some text in the Prompt to see all heads.",
         requests=requests,
         draw=draw,
         pick=pick,

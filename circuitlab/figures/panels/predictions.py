@@ -27,8 +27,6 @@ class PredictionsView:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The top tokens at the selected position."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see what comes next.")
     view: PredictionsView = state.view("predictions", PredictionsView)
     # all logits beside a reference: then both probabilities of each token that either side lists are computed
     params = PredictionsParams(destination(state), max(1, view.k), whole=state.reference is not None)
@@ -92,6 +90,7 @@ PANEL = register(
         equation="p = softmax(norm(x_L) W_U + b_U);  rank = tokens with a larger logit + 1",
         source="Elhage et al. 2021",
         help="The most probable next tokens at the selected position; the one that really follows is set in bold.",
+        needs_tokens="Type some text in the Prompt to see what comes next.",
         requests=requests,
         draw=draw,
         pick=pick,

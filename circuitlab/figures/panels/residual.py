@@ -14,6 +14,7 @@ from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, top_level
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
@@ -24,7 +25,6 @@ from circuitlab.figures.contracts.selection_reading import (
     weights_refusal,
 )
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 

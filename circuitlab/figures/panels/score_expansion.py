@@ -58,8 +58,6 @@ def cell_of(state: State) -> tuple[int, int | None]:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The selected cell of the leading head."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt, then hover a token or a cell of Attention.")
     head = leading_head(state, facts)
     if isinstance(head, Why):
         return head
@@ -267,6 +265,7 @@ PANEL = register(
             "Centred values are minus their mean over the row's sources: only those change the pattern. An induction head lives "
             "on terms whose key was written by a previous-token head. Click a term to choose that head as an edge."
         ),
+        needs_tokens="Type some text in the Prompt, then hover a token or a cell of Attention.",
         requests=requests,
         draw=draw,
         pick=pick,

@@ -12,11 +12,11 @@ from circuitlab.analysis.base import TextRef
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, has_mlps, top_level
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError, reason
-from circuitlab.figures.contracts.panel import Panel, Why
+from circuitlab.figures.contracts.panel import Panel, Requests
+from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.contracts.vocabulary import pinned
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
@@ -17,13 +19,14 @@ from circuitlab.state.state import State
 
 RETRY = "To retry, choose Compute again in this panel’s menu (⋯)."
 REMEMBERED_REQUESTS = 64  # how many requests are remembered with the State they came from
-Drawable = tuple[State, dict[str, Answer], dict[str, Answer]]  # a State, its answers by role, those of its reference
+Drawable = tuple[Questions, dict[str, Answer], dict[str, Answer]]  # of a State, its answers by role, those of its reference
 
 
 class Exchange(QObject):
     """`requests` and `answers` by side ("now", "ref") and role, `failures` by both: those requests get no answer.
 
-    `changed()`: a present request has been answered, perhaps in part, or has failed.
+    A State is asked about once, as it is sent; its questions then go with its answers. `changed()`: a present request has been
+    answered, perhaps in part, or has failed.
     """
 
     changed = Signal()
@@ -35,19 +38,25 @@ class Exchange(QObject):
         self.requests: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self.failures: dict[tuple[str, str], CircuitLabError] = {}
         self._models: dict[str, Hashable] = {}  # by side, what the model was read from when the requests were sent
-        self.state: State | None = None  # the State that `requests` come from; the document may have moved on since
-        self._state_of_request: OrderedDict[Request, State] = OrderedDict()  # the State that each recent request came from
+        self.asked: Questions | None = None  # those of the State that was sent last
+        self._asked_with: OrderedDict[Request, Questions] = OrderedDict()  # of the State that each recent request came from
         self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)  # by side and role
+
+    @property
+    def state(self) -> State | None:
+        """The State that was sent last; the document may have moved on since."""
+        return None if self.asked is None else self.asked.now.state
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def send(self, state: State) -> None:
         """Send the requests of a State and of its reference that are new."""
-        self.state = state
-        self._send_side("now", state)
-        self._remember(state)
-        if (before := self._pinned(state)) is not None:  # even while only now is shown, so that both sides share one scale
-            self._send_side("ref", before)
+        asked = self.asked = Questions(self._ask(state))
+        self._send_side("now", asked.now)
+        asked = self.asked = self._with_reference(asked)
+        self._remember(asked)
+        if isinstance(asked.ref, Question):  # even while only now is shown, so that both sides share one scale
+            self._send_side("ref", asked.ref)
         else:
             self.requests["ref"], self.answers["ref"] = {}, {}
         self.failures = {(side, role): e for (side, role), e in self.failures.items() if role in self.requests[side]}
@@ -61,16 +70,17 @@ class Exchange(QObject):
         """The slot in which the runner answers one role of one side."""
         return self._slots[side, role]
 
-    def _send_side(self, side: str, state: State) -> None:
+    def _send_side(self, side: str, question: Question) -> None:
         """Send the requests that are new on one side, all of a model whose files have been read again since.
 
         A failure stays until its role gets another request.
         """
-        model = self.context.engine.store.peek(state.model)
-        read, self._models[side] = self._models.get(side), None if model is None else (state.model, model.key)
+        ref = question.state.model
+        model = self.context.engine.store.peek(ref)
+        read, self._models[side] = self._models.get(side), None if model is None else (ref, model.key)
         if read is not None and read != self._models[side]:
             self.requests[side], self.answers[side] = {}, {}
-        requests, before = self._requests_of(state), self.requests[side]
+        requests, before = dict(question.by_role), self.requests[side]
         self.requests[side] = requests
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
         new = {role: request for role, request in requests.items() if before.get(role) != request}
@@ -80,21 +90,21 @@ class Exchange(QObject):
             if answer is not None:
                 self.answers[side][role] = answer
 
-    def _requests_of(self, state: State) -> dict[str, Request]:
-        requests = self.panel.requests(state, self.context.facts(state.model))
-        return {} if isinstance(requests, Why) else dict(requests)
+    def _ask(self, state: State) -> Question:
+        return self.panel.ask(state, self.context.facts(state.model))
 
-    def _pinned(self, state: State) -> State | None:
-        """The State of the reference; None without a reference, and where the reference has no counterpart to compare."""
-        reference = "" if state.reference is None else pinned(state, self.context.facts(state.model))
-        return None if isinstance(reference, str) else reference
+    def _with_reference(self, asked: Questions) -> Questions:
+        """With the question of the reference, or why it has no counterpart to compare."""
+        now = asked.now
+        before = None if now.state.reference is None else pinned(now.state, now.facts)
+        return replace(asked, ref=self._ask(before) if isinstance(before, State) else before)
 
-    def _remember(self, state: State) -> None:
+    def _remember(self, asked: Questions) -> None:
         for request in self.requests["now"].values():
-            self._state_of_request[request.asked] = state
-            self._state_of_request.move_to_end(request.asked)
-        while len(self._state_of_request) > REMEMBERED_REQUESTS:
-            self._state_of_request.popitem(last=False)
+            self._asked_with[request.asked] = asked
+            self._asked_with.move_to_end(request.asked)
+        while len(self._asked_with) > REMEMBERED_REQUESTS:
+            self._asked_with.popitem(last=False)
 
     def _delete_unused_slots(self) -> None:
         """Delete the slots of roles that are no longer requested, once nothing runs for them."""
@@ -131,7 +141,7 @@ class Exchange(QObject):
     @property
     def failure(self) -> CircuitLabError | None:
         """The error that leaves nothing to draw; None where the other answers can be drawn without the failed ones."""
-        compared = self.state is not None and self.state.compare != "now"
+        compared = self.asked is not None and self.asked.now.state.compare != "now"
         for side in ("now", "ref") if compared else ("now",):
             roles = self.requests[side]
             errors = {role: error for (failed_side, role), error in self.failures.items() if failed_side == side}
@@ -156,45 +166,46 @@ class Exchange(QObject):
 
     def drawable(self) -> Drawable:
         """What the figure shows: the newest State with all its answers, else the present one with those it has."""
-        state = self.state or self.context.document.state
-        return self.newest_complete() or (state, *self._answers_to(state))
+        if (newest := self.newest_complete()) is not None:
+            return newest
+        asked = self.asked or self._with_reference(Questions(self._ask(self.context.document.state)))
+        return asked, *self._answers_to(asked)
 
     def newest_complete(self) -> Drawable | None:
-        """The newest State whose live requests are all answered, with its answers; None if there is none.
+        """The newest State whose live requests are all answered, its questions with the answers; None if there is none.
 
         That is the present State, or the one of the newest answer: during a drag each answer is outdated by a newer
         request, and is drawn all the same, for the State it answers.
         """
-        age = {request: i for i, request in enumerate(self._state_of_request)}
+        age = {request: i for i, request in enumerate(self._asked_with)}
         newest = max(self.answers["now"].values(), key=lambda a: age.get(a.request.asked, -1), default=None)
-        older = None if newest is None else self._state_of_request.get(newest.request.asked)
-        for state in (self.state, older):
-            if state is None or self.state is None or state.model != self.state.model:
+        older = None if newest is None else self._asked_with.get(newest.request.asked)
+        for asked in (self.asked, older):
+            if asked is None or self.asked is None or asked.now.state.model != self.asked.now.state.model:
                 continue
-            answers = self._answers_to(state)
-            if all(role in side for side, roles in zip(answers, self._live_roles(state), strict=True) for role in roles):
-                return state, *answers
+            answers = self._answers_to(asked)
+            if all(role in side for side, roles in zip(answers, self._live_roles(asked), strict=True) for role in roles):
+                return asked, *answers
         return None
 
-    def _answers_to(self, state: State) -> tuple[dict[str, Answer], dict[str, Answer]]:
+    def _answers_to(self, asked: Questions) -> tuple[dict[str, Answer], dict[str, Answer]]:
         """The answers (now, reference) to the requests of a State, in the order of the requests."""
-        now, ref = self._requests_by_side(state)
+        now, ref = _requests_by_side(asked)
         return _matching(self.answers["now"], now), _matching(self.answers["ref"], ref)
 
-    def _requests_by_side(self, state: State) -> tuple[dict[str, Request], dict[str, Request]]:
-        """The requests of a State (now, reference), by role."""
-        if state is self.state:
-            return self.requests["now"], self.requests["ref"]
-        before = self._pinned(state)
-        return self._requests_of(state), {} if before is None else self._requests_of(before)
-
-    def _live_roles(self, state: State) -> list[list[str]]:
+    def _live_roles(self, asked: Questions) -> list[list[str]]:
         """The roles (now, reference) that a figure waits for: those answered on the live lane; the reference's while compared."""
-        sides = self._requests_by_side(state) if state.compare != "now" else (self._requests_by_side(state)[0], {})
+        now, ref = _requests_by_side(asked)
+        sides = now, ref if asked.now.state.compare != "now" else {}
         return [
             [role for role, r in requests.items() if r.analysis.lane == "live" and (side, role) not in self.failures]
             for side, requests in zip(("now", "ref"), sides, strict=True)
         ]
+
+
+def _requests_by_side(asked: Questions) -> tuple[Requests, Requests]:
+    """The requests of a State (now, reference), by role."""
+    return asked.now.by_role, asked.ref.by_role if isinstance(asked.ref, Question) else {}
 
 
 def _matching(answers: Mapping[str, Answer], requests: Mapping[str, Request]) -> dict[str, Answer]:

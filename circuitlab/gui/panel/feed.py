@@ -131,9 +131,9 @@ class Feed(QObject):
         failure = self.exchange.failure
         if failure is not None:
             return empty(bounded(f"{reason(failure)} {failure.remedy}", 2 * LONGEST), self.panel.title)
-        state, now, ref = self.exchange.drawable()
-        self._figure_state = state
-        figure = self.panel.figure(state, self.context.facts(state.model), now, ref)
+        asked, now, ref = self.exchange.drawable()
+        self._figure_state = state = asked.now.state
+        figure = self.panel.figure(state, self.context.facts(state.model), now, ref, asked)
         missing = dict.fromkeys(f"not computed: {bounded(reason(error), LONGEST)}" for error in self.exchange.failures.values())
         return figure.with_caption(*missing, *self.context.stand_ins_of(state)) if figure.grid else figure
 
@@ -149,8 +149,8 @@ class Feed(QObject):
 
     def drawn_table(self) -> TableOf | None:
         """The table of an answer of which the figure shows a part; None where answers' own tables are shown."""
-        state, _, _ = self.exchange.drawable()
-        return self.panel.drawn_table(state)
+        asked, _, _ = self.exchange.drawable()
+        return self.panel.drawn_table(asked.now.state)
 
     def _with_prompt_note(self, figure: Figure) -> Figure:
         """Add "earlier prompt" to the title while the editor holds a draft with other tokens."""

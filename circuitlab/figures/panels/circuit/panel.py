@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
 from circuitlab.figures.marks import Axis, Bars, Figure, Hit, Points, empty
-from circuitlab.figures.panels.ablation import base_params, too_short
+from circuitlab.figures.panels.ablation import NEEDS_TOKENS, base_params, too_short
 from circuitlab.figures.panels.circuit.edges import KeepOnlyView, edges_of, list_of, pick_edge, view_of, with_edges
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -184,6 +184,7 @@ PANEL = register(
             "ablated unless it is listed; with “Logits too”, so is every edge to the unembedding. Edges to MLPs are never "
             "ablated. Choose an edge in Composition, then click “+ add” here, or “Keep the edge …” in the context menu."
         ),
+        needs_tokens=NEEDS_TOKENS,
         requests=requests,
         draw=draw,
         pick=pick,

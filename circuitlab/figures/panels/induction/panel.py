@@ -30,14 +30,13 @@ from circuitlab.figures.contracts.common import (
     rows_of_heads,
     with_error,
 )
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import leading_head, of_weights
 from circuitlab.figures.marks import Axis, Colour, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
-from circuitlab.figures.panels.heads import random_scores
 from circuitlab.figures.panels.induction.text import text_page
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.state.state import State
 
@@ -140,11 +139,10 @@ def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None)
 
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
-    random = random_scores(facts)
-    if view.on == "random" and random is None:
-        return Why("This model's context is too short for repeated random tokens: choose the prompt.")
     text = view.on == "prompt"
-    params = HeadScoresParams(on="text") if text or random is None else random
+    params = HeadScoresParams(on="text" if text else "random")
+    if not text and head_scores.refuse(facts.config, params) is not None:
+        return Why("This model's context is too short for repeated random tokens: choose the prompt.")
     return {
         "scores": Request(head_scores, params, state.subject if text else of_weights(state)),
         "copying": Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state)),

@@ -33,8 +33,6 @@ Scale = tuple[ColourMap, tuple[float, float]]
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The same tokens through every model of the list."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see how well each model predicts it.")
     params = SideBySideParams(facts.tokens(state.tokens))
     models = enumerate(entries(state))
     return {f"model {i}": Request(side_by_side, params, subject_of(e, state)) for i, e in models if e.ref is not None}
@@ -259,6 +257,7 @@ PANEL: Panel = register(
         "to open it on this text. Interventions apply to the open model alone. Models are compared only if they read the same "
         "tokens. A pin is the other way to compare two models: pin (Ctrl+P), then open another model; the Prompt colours every "
         "token by the change of its loss, and each panel shows its own difference.",
+        needs_tokens="Type some text in the Prompt to see how well each model predicts it.",
         requests=requests,
         draw=draw,
         optional="all",

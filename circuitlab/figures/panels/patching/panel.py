@@ -18,9 +18,9 @@ from circuitlab.figures.contracts.facts import PINNED_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
-from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, empty, ids
+from circuitlab.figures.marks import Axis, Figure, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
-from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, no_share, scale, source_name, under_prompts
+from circuitlab.figures.panels.patching.two_prompts import Show, effect_map, effects_of, no_share, source_name, under_prompts
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
@@ -121,8 +121,6 @@ def _position(state: State) -> int:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """One sweep: the grid, or the paths from one sender."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt, Pin it (Ctrl+P), then change a word of it.")
     pin = state.reference
     if pin is None or _why(state, facts):
         return {}
@@ -157,22 +155,16 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 def _grid(state: State, facts: Facts, answer: Answer[PatchingResult], view: PatchingView) -> Figure:
     result = answer.result
     values = memo(answer, ("values", view.show), lambda: _inside(result, view.show))
-    unit, top = memo(answer, ("scale", view.show), lambda: scale(view.show, values, result))
-    x, y, rows, cols = memo(answer, "axes", lambda: _axes(answer, result, facts))
-    row, col = _crosshair(state, facts, rows, cols)
-    heat = Heatmap(
-        name="grid",
-        values=values,
-        levels=(-top, top),
-        map="signed",
-        unit=unit,
-        x=x,
-        y=y,
+    axes = memo(answer, "axes", lambda: _axes(answer, result, facts))
+    row, col = _crosshair(state, facts, *axes[2:])
+    heat = effect_map(
+        "grid",
+        answer,
+        view.show,
+        values,
+        axes,
         row=row,
         col=col,
-        square=False,
-        row_ids=rows,
-        col_ids=cols,
         hatched=memo(answer, "hatched", lambda: _estimated(result) | (~result.inside & result.exact)),
         texts=memo(answer, "texts", lambda: np.where(_estimated(result), "≈", "")) if _estimated(result).any() else None,
     )
@@ -278,6 +270,7 @@ PANEL = register(
             "until the exact value replaces them. Paths: path patching, in which the query, key or value of one later head "
             "alone reads the sender's output from the pinned run."
         ),
+        needs_tokens="Type some text in the Prompt, Pin it (Ctrl+P), then change a word of it.",
         requests=requests,
         draw=draw,
         pick=pick,

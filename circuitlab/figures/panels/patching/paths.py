@@ -14,7 +14,7 @@ from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import WITHOUT_HEADS, Facts
 from circuitlab.figures.contracts.selection_reading import has_head, no_head, selected_edge
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, RowColumn, Rows, ids
-from circuitlab.figures.panels.patching.two_prompts import Show, effects_of, scale, under_prompts
+from circuitlab.figures.panels.patching.two_prompts import Show, effect_map, effects_of, under_prompts
 from circuitlab.model.subject import Head
 from circuitlab.state.state import Kind, State
 
@@ -72,23 +72,9 @@ def _map(answer: Answer, result: PathPatchingResult, sender: Head, show: Show, p
     """A row for each later layer; columns are its heads by query, then by key, then by value."""
     first = sender.layer + 1
     values = memo(answer, ("map", show), lambda: _side_by_side(effects_of(show, result)[:, first:]))
-    unit, top = memo(answer, ("scale", show), lambda: scale(show, values, result))
-    x, y, rows, cols = memo(answer, "axes", lambda: _axes(result, sender))
-    col = None if path is None else cols.tolist().index([*path[1:]])
-    return Heatmap(
-        name="paths",
-        values=values,
-        levels=(-top, top),
-        map="signed",
-        unit=unit,
-        x=x,
-        y=y,
-        row=None if path is None else path[0] - first,
-        col=col,
-        square=False,
-        row_ids=rows,
-        col_ids=cols,
-    )
+    axes = memo(answer, "axes", lambda: _axes(result, sender))
+    row, col = (None, None) if path is None else (path[0] - first, axes[3].tolist().index([*path[1:]]))
+    return effect_map("paths", answer, show, values, axes, row=row, col=col)
 
 
 def _side_by_side(values: np.ndarray) -> np.ndarray:

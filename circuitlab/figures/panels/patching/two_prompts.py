@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
-from circuitlab.figures.marks import Figure, Mark, Tokens
+from circuitlab.figures.marks import Axis, Figure, Heatmap, Mark, Tokens
 from circuitlab.state.state import UNCUT, State
 
 Show = Literal["effect", "normalised"]
 PatchResult = PatchingResult | PathPatchingResult
 PatchAnswer = Answer[PatchingResult] | Answer[PathPatchingResult]
+PatchAxes = tuple[Axis, Axis, np.ndarray, np.ndarray]  # across and down, and the ids of rows and of columns
 Strips = tuple[tuple[Tokens], tuple[Tokens]]
 
 
@@ -106,6 +107,13 @@ def scale(show: Show, values: np.ndarray, result: PatchResult) -> tuple[str, flo
     if show == "normalised":
         return "share", top_level(values)
     return "logits" if (result.ids >= 0).any() else "units", top_level(values)
+
+
+def effect_map(name: str, answer: PatchAnswer, show: Show, values: np.ndarray, axes: PatchAxes, **more: Any) -> Heatmap:
+    """A map of the shown `values` [row, column]; `more` of a `Heatmap`."""
+    unit, top = memo(answer, ("scale", show), lambda: scale(show, values, answer.result))
+    x, y, rows, cols = axes
+    return Heatmap(name, values, (-top, top), x, y, "signed", unit, square=False, row_ids=rows, col_ids=cols, **more)
 
 
 def effects_of(show: Show, result: PatchResult) -> np.ndarray:

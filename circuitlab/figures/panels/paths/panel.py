@@ -19,11 +19,11 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
 from circuitlab.figures.contracts.common import caption, captions, destination, pick_position, quoted, token_axis, top_level
 from circuitlab.figures.contracts.facts import PAIR_ELSEWHERE
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import no_head, of_weights, pick_edge, selected_edge
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens, empty
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.paths.tables import HEAD, NONE, PAIR, Terms, head_rows, order_sums, term_rows
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -65,8 +65,6 @@ def _composed_pair(state: State, facts: Facts) -> tuple[Head, Head] | Why:
 
 def requests(state: State, facts: Facts) -> Requests | Why:
     """The expansion at the selected position; with it copying scores and ablations, or the composed pattern of a pair."""
-    if not state.tokens:
-        return Why("Type some text in the Prompt to see which paths predict its next token.")
     if (reason := refuse_on_stream(facts.config)) is not None:
         return Why(Refused(reason).what)
     view, target, position = _view(state), state.selection.target, destination(state)
@@ -284,6 +282,7 @@ PANEL = register(
         equation="x_0 W_U + Σ_h A^h x_0 W_OV^h W_U + Σ A^{h2} A^{h1} x_0 W_OV^{h1} W_OV^{h2} W_U + … + MLPs, biases",
         source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Path expansion of logits”",
         help=HELP,
+        needs_tokens="Type some text in the Prompt to see which paths predict its next token.",
         requests=requests,
         draw=draw,
         optional="all",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from circuitlab.analysis.attribution.path_expansion import PathExpansionResult
+from circuitlab.analysis.attribution.path_expansion import BIASES, NORMALISATION, PathExpansionResult, mlp_source
 from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
 from circuitlab.analysis.interventions.ablation import AblationResult
 from circuitlab.analysis.ordering import descending
@@ -43,11 +43,12 @@ def order_sums(result: PathExpansionResult) -> tuple[np.ndarray, tuple[str, ...]
 
 def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
     """(name, columns of `by_source`) of each group of sources: MLPs together, biases together, without groups that are zero."""
+    together: dict[str, str] = dict.fromkeys(BIASES, "biases")
+    together |= {mlp_source(layer): "MLPs" for layer in range(len(result.head_total))}
     kinds: dict[str, list[int]] = {}
     for i, name in enumerate(result.sources.tolist()):
-        kind = "MLPs" if name.endswith(" MLP") else "biases" if name.endswith("bias") else name
-        kinds.setdefault(kind, []).append(i)
-    candidates = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != "−logsumexp"]
+        kinds.setdefault(together.get(name, name), []).append(i)
+    candidates = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != NORMALISATION]
     return [(kind, columns) for kind, columns in candidates if result.by_source[result.order > 0][:, columns].any()]
 
 

@@ -21,12 +21,12 @@ from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, digits, head_axes, head_column, texts, top_level
+from circuitlab.figures.contracts.common import caption, digits, head_column, texts, top_level
+from circuitlab.figures.contracts.heads import head_map, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, no_head
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.prompt_sets.lists import curve_of, largest_entry, rows_of
 from circuitlab.model.subject import Head
@@ -193,20 +193,8 @@ def _mean_words(result: OverPromptsResult) -> str:
 
 def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
     mean = memo(answer, "map", lambda: _values(result)[0].astype(np.float32))
-    top, head = top_level(mean), state.selection.head
-    inside = head.layer < mean.shape[0] and head.head < mean.shape[1]
-    x, y = head_axes(mean.shape[0], mean.shape[1])
-    return Heatmap(
-        name="map",
-        values=mean,
-        levels=(-top, top),
-        map="signed",
-        unit="mean",
-        x=x,
-        y=y,
-        row=head.layer if inside else None,
-        col=head.head if inside else None,
-    )
+    top = top_level(mean)
+    return head_map(state, mean, (-top, top), map="signed", unit="mean")
 
 
 def _ranking(answer: Answer, result: OverPromptsResult, state: State) -> Rows:

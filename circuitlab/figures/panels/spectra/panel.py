@@ -16,6 +16,7 @@ from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams, QkSpectrum
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, has_mlps, rotates
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
     distance_read,
@@ -27,7 +28,6 @@ from circuitlab.figures.contracts.selection_reading import (
     selected_heads,
 )
 from circuitlab.figures.marks import Figure, Hit, joined
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.spectra.all_heads import chance, copying_page, own_share, plane_page
 from circuitlab.figures.panels.spectra.chosen_heads import ACROSS, DECADES, eigenvalue_planes, scores_of, singular_values
 from circuitlab.model.subject import Head

@@ -23,12 +23,12 @@ from circuitlab.caption_parts import Essential
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, head_column, hints, published, rows_of_heads
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.theory.pair import Measured, Pair, Predicted, axis_of, concerning, digits_below_one, ends_of, short
 from circuitlab.figures.panels.theory.training import MARKS, over_training, pick_over_training, training_requests
 from circuitlab.model.subject import Head

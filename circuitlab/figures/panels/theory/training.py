@@ -23,11 +23,11 @@ from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
 from circuitlab.figures.contracts.common import caption
 from circuitlab.figures.contracts.facts import Answers, Facts, Requests, Why
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.selection_reading import of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Lines, ids
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.theory.pair import Pair, axis_of, concerning
 from circuitlab.model.archives.offering import how_to_get, obtainable
 from circuitlab.model.subject import Head

@@ -10,9 +10,9 @@ from circuitlab.analysis.training.pca import TrainingPcaParams, training_pca
 from circuitlab.analysis.training.series import TrainingSeriesParams, training_series
 from circuitlab.engine.request import Request
 from circuitlab.errors import CircuitLabError
+from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Hit
-from circuitlab.figures.panels.overview import pick_head
 from circuitlab.figures.panels.training.overlay import overlay
 from circuitlab.figures.panels.training.pages import curves, heads_over_training, loss_by_index, zeroed
 from circuitlab.figures.panels.training.plane import plane

@@ -1,0 +1,69 @@
+"""What panels of heads share: ranks, the map of all heads, what they are called in a table, and choosing one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from circuitlab.analysis.ordering import descending
+from circuitlab.errors import bounded
+from circuitlab.figures.marks import Axis, Heatmap, RowColumn
+from circuitlab.model.records.known_heads import YOURS, KnownHeads
+from circuitlab.model.subject import Head
+from circuitlab.state.state import State
+
+NOTE = 48  # characters of a note in a table; the readout has all of it
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Rank from 1 of each entry, the largest first; NaN last."""
+    order = descending(values)
+    rank = np.empty(values.size, dtype=np.int64)
+    rank[order] = np.arange(1, values.size + 1)
+    return rank.reshape(values.shape)
+
+
+@lru_cache(maxsize=16)
+def head_axes(n_layers: int, n_heads: int) -> tuple[Axis, Axis]:
+    """Axes of a map of all heads: heads across, layers down."""
+    return Axis("head", tuple(f"H{h}" for h in range(n_heads))), Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
+
+
+def head_map(state: State, values: np.ndarray, levels: tuple[float, float], **more: Any) -> Heatmap:
+    """A map of all heads by `values` [layer, head], the leading one marked where it is among them; `more` of a `Heatmap`."""
+    n_layers, n_heads = values.shape
+    x, y = head_axes(n_layers, n_heads)
+    head = state.selection.head
+    inside = head.layer < n_layers and head.head < n_heads
+    place = {"row": head.layer, "col": head.head} if inside else {}
+    return Heatmap("map", values, levels, **{"x": x, "y": y, **place, **more})
+
+
+def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:
+    """What papers call these heads, and the person's notes on them, a column each; () where there is nothing of either."""
+    if known_heads is None:
+        return ()
+    heads = [Head(int(a), int(b)) for a, b in zip(layer, head, strict=True)]
+    column = lambda name, texts, tip: RowColumn(name, np.array(texts, dtype=object), tip=tip)
+    columns = []
+    if known_heads.roles:
+        tip = f"What papers call it: a hint; {known_heads.how}"
+        columns.append(column("published", [known_heads.short(one) for one in heads], tip))
+    if known_heads.notes:
+        texts = [bounded(known_heads.notes.get(one, "").removeprefix(YOURS), NOTE) for one in heads]
+        columns.append(replace(column("your note", texts, "Your own notes"), spare=True))
+    return tuple(columns)
+
+
+def pick_head(state: State, head: Head, gesture: str) -> State:
+    """Click: this head alone. Shift-click: adds it, or removes it. A chosen pair is released."""
+    if gesture not in ("click", "shift-click", "double-click"):
+        return state
+    heads = state.selection.heads
+    if gesture == "shift-click":
+        rest = tuple(h for h in heads if h != head)
+        return state.with_heads(*((rest or heads) if head in heads else (*heads, head)))
+    return state if heads == (head,) else state.with_heads(head)
