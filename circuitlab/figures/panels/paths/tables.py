@@ -46,7 +46,8 @@ def groups(result: PathExpansionResult) -> list[tuple[str, np.ndarray]]:
     together: dict[str, str] = dict.fromkeys(BIASES, "biases")
     together |= {mlp_source(layer): "MLPs" for layer in range(len(result.head_total))}
     kinds: dict[str, list[int]] = {}
-    for i, name in enumerate(result.sources.tolist()):
+    sources: list[str] = result.sources.tolist()
+    for i, name in enumerate(sources):
         kinds.setdefault(together.get(name, name), []).append(i)
     candidates = [(kind, np.array(columns)) for kind, columns in kinds.items() if kind != NORMALISATION]
     return [(kind, columns) for kind, columns in candidates if result.by_source[result.order > 0][:, columns].any()]
