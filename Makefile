@@ -91,6 +91,7 @@ gate: lint
 test-slow: $(TESTED)
 	$(BIN)/basedpyright
 	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(ARGS)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis and not slow and not thorough" --hypothesis-profile random $(ARGS) || [ $$? -eq 5 ]
 
 lint: $(TESTED)
 	$(BIN)/ruff check .

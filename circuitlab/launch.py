@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from circuitlab.errors import BadMachine
-from circuitlab.interrupts import starting
+from circuitlab.interrupts import starting, uncollected
 
 DEFAULT_MODEL = "builtin:attn-only-2l"
 PICTURE = Path("circuitlab.png")
@@ -52,12 +52,13 @@ def open_or_render(
     if plan.kind == "picture":
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     probe.require_qt()
-    with starting():
-        import_torch()
-        from circuitlab.gui.shell import main as window
+    with uncollected():  # also between the imports and the window
+        with starting():
+            import_torch()
+            from circuitlab.gui.shell import main as window
 
-    if plan.kind == "window":
-        return window.open_window(source, text, assume) if assume else window.open_window(source, text)
+        if plan.kind == "window":
+            return window.open_window(source, text, assume) if assume else window.open_window(source, text)
     window.render_window(picture, source or DEFAULT_MODEL, text)
     print(f"{plan.reason} The window was painted into {picture.resolve()} instead.", file=sys.stderr)
     return 0
@@ -82,8 +83,9 @@ def present(
     if plan.kind == "picture":
         raise BadMachine("A talk needs a display.", got=plan.reason, remedy="Present where there is one: `circuitlab doctor`.")
     probe.require_qt()
-    with starting():
-        import_torch()
-        from circuitlab.gui.shell import present as presenting
+    with uncollected():
+        with starting():
+            import_torch()
+            from circuitlab.gui.shell import present as presenting
 
-    return presenting.present(session, screen, windowed, first, dark, minutes)
+        return presenting.present(session, screen, windowed, first, dark, minutes)

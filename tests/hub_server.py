@@ -28,7 +28,8 @@ class Hub:
     `cut_after`: bytes after which a transfer breaks off, once. `wait`: a transfer pauses after every block until this is set.
     `damage`: bytes sent are not those of the file. `etag`, `commit`: what it says in place of hashes, `etag` from the
     `honest`-th question for a file on. `endless`: a transfer says no length and never ends. `packed`: gzip, though not asked for.
-    `sent` counts the bytes of weights that went out.
+    `elsewhere`: a host that large files are redirected to. `sent` counts the bytes of weights that went out; `tokens`: the
+    authorization of each question, "" for none.
     """
 
     repos: dict[str, Path]
@@ -43,7 +44,9 @@ class Hub:
     commit: str = COMMIT
     endless: bool = False
     packed: bool = False
+    elsewhere: str = ""
     sent: int = 0
+    tokens: list[str] = field(default_factory=list)
     url: str = ""
 
 
@@ -63,6 +66,7 @@ class _Handler(Handler):
     def _answer(self, body: bool) -> None:
         path = unquote(urlsplit(self.path).path).strip("/")
         self.hub.log.append((self.command, path, self.headers.get("Range", "")))
+        self.hub.tokens.append(self.headers.get("Authorization", ""))
         if path.startswith("api/models/"):
             self._api(path.removeprefix("api/models/"))
         elif "/resolve/" in path:
@@ -94,8 +98,20 @@ class _Handler(Handler):
             self._error(403, "GatedRepo", "Access to this model is restricted")
         elif not file.is_file():
             self._error(404, "EntryNotFound", name)
+        elif self.hub.elsewhere and file.stat().st_size >= LARGE:
+            self._redirect(file.read_bytes())
         else:
             self._send(file.read_bytes(), body)
+
+    def _redirect(self, data: bytes) -> None:
+        """To the host that keeps large files, as the hub does."""
+        self.send_response(302)
+        self.send_header("Location", self.hub.elsewhere + self.path)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Linked-ETag", f'"{_name_of(data)}"')
+        self.send_header("X-Linked-Size", str(len(data)))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _send(self, data: bytes, body: bool) -> None:
         asked = self.headers.get("Range", "")
@@ -167,3 +183,11 @@ def reached(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         yield served
+
+
+@contextmanager
+def redirected(hub: Hub) -> Iterator[Hub]:
+    """The other host, to which `hub` redirects for large files."""
+    with serving(Hub(hub.repos), _Handler, "hub") as other:
+        hub.elsewhere = other.url
+        yield other

@@ -34,9 +34,9 @@ from circuitlab.gui.shell import main  # noqa: E402
 from circuitlab.gui.shell.window import Window  # noqa: E402
 from circuitlab.model.subject import Head  # noqa: E402
 from circuitlab.session_files.session_text import bytes_of  # noqa: E402
+from tests.patience import SECONDS  # noqa: E402
 
 TEXT = "ab cab ab"  # as the tests' tokenizer reads it, and any other
-PATIENCE = 60_000  # ms for an act
 KEY, MODIFIER, BUTTON = Qt.Key, Qt.KeyboardModifier, Qt.MouseButton
 CTRL, ALT = MODIFIER.ControlModifier, MODIFIER.AltModifier
 Act = Generator[Callable[[], object], None, None]  # yields what it waits for
@@ -55,7 +55,7 @@ class Player(QObject):
 
     def go_on(self) -> None:
         """The next part of the act, if its time has come."""
-        if self.clock.elapsed() > PATIENCE:
+        if self.clock.elapsed() > SECONDS * 1000:
             fail(f"waited in vain, in lines {lines_of(self.act)}")
         if not self.awaited():
             return

@@ -267,7 +267,7 @@ def play(folder: Path) -> int:
         window.setGeometry(*LAPTOP)
         players.append(journey.Player(window, whole(window, folder)))
 
-    journey.main.show_fitting, journey.PATIENCE = shown, 240_000  # preparing a film on a busy machine
+    journey.main.show_fitting = shown
     return journey.main.open_window(MODEL)
 
 

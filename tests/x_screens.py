@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.patience import SECONDS
+
 Place = tuple[int, int, int, int]  # x, y, width, height in px
 
 
@@ -40,7 +42,7 @@ class XServer:
 
     def _run(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "tests.x_screens", *arguments]
-        subprocess.run(command, env={**os.environ, "DISPLAY": self.display}, check=True, timeout=60)
+        subprocess.run(command, env={**os.environ, "DISPLAY": self.display}, check=True, timeout=SECONDS)
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def x_server(width: int, height: int) -> Iterator[XServer]:
             yield XServer(f":{pipe.readline().strip()}")
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=SECONDS)
 
 
 class _Monitor(ctypes.Structure):

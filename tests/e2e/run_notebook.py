@@ -64,9 +64,9 @@ def interrupted() -> dict[str, str]:
                 raise SystemExit("\n".join(message["content"]["traceback"]))
         manager.interrupt_kernel()
         began = time.monotonic()
-        reply = client.get_shell_msg(timeout=60)
+        reply = client.get_shell_msg(timeout=120)
         while reply["parent_header"].get("msg_id") != request:
-            reply = client.get_shell_msg(timeout=60)
+            reply = client.get_shell_msg(timeout=120)
         waited = time.monotonic() - began
         after: list[str] = []
         reply_after = client.execute_interactive(

@@ -33,6 +33,7 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, Subject
 from tests.axes import check_axes
 from tests.models import TINY, directory
+from tests.patience import SECONDS
 
 
 @pytest.fixture
@@ -235,7 +236,7 @@ def test_a_reader_that_goes_away_is_no_fault(model: str) -> None:
     started.stdout.close()
     assert started.stderr is not None
     said = started.stderr.read().decode()
-    assert (started.wait(120), said) == (0, "")
+    assert (started.wait(SECONDS), said) == (0, "")
     started.stderr.close()
 
 

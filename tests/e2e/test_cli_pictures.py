@@ -17,6 +17,7 @@ from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput
 from circuitlab.model.subject import Head
 from tests.models import directory
+from tests.patience import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "ab cab ab"
@@ -91,7 +92,7 @@ def test_on_another_machine_it_is_the_same_picture(mine: Path, tmp_path: Path) -
     drawn = f"import sys; from pathlib import Path; import circuitlab.api as lab\n{draw}"
     files = [str(there / f"a.{suffix}") for suffix in ("png", "svg", "pdf")]
     run = [sys.executable, "-c", drawn, *files]
-    done = subprocess.run(run, cwd=tmp_path / "home", env=environment, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(run, cwd=tmp_path / "home", env=environment, capture_output=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode()
     for file in files:
         assert (tmp_path / "home" / Path(file).name).read_bytes() == Path(file).read_bytes(), file

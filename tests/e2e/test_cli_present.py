@@ -85,7 +85,7 @@ def test_a_file_that_another_window_has_open_is_presented_read_only(qtbot: Any, 
         assert window.sessions.path == path and window.sessions.read_only
         window.show()
         begin_when_free(window, TalkOptions(windowed=True))
-        qtbot.waitUntil(lambda: window.presenting.stage is not None and not window.presenting.stage.waiting, timeout=60_000)
+        qtbot.waitUntil(lambda: window.presenting.stage is not None and not window.presenting.stage.waiting)
         window.presenting.end()
         window.presenting.from_start()  # by the menu
         assert window.presenting.stage is not None
@@ -113,7 +113,7 @@ def test_a_question_about_a_newer_copy_is_answered_before_the_talk(
     qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert not begun
     window.recovering.dialog = None
-    qtbot.waitUntil(lambda: bool(begun), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(begun))
     assert begun == [options]
     window.close()
     window.deleteLater()

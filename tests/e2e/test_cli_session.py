@@ -26,6 +26,7 @@ from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
 from tests.models import directory
+from tests.patience import SECONDS
 
 TEXT = "ab cab ab"
 
@@ -179,7 +180,7 @@ def test_on_another_machine_it_opens_without_a_question(talk: Path, tmp_path: Pa
             shutil.move(tmp_path / "ein anderer Ort" / "runs" / "mine", moved.parent / "mine")
         words = ["figure", "attention", "--at", f"{os.path.relpath(moved, tmp_path / 'home')}#1", "-o", "there.png"]
         command = [sys.executable, "-m", "circuitlab", *words]
-        run = subprocess.run(command, cwd=tmp_path / "home", env=environment, capture_output=True, timeout=120, check=False)
+        run = subprocess.run(command, cwd=tmp_path / "home", env=environment, capture_output=True, timeout=SECONDS, check=False)
         assert run.returncode == 0, run.stderr.decode()
         assert (tmp_path / "home" / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.patience import SECONDS
+
 SPEC = """
 [models]
 open = ["attn-only-1l"]
@@ -37,7 +39,7 @@ def test_what_is_done_is_kept(tmp_path: Path, workers: int) -> None:
         _, told = sweep.communicate()
     assert sweep.returncode == 130, told
     assert "Traceback" not in told and "the same command goes on from there" in told
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     with pytest.raises(ProcessLookupError):  # the one that Python starts beside others to tidy up goes a little later
         while time.monotonic() < deadline:
             os.killpg(sweep.pid, 0)

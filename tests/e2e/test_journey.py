@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.conftest import ROOT
 from tests.models import directory
+from tests.patience import SECONDS
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: processes that are killed")
 
@@ -38,7 +39,7 @@ class Person:
             assert window.stdout is not None and window.stderr is not None
             if killed and window.stdout.readline() == "ready\n":
                 window.send_signal(signal.SIGKILL)
-            _, complaints = window.communicate(timeout=300)
+            _, complaints = window.communicate(timeout=4 * SECONDS)
         assert window.returncode == (-signal.SIGKILL if killed else 0), complaints
         return json.loads((folder / f"{stage}.json").read_text("utf-8"))
 

@@ -19,6 +19,7 @@ from circuitlab.session_files.orphans import orphans
 from circuitlab.story.setup import Encoded
 from tests.conftest import ROOT
 from tests.models import directory
+from tests.patience import SECONDS
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: processes that are killed")
 
@@ -201,7 +202,7 @@ def runs(process: int) -> bool:
 def lost_by_a_kill(persons: Persons, home: Path, after: float) -> tuple[float, list[float]]:
     """(s of work that recovery does not give back of a window that is killed so long after its first change, s of each write)."""
     process = persons.begin(home)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + SECONDS
     while not log_of(home):
         assert time.monotonic() < deadline, "the window never came"
         time.sleep(0.02)

@@ -18,6 +18,7 @@ from circuitlab.report.saved_session import opened_session
 from circuitlab.session_files.results import file_bytes
 from tests.conftest import ROOT
 from tests.figure_prints import figure_print
+from tests.patience import SECONDS
 from tests.unit.test_session_results import SHOWN, talk
 
 # Opens a session by its dialog's button in a real window, walks its story, and prints each panel's figure by its hash, and why
@@ -34,6 +35,7 @@ from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.main import make_window
 from tests.figure_prints import figure_print
+from tests.patience import SECONDS
 
 def stop(*error):
     traceback.print_exception(*error)
@@ -43,7 +45,7 @@ def stop(*error):
 sys.excepthook = stop
 
 def until(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end
         QTest.qWait(10)
@@ -109,7 +111,9 @@ def test_a_moved_session_is_the_same_in_a_window_without_its_model(tmp_path: Pat
     environment = {n: v for n, v in os.environ.items() if not n.startswith(("XDG_", "LC_", "LANG"))}
     environment |= {"HOME": str(home), "LC_ALL": "C", "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
     command = [sys.executable, "-c", WINDOW, moved.name, json.dumps(SHOWN)]
-    run = subprocess.run(command, cwd=moved.parent, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    run = subprocess.run(
+        command, cwd=moved.parent, env=environment, capture_output=True, text=True, timeout=2 * SECONDS, check=False
+    )
     line = next((line for line in run.stdout.splitlines() if line.startswith("RESULT ")), "")
     assert line, run.stderr[-3000:]
     result = json.loads(line.removeprefix("RESULT "))

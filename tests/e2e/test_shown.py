@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from PySide6.QtGui import QImage
 
+from tests.patience import SECONDS
 from tests.shown import BEAMER, HEAD, LAPTOP, WIDTHS, show
 
 
 def in_pdf(tool: str, path: Path, *more: str) -> str:
     """What poppler reads from a PDF."""
-    return subprocess.run([tool, str(path), *more], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run([tool, str(path), *more], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
 
 
 @pytest.mark.slow

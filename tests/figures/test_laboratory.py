@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, QSize
+from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.export.pictures import render
 from circuitlab.draw.look.theme import DARK, LIGHT
@@ -396,7 +397,7 @@ def test_named_ranges_of_an_axis_are_written_and_ruled(qtbot: Any, view: Any) ->
     before = view.grab().toImage()
     spans = replace(plain, x=Axis("", tuple("abcdefghijkl"), spans=((0, 6, "left"), (6, 12, "right"))))
     view.show_figure(Figure(((spans,),), "t"))
-    qtbot.wait(10)
+    QApplication.processEvents()
     after = view.grab().toImage()
     assert before != after
     framed = replace(spans, framed=np.eye(4, 12, dtype=bool))

@@ -28,6 +28,7 @@ from circuitlab.report.pages import pages_parts
 from circuitlab.report.step_figures import StepFigure
 from circuitlab.state.state import State
 from tests.figures.test_report import HOSTILE
+from tests.patience import SECONDS
 from tests.unit.test_session_results import talk
 
 pytestmark = pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs poppler: pdftotext, pdffonts, pdfimages")
@@ -38,7 +39,7 @@ TEXT = "A line of text that is long enough to be broken, and to be read as one p
 
 def poppler(program: str, path: Path, *more: str) -> str:
     files = [str(path), "-"] if program == "pdftotext" else [str(path)]
-    done = subprocess.run([program, *more, *files], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, *more, *files], check=True, capture_output=True, text=True, timeout=SECONDS)
     assert not done.stderr, "it has found the file in order"
     return done.stdout
 

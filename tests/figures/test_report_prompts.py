@@ -16,6 +16,7 @@ from circuitlab.report.pages import pages_parts
 from circuitlab.report.sheet import sheet_of
 from tests.figures.test_report import HOSTILE, Parsed, content_of, hostile  # noqa: F401
 from tests.figures.test_sheets import TEXT, sheet
+from tests.patience import SECONDS
 from tests.unit.test_session_results import talk
 
 
@@ -52,7 +53,9 @@ def test_tokens_that_are_markup_are_the_text_of_a_prompt(hostile: Path, tmp_path
     assert shown is not None and len(shown[1].split(" ")) == len(prompt.ids)
     path = tmp_path / "a.pdf"
     path.write_bytes(b"".join(pages_parts(content)))
-    out = subprocess.run(["pdftotext", "-raw", str(path), "-"], check=True, capture_output=True, text=True, timeout=60).stdout
+    out = subprocess.run(
+        ["pdftotext", "-raw", str(path), "-"], check=True, capture_output=True, text=True, timeout=SECONDS
+    ).stdout
     flat = re.sub(r"\s+", "", out)
     assert f"ids:{''.join(map(str, prompt.ids))}" in flat
     assert all(token in flat for token in ("</svg><script>alert(1)</script>", "&lt;", "]]>"))

@@ -27,6 +27,7 @@ from circuitlab.report.sheet import Sheet, sheet_of
 from circuitlab.state.cuts import ablation, with_edits
 from circuitlab.state.state import Pin
 from tests.figures.paper_files import SVG, svg_rectangles, texts
+from tests.patience import SECONDS
 
 TEXT = "Mr and Mrs Hursley, of the old mill at Brook End, were glad to say that they were perfectly punctual. Mr Hursley was"
 TITLE = "Induction & 100% of L1_H1"
@@ -108,7 +109,7 @@ def test_nothing_of_a_sheet_is_damaged(panels, width):
 def test_a_pdf_is_what_other_programs_read(width, tmp_path):
     made, path = sheet(("attention", "composition", "predictions")).on(Paper(width_mm=width)), tmp_path / "a.pdf"
     made.save(path, data=False)
-    run = lambda *words: subprocess.run([*words], capture_output=True, text=True, check=True, timeout=60).stdout
+    run = lambda *words: subprocess.run([*words], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
     page = re.search(r"Page size: +([\d.]+) x", run("pdfinfo", str(path)))
     assert page is not None and float(page[1]) * MM == pytest.approx(width, abs=0.2)
     assert len(run("pdfimages", "-list", str(path)).splitlines()) == 2, "a header alone"

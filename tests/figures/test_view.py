@@ -77,7 +77,7 @@ def test_busy_waits_before_it_dims(view, qtbot):
     veil = view._busy
     view.set_busy(True)
     assert not veil.isVisible()
-    qtbot.waitUntil(veil.isVisible, timeout=2000)
+    qtbot.waitUntil(veil.isVisible)
     view.set_busy(False)
     assert not veil.isVisible()
     view.set_busy(True)

@@ -20,8 +20,9 @@ from typing import Any
 from tests.fuzz.cases import Case, build_corpus, make_case
 from tests.fuzz.pickle_mutators import CANARY
 from tests.fuzz.worker import GIB
+from tests.patience import SECONDS
 
-SECONDS = 10.0
+MOST = 10.0  # s of processor time
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -58,7 +59,7 @@ class Worker:
         os.close(theirs_in)
         os.close(theirs_out)
         self.started += 1
-        if "ready" not in self._answer(120.0):
+        if "ready" not in self._answer(SECONDS):
             raise RuntimeError(f"the worker does not start:\n{self._noise.read_text()[-2000:]}")
 
     def _answer(self, seconds: float) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def _fault(outcome: dict[str, Any], case: Case, size: int) -> str:
         return str(outcome["failed"])
     if (case.path.parent / CANARY).exists() or (case.path / CANARY).exists():
         return "code in the file ran"
-    if outcome["seconds"] > SECONDS:
+    if outcome["seconds"] > MOST:
         return f"took {outcome['seconds']:.1f} s"
     if outcome["bytes"] > GIB + size:
         return f"took {outcome['bytes']} bytes for a file of {size}"

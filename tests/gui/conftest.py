@@ -10,10 +10,17 @@ import pytest
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessageBox
 
 from circuitlab.draw.look.app import application
+from circuitlab.gui.checkpoints import playing
+from circuitlab.gui.docks import prompt
+from circuitlab.gui.lessons import own_story
+from circuitlab.gui.sessions import coming_back
+from circuitlab.gui.shell import dialogs
 from circuitlab.gui.shell.dialogs import ErrorDialog
 from circuitlab.gui.shell.window import Window
+from circuitlab.gui.training import process
 from tests.gui.driving import shown_window
 from tests.models import directory
+from tests.patience import SECONDS
 
 BOXES = ("about", "aboutQt", "critical", "information", "question", "warning")  # they wait for an answer by themselves
 FILES = ("getExistingDirectory", "getOpenFileName", "getOpenFileNames", "getSaveFileName")
@@ -29,6 +36,15 @@ def _words(dialog: QDialog) -> str:
     if isinstance(dialog, QMessageBox):
         return " ".join(filter(None, (dialog.text(), dialog.informativeText())))
     return " ".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no slow panel, no process that does not stop, no pause of somebody who types, and no long work."""
+    for module in (playing, process):
+        monkeypatch.setattr(module, "PATIENCE", int(2 * SECONDS * 1000))
+    for module, name in ((prompt, "BURST"), (own_story, "PAUSE"), (dialogs, "LONG"), (coming_back, "PATIENCE")):
+        monkeypatch.setattr(module, name, 2 * SECONDS)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,6 @@ from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head
 
 TEXT = "one two one two one"
-LATE = 120_000  # ms: the slowest step of a real model on a busy machine
 
 
 def settle(qtbot: Any, window: Window) -> None:
@@ -34,7 +33,6 @@ def settle(qtbot: Any, window: Window) -> None:
         lambda: (
             not window.waiting and not context.runner.busy and not context.loader.waiting and not window.prompt.timer.isActive()
         ),
-        timeout=LATE,
     )
     QApplication.processEvents()
 
@@ -126,7 +124,7 @@ def exported(
     qtbot: Any, window: Window, path: Path, panel: str = "attention", paper: Paper | None = None, whole: bool = False
 ) -> Path:
     """A panel's picture, written as its menu does."""
-    with qtbot.waitSignal(window.context.message, timeout=20000, check_params_cb=lambda text: text.startswith("Written:")):
+    with qtbot.waitSignal(window.context.message, check_params_cb=lambda text: text.startswith("Written:")):
         dock(window, panel).actions_menu.write_picture(path, paper or Paper(), whole)
     return path
 

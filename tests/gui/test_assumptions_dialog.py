@@ -22,7 +22,7 @@ def inferred(window: Window, qtbot: QtBot, tmp_path: Path) -> Path:
     """A state dict with nothing beside it, open in the window."""
     file = tmp_path / "inferred.pt"
     torch.save(torch.load(FOLDER / "shortformer.pt", weights_only=True)["model"], file)
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         window.open_model(str(file))
     settle(qtbot, window)
     return file
@@ -54,7 +54,7 @@ def test_every_assumption_has_a_row_and_another_value_opens_another_model(window
     assert isinstance(positions, QComboBox) and isinstance(scale, QComboBox) and scale.isEditable()
     positions.setCurrentText("shortformer")
     scale.setCurrentText("0.25")
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.again.click()
     ref = window.context.document.state.model
     assert ref == ModelRef(f"file:{inferred}", None, (("positions", "shortformer"), ("score_scale", "0.25")))
@@ -64,10 +64,10 @@ def test_every_assumption_has_a_row_and_another_value_opens_another_model(window
     assert (values["positions"], values["score_scale"]) == ("shortformer", "0.25")
     settle(qtbot, window)
     dialog.fields["positions"].setCurrentText("learned")  # type: ignore[union-attr]
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.again.click()
     assert window.context.document.state.model.assume == (("positions", "learned"), ("score_scale", "0.25"))
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.reset.click()
     assert window.context.document.state.model.assume == ()
     assert window.opening.assumptions() == before
@@ -81,7 +81,7 @@ def test_what_cannot_be_is_said_in_place_and_the_open_model_stays(window: Window
     assert isinstance(tokenizer, QLineEdit)
     tokenizer.setText("/nowhere/tokenizer.json")
     dialog.again.click()
-    qtbot.waitUntil(lambda: "does not exist" in dialog.message.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "does not exist" in dialog.message.text())
     assert window.context.document.state == before
     assert dialog.again.isEnabled()
     assert tokenizer.text() == "/nowhere/tokenizer.json"
@@ -96,7 +96,7 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
     shapes |= {f"blocks.0.attn.W_{n}": (10, 12) for n in "QKV"} | {"blocks.0.attn.W_O": (12, 10)}  # heads side by side
     torch.save({n: torch.randn(s, generator=rng) for n, s in shapes.items()}, tmp_path / "flat.pt")
     before = window.context.document.state.model
-    with qtbot.waitSignal(window.opening.assumptions_needed, timeout=20000):
+    with qtbot.waitSignal(window.opening.assumptions_needed):
         window.open_model(str(tmp_path / "flat.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)
@@ -107,10 +107,10 @@ def test_a_file_that_does_not_say_enough_is_asked_about(window: Window, qtbot: Q
     assert isinstance(heads, QLineEdit)
     heads.setText("three")
     dialog.again.click()
-    qtbot.waitUntil(lambda: "whole number" in dialog.message.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "whole number" in dialog.message.text())
     assert window.context.document.state.model == before
     heads.setText("3")
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.again.click()
     assert window.context.facts().config.n_heads == 3
     assert "n_heads" in dialog.fields and "norm" in dialog.fields
@@ -121,14 +121,14 @@ def test_a_file_of_two_sets_of_weights_asks_which(window: Window, qtbot: QtBot, 
     model = {n: x.clone() for n, x in torch.load(FOLDER / "shortformer.pt", weights_only=True)["model"].items()}
     twice = {n: 2 * x for n, x in model.items()}
     torch.save({"net": model, "ema": twice, "seen": {1}}, tmp_path / "two.pt")
-    with qtbot.waitSignal(window.opening.assumptions_needed, timeout=20000):
+    with qtbot.waitSignal(window.opening.assumptions_needed):
         window.open_model(str(tmp_path / "two.pt"))
     dialog = window.findChild(AssumptionsDialog)
     assert isinstance(dialog, AssumptionsDialog)
     key = dialog.fields["under"]
     assert isinstance(key, QComboBox) and {key.itemText(i) for i in range(key.count())} >= {"net", "ema"}
     key.setCurrentText("ema")
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.again.click()
     assert window.context.document.state.model.assume == (("under", "ema"),)
     settle(qtbot, window)

@@ -106,7 +106,7 @@ def test_a_last_checkpoint_that_is_the_final_weights_is_not_shown_twice(qtbot: A
     settle(qtbot, window)
     bar = window.checkpoints
     assert [(p.checkpoint, p.step) for p in bar.points] == [*zip(range(4), STEPS, strict=False), (None, 400)]
-    with qtbot.waitSignal(window.context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(window.context.loader.settled):
         window.context.go(replace(window.context.document.recorded.model, checkpoint=4), "there")
     assert bar.slider.value() == 4 and bar.position == 4
     window.close()
@@ -141,7 +141,7 @@ def test_a_drag_is_live_drives_every_panel_and_is_one_step_of_undo(qtbot: Any, t
     window.context.runner._submit = lambda slot, *more: (asked.append(slot), submit(slot, *more))[1]  # type: ignore[method-assign]
     first, before = window.context.document.recorded, pixels(dock(window, "predictions").view)
     drag(slider, window, 4, 3, 2, 1, 2)
-    qtbot.waitUntil(lambda: shown(window) == 2, timeout=5000)
+    qtbot.waitUntil(lambda: shown(window) == 2)
     settle(qtbot, window)
     same_pattern(heat(window).values, pattern(window, 2))
     assert (pixels(dock(window, "predictions").view) != before).any()
@@ -180,12 +180,12 @@ def test_keys_step_and_steps_in_a_row_are_one_step_of_undo(qtbot: Any, trained: 
     first = trained.context.document.recorded
     for expected in (4, 3, 2):
         qtbot.keyClick(trained, Qt.Key.Key_BracketLeft)
-        qtbot.waitUntil(lambda wanted=expected: shown(trained) == wanted, timeout=5000)
+        qtbot.waitUntil(lambda wanted=expected: shown(trained) == wanted)
     qtbot.keyClick(trained, Qt.Key.Key_BracketRight)
-    qtbot.waitUntil(lambda: shown(trained) == 3, timeout=5000)
+    qtbot.waitUntil(lambda: shown(trained) == 3)
     trained.checkpoints.slider.setFocus()
     qtbot.keyClick(trained.checkpoints.slider, Qt.Key.Key_Home)
-    qtbot.waitUntil(lambda: shown(trained) == 0, timeout=5000)
+    qtbot.waitUntil(lambda: shown(trained) == 0)
     settle(qtbot, trained)
     assert not trained.checkpoints.previous.isEnabled()
     trained.undo()
@@ -208,7 +208,7 @@ def test_playing_shows_every_point_whole_and_stops_at_the_end(qtbot: Any, traine
     first = window.context.document.recorded
     qtbot.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
     assert bar.player.playing and bar.play_button.toolTip().startswith("Stop")
-    qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+    qtbot.waitUntil(lambda: not bar.player.playing)
     assert seen == [(None, False), *((i, False) for i in range(5))]  # from the end to the beginning, then each in turn
     assert shown(window) is None and bar.play_button.toolTip().startswith("Play")
     settle(qtbot, window)
@@ -216,7 +216,7 @@ def test_playing_shows_every_point_whole_and_stops_at_the_end(qtbot: Any, traine
     bar.to(1)
     settle(qtbot, window)
     bar.play_or_stop()
-    qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+    qtbot.waitUntil(lambda: not bar.player.playing)
     window.undo()
     assert shown(window) == 1  # playing is one step
 
@@ -229,12 +229,12 @@ def test_playing_begins_again_where_it_loops_until_it_is_stopped(qtbot: Any, tra
     trained.context.document.changed.connect(lambda old, new: seen.append(new.model.checkpoint))
     bar.to(4)
     bar.play_button.click()
-    qtbot.waitUntil(lambda: seen[-4:] == [None, 0, 1, 2], timeout=30_000)
+    qtbot.waitUntil(lambda: seen[-4:] == [None, 0, 1, 2])
     bar.play_button.click()
     assert not bar.player.playing
     settle(qtbot, trained)
     stopped = shown(trained)
-    qtbot.wait(100)
+    assert not bar.player._timer.isActive(), "nothing more is due"
     assert shown(trained) == stopped and bar.position == stopped
     bar.play_or_stop()
     bar.slider.sliderPressed.emit()
@@ -263,7 +263,7 @@ def test_a_scale_of_differences_only_grows_while_a_training_moves(qtbot: Any, tr
         bar.player.speed = 1000
         bar.play_or_stop()
         assert window.context.holds_scales
-        qtbot.waitUntil(lambda: not bar.player.playing, timeout=30_000)
+        qtbot.waitUntil(lambda: not bar.player.playing)
     else:
         drag(bar.slider, window, 0, 1, 2, 3, 4)
     settle(qtbot, window)
@@ -307,12 +307,17 @@ def test_a_speed_is_a_limit(qtbot: Any, trained: Window) -> None:
     assert bar.pace.text() == "1/s ▾"
     bar.to(0)
     settle(qtbot, trained)
+    show, pauses = bar.player.point_shown, list[tuple[int | None, int]]()
+
+    def spy() -> None:
+        show()
+        pauses.append((shown(trained), bar.player._timer.interval()))
+
+    bar.player.point_shown = spy  # type: ignore[method-assign]
     bar.play_or_stop()
-    qtbot.waitUntil(lambda: shown(trained) == 1, timeout=5000)
-    qtbot.wait(400)
-    assert shown(trained) == 1
-    qtbot.waitUntil(lambda: shown(trained) == 2, timeout=5000)
+    qtbot.waitUntil(lambda: shown(trained) == 2)
     bar.player.stop()
+    assert pauses == [(0, 1000), (1, 1000), (2, 1000)]
 
 
 def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained: Window) -> None:
@@ -326,7 +331,7 @@ def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained
     bar.slider.sliderReleased.connect(lambda: let_go.append(bar.slider.geometry()))
     drag(bar.slider, window, 3, 4)
     assert let_go == [before], "the reference is named now, and yet nothing moves under the pointer"
-    qtbot.waitUntil(lambda: shown(window) == 4, timeout=5000)
+    qtbot.waitUntil(lambda: shown(window) == 4)
     settle(qtbot, window)
     figure = dock(window, "attention").view.figure
     assert is_difference(figure.title, "step 100") and "L0H0" in figure.title
@@ -369,16 +374,16 @@ def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, t
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"nothing")
     window.context.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
     before = window.context.document.recorded
-    with qtbot.waitSignal(window.context.loader.given_up, timeout=5000):
+    with qtbot.waitSignal(window.context.loader.given_up):
         bar.step_on()
     assert len(errors) == 1 and window.context.document.recorded == before
     assert bar.slider.value() == 1 and bar.label.text().startswith("step 100")
     bar.player.speed = 1000
     bar.play_or_stop()
-    qtbot.waitUntil(lambda: not bar.player.playing, timeout=5000)
+    qtbot.waitUntil(lambda: not bar.player.playing)
     assert shown(window) == 1 and len(errors) == 2
     bar.to(3)
-    qtbot.waitUntil(lambda: shown(window) == 3, timeout=5000)
+    qtbot.waitUntil(lambda: shown(window) == 3)
 
 
 def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
@@ -389,7 +394,7 @@ def test_the_next_checkpoints_are_ready_before_they_are_asked_for(
     qtbot.waitUntil(lambda: shown(window) == 1)
     asked: list[WorkSlot] = []
     for _ in range(2):
-        qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetch.busy), timeout=20_000)
+        qtbot.waitUntil(lambda: not (runner.busy or window.ahead.timer.isActive() or runner.prefetch.busy))
         monkeypatch.setattr(Runner, "_submit", lambda self, slot, *more: asked.append(slot))
         window.checkpoints.step_on()
         assert not window.waiting and not window.context.loader.waiting and asked == []
@@ -401,7 +406,7 @@ def test_another_model_takes_the_bar_away_and_undo_brings_it_back(qtbot: Any, tr
     bar = trained.checkpoints
     bar.to(2)
     settle(qtbot, trained)
-    with qtbot.waitSignal(trained.opening.opened, timeout=10_000):
+    with qtbot.waitSignal(trained.opening.opened):
         trained.opening.open(str(directory(tmp_path / "other")))
     settle(qtbot, trained)
     assert not bar.isVisible() and trained.windowTitle().startswith("other")

@@ -16,7 +16,7 @@ def test_it_is_opened_from_the_menu_and_every_panel_answers(qtbot: Any, window: 
     menu = QMenu()
     window.opening.fill(menu)
     action = next(a for a in menu.actions() if a.text() == "rope-induction")
-    with qtbot.waitSignal(window.opening.opened, timeout=10_000):
+    with qtbot.waitSignal(window.opening.opened):
         action.trigger()
     settle(qtbot, window)
     assert window.context.document.state.model == ModelRef("construct:rope-induction")
@@ -28,7 +28,7 @@ def test_it_is_opened_from_the_menu_and_every_panel_answers(qtbot: Any, window: 
 
 
 def test_parameters_are_opened_as_typed_and_wrong_ones_change_nothing(qtbot: Any, window: Window) -> None:
-    with qtbot.waitSignal(window.opening.opened, timeout=10_000):
+    with qtbot.waitSignal(window.opening.opened):
         window.opening.open("rope-induction?alpha=20.0")
     assert window.context.document.state.model.source == "construct:rope-induction?alpha=20"
     failures: list[Exception] = []

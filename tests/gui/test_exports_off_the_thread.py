@@ -54,7 +54,7 @@ def test_hash_and_files_are_not_read_on_the_windows_thread(
     window.context.message.connect(said.append)
     panel.actions_menu.write_data(tmp_path / "a.json")
     assert not any(main for _, main in reads)
-    qtbot.waitUntil(lambda: any("a.json" in words for words in said), timeout=20000)
+    qtbot.waitUntil(lambda: any("a.json" in words for words in said))
     assert reads and not any(main for _, main in reads)
     assert json.loads((tmp_path / "a.json").read_text())["provenance"]["weights"] == known
     settle(qtbot, window)
@@ -72,6 +72,6 @@ def test_a_failure_on_the_worker_is_said(qtbot: Any, window: Window, tmp_path: P
 
     monkeypatch.setattr(panel_data, "at_hand", lambda *_: False)
     window.context.failed.disconnect(window.dialogs.show_error)
-    with qtbot.waitSignal(window.context.failed, timeout=20000) as caught:
+    with qtbot.waitSignal(window.context.failed) as caught:
         dock(window, "heads").actions_menu.write_data(tmp_path / "no" / "such" / "a.csv")
     assert "written" in str(caught.args[0]).lower()

@@ -64,14 +64,14 @@ class Seen:
 
 def ended(qtbot: Any, window: Window) -> None:
     """Until the film that runs, or is about to, is over."""
-    qtbot.waitUntil(lambda: window.lessons.tour.ready is not None, timeout=20_000)
-    qtbot.waitUntil(lambda: not window.context.loader.waiting and not window.checkpoints.film.running, timeout=30_000)
+    qtbot.waitUntil(lambda: window.lessons.tour.ready is not None)
+    qtbot.waitUntil(lambda: not window.context.loader.waiting and not window.checkpoints.film.running)
     settle(qtbot, window)
     BEGINNINGS[window].clear()
 
 
 def begun(qtbot: Any, window: Window) -> None:
-    qtbot.waitUntil(lambda: bool(BEGINNINGS[window]), timeout=20_000)
+    qtbot.waitUntil(lambda: bool(BEGINNINGS[window]))
     BEGINNINGS[window].clear()
 
 
@@ -235,7 +235,7 @@ def test_a_film_kept_while_its_step_plays_it(qtbot: Any, trained: Window) -> Non
     show(trained)
     begun(qtbot, trained)
     qtbot.keyClick(trained, Qt.Key.Key_K, CTRL)
-    qtbot.waitUntil(lambda: len(steps(trained)) == 2, timeout=20_000)
+    qtbot.waitUntil(lambda: len(steps(trained)) == 2)
     setup = trained.context.document.work.story.setup(1)
     assert setup.play == (100, 300) and setup.checkpoint == 300
     trained.lessons.tour.leave()
@@ -292,8 +292,8 @@ def test_a_parameter_that_plays_is_chosen_on_the_page_and_taken_back(qtbot: Any,
     before = steps(trained)
 
     def plays() -> Any:
-        qtbot.waitUntil(lambda: film.running, timeout=20_000)
-        qtbot.waitUntil(lambda: not film.running, timeout=60_000)
+        qtbot.waitUntil(lambda: film.running)
+        qtbot.waitUntil(lambda: not film.running)
         settle(qtbot, trained)
         return (steps(trained)[0].setup or Setup()).play
 
@@ -323,7 +323,7 @@ def test_zoomed_alone_and_playing_together(qtbot: Any, trained: Window) -> None:
     seen = Seen(trained)
     show(trained)
     begun(qtbot, trained)
-    qtbot.waitUntil(lambda: "attention" in view.visible_parts(), timeout=20_000)
+    qtbot.waitUntil(lambda: "attention" in view.visible_parts())
     trained.context.document.changed.connect(lambda old, new: ranges.append(view.visible_parts().get("attention")))
     ended(qtbot, trained)
     assert seen.points == [0, 1, 2] and set(ranges) <= {part} and view.visible_parts() == {"attention": part}
@@ -366,8 +366,8 @@ def test_a_step_plays_a_slider_of_the_laboratory_in_the_window_and_on_the_stage(
     film, seen = trained.checkpoints.sweep, list[str]()
     film.player.speed = 1000
     trained.context.document.changed.connect(lambda old, new: seen.append(new.model.source) if old.model != new.model else None)
-    qtbot.waitUntil(lambda: film.running, timeout=20_000)
-    qtbot.waitUntil(lambda: not film.running, timeout=30_000)
+    qtbot.waitUntil(lambda: film.running)
+    qtbot.waitUntil(lambda: not film.running)
     assert seen == [constructed, f"{constructed}?offset=2", f"{constructed}?offset=3"]
     assert not trained.lessons.tour.filming and not trained.context.holds_scales
     stage = Stage(story, trained.context)
@@ -376,8 +376,8 @@ def test_a_step_plays_a_slider_of_the_laboratory_in_the_window_and_on_the_stage(
         stage.show()
         stage.film.player.speed = 1000
         stage.go(0)
-        qtbot.waitUntil(lambda: stage.context.document.recorded.model.source == f"{constructed}?offset=3", timeout=30_000)
-        qtbot.waitUntil(lambda: not stage.film.running and not stage.waiting, timeout=30_000)
+        qtbot.waitUntil(lambda: stage.context.document.recorded.model.source == f"{constructed}?offset=3")
+        qtbot.waitUntil(lambda: not stage.film.running and not stage.waiting)
     finally:
         stage.end()
         stage.deleteLater()

@@ -38,7 +38,7 @@ def test_a_worker_that_allocates_collects_nothing(qtbot: QtBot) -> None:
         _destroyed_while_a_worker_allocates(threads)
         assert not threads
         held = _allocate()
-        qtbot.waitUntil(lambda: bool(threads), timeout=20_000)
+        qtbot.waitUntil(lambda: bool(threads))
     assert held and threads == [threading.current_thread()]
     assert gc.isenabled()
 

@@ -39,10 +39,10 @@ def test_looked_up_downloaded_opened(window: Window, qtbot: QtBot, hub: Hub) -> 
     assert not dialog.get.isEnabled()
     dialog.name.setText(NAME.repo)
     dialog.look.click()
-    qtbot.waitUntil(lambda: "3 files" in dialog.status.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "3 files" in dialog.status.text())
     assert [dialog.revision.itemText(i) for i in range(dialog.revision.count())] == ["main", "step64"]
     dialog.revision.setCurrentText("step64")
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.get.click()
     assert window.context.document.state.model.source == "hub:somebody/small@step64"
     assert "small@step64" in window.windowTitle()
@@ -56,13 +56,13 @@ def test_stopped_and_taken_up_again(window: Window, qtbot: QtBot, hub: Hub) -> N
     dialog.name.setText(NAME.repo)
     dialog.get.click()
     assert not dialog.name.isEnabled()
-    qtbot.waitUntil(lambda: "MiB" in dialog.status.text() and dialog.bar.value() > 0, timeout=20000)
+    qtbot.waitUntil(lambda: "MiB" in dialog.status.text() and dialog.bar.value() > 0)
     dialog.stop.click()
-    qtbot.waitUntil(lambda: "Stopped." in dialog.status.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "Stopped." in dialog.status.text())
     assert window.context.document.state.model == before
     assert snapshot(NAME) is None
     hub.wait.set()
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         dialog.get.click()
     assert window.context.document.state.model.source == "hub:somebody/small"
 
@@ -71,15 +71,15 @@ def test_a_model_that_is_not_there_is_said_in_the_dialog(window: Window, qtbot: 
     dialog = _dialog(window)
     dialog.name.setText("nobody/nothing")
     dialog.get.click()
-    qtbot.waitUntil(lambda: "not on the hub, or is private" in dialog.status.text(), timeout=20000)
+    qtbot.waitUntil(lambda: "not on the hub, or is private" in dialog.status.text())
     assert dialog.get.isEnabled()
 
 
 def test_opening_by_name_asks_the_hub_where_the_cache_has_nothing(window: Window, qtbot: QtBot, hub: Hub) -> None:
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         window.open_model("somebody/small")
     assert window.context.document.state.model.source == "hub:somebody/small"
     hub.log.clear()
-    with qtbot.waitSignal(window.opening.opened, timeout=20000):
+    with qtbot.waitSignal(window.opening.opened):
         window.open_model("somebody/small")
     assert not hub.log

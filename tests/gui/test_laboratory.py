@@ -156,7 +156,7 @@ def test_hundreds_of_values_heap_nothing_up(qtbot: Any, lab: Window) -> None:
     store = context.engine.store
     for k in range(40):
         typed(panel, "alpha", round(0.5 + 0.1 * k, 1))
-        qtbot.waitUntil(lambda k=k: alpha(lab) == round(0.5 + 0.1 * k, 1), timeout=10_000)
+        qtbot.waitUntil(lambda k=k: alpha(lab) == round(0.5 + 0.1 * k, 1))
         assert len(store._models) <= MOST_CONSTRUCTED + 1
     settle(qtbot, lab)
     assert len(store._doors) == 0 and len(context._facts) <= 64 and lab.opening.recent() == []
@@ -212,7 +212,7 @@ def test_from_another_model_a_click_leads_in(qtbot: Any, window: Window) -> None
     table = panel.view.widget("open").table
     at = table.visualRect(table.model().index(0, 0)).center()
     QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, at)
-    qtbot.waitUntil(lambda: window.context.document.recorded.model == ModelRef("construct:rope-induction"), timeout=10_000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.model == ModelRef("construct:rope-induction"))
     settle(qtbot, window)
     assert window.prompt.editor.toPlainText() == TEXT and panel.view.figure.find("hands") is not None
     window.undo()
@@ -228,7 +228,7 @@ def trained(qtbot: Any) -> Iterator[Window]:
 def test_the_prompt_stays_as_high_when_the_bar_of_a_training_comes_and_goes(qtbot: Any, trained: Window) -> None:
     window, prompt = trained, trained.docks["prompt"]
     before = prompt.height()
-    with qtbot.waitSignal(window.opening.opened, timeout=20_000):
+    with qtbot.waitSignal(window.opening.opened):
         window.opening.open("rope-induction", TEXT)
     settle(qtbot, window)
     assert window.checkpoints.isHidden()
@@ -245,7 +245,7 @@ def test_controls_that_appear_all_find_room(qtbot: Any, window: Window) -> None:
     window.layout_of_docks.arrange("Laboratory")
     settle(qtbot, window)
     panel = dock(window, LAB)
-    with qtbot.waitSignal(window.opening.opened, timeout=20_000):
+    with qtbot.waitSignal(window.opening.opened):
         window.opening.open("rope-induction", TEXT)
     settle(qtbot, window)
     controls = panel.controls

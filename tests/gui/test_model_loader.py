@@ -48,7 +48,7 @@ def test_a_checkpoint_is_opened_off_the_gui_thread_and_drives_the_panels(
     monkeypatch.setattr(type(context.engine.store), "_staged", spy)
     context.document.apply(with_edits(context.document.recorded, CUT), "cut")
     kept = context.document.recorded
-    with qtbot.waitSignal(context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(context.loader.settled):
         context.go(refs[1], "step", "checkpoint")
         assert context.loader.waiting and context.document.state == kept and context.loader.target_state.model == refs[1]
     settle(qtbot, window)
@@ -63,7 +63,7 @@ def test_of_a_burst_the_newest_wins_and_undo_is_one_step(qtbot: Any, window: Win
     first = context.document.recorded
     for ref in refs:
         context.go(ref, "step", "checkpoint")
-    qtbot.waitUntil(lambda: context.document.state.model == refs[-1], timeout=5000)
+    qtbot.waitUntil(lambda: context.document.state.model == refs[-1])
     settle(qtbot, window)
     window.undo()
     settle(qtbot, window)
@@ -80,10 +80,10 @@ def test_what_cannot_be_read_is_said_and_changes_nothing(qtbot: Any, window: Win
     folder = Path(refs[0].source.removeprefix("file:"))
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"no weights")
     before = context.document.recorded
-    with qtbot.waitSignal(context.loader.given_up, timeout=5000):
+    with qtbot.waitSignal(context.loader.given_up):
         context.go(refs[2], "step")
     assert len(errors) == 1 and context.document.recorded == before and not context.loader.waiting
-    with qtbot.waitSignal(context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(context.loader.settled):
         context.go(refs[3], "step")
     assert context.document.recorded.model == refs[3]
 
@@ -100,7 +100,7 @@ def test_undo_takes_back_what_is_on_its_way(qtbot: Any, window: Window, refs: li
 
 def test_what_is_typed_while_a_model_is_opened_stays(qtbot: Any, window: Window, refs: list[ModelRef]) -> None:
     context = window.context
-    with qtbot.waitSignal(context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(context.loader.settled):
         context.go(refs[2], "step")
         context.document.apply(context.document.recorded.select(heads=(Head(1, 3),)), "head")
     assert context.document.recorded.model == refs[2] and context.document.recorded.selection.heads == (Head(1, 3),)
@@ -112,20 +112,20 @@ def test_undo_opens_what_has_been_closed_checkpoints_and_constructed_models_too(
     context, store = window.context, window.context.engine.store
     models = [refs[1], reference("construct:rope-induction?alpha=20"), refs[3]]
     for ref in models:
-        with qtbot.waitSignal(context.loader.settled, timeout=10_000):
+        with qtbot.waitSignal(context.loader.settled):
             context.go(ref, "step")
         settle(qtbot, window)
     for act, expected in ((window.undo, models[1]), (window.undo, models[0]), (window.redo, models[1])):
         for ref in models:
             store._models.pop(ref, None)
         act()
-        qtbot.waitUntil(lambda wanted=expected: context.document.state.model == wanted, timeout=10_000)
+        qtbot.waitUntil(lambda wanted=expected: context.document.state.model == wanted)
         settle(qtbot, window)
         assert heat(window).values.shape == (len(context.document.state.tokens),) * 2
     store._models.clear()
     context.document.undo()  # as the editor of the prompt does
     assert context.document.state.model == models[0]
-    qtbot.waitUntil(lambda: store.peek(models[0]) is not None, timeout=10_000)
+    qtbot.waitUntil(lambda: store.peek(models[0]) is not None)
     settle(qtbot, window)
     assert heat(window).values.shape == (len(context.document.state.tokens),) * 2
 
@@ -135,7 +135,7 @@ def test_another_shape_keeps_what_it_has_and_drops_the_rest(qtbot: Any, window: 
     small = directory(tmp_path / "small", TINY, n_layers=1, n_heads=3, n_kv_heads=3)
     state = with_edits(context.document.recorded, CUT, Intervention("zero", Site("result", 0, (1,))))
     context.document.apply(state.select(heads=(Head(1, 0), Head(0, 2)), destination=3, locked=True), "x")
-    with qtbot.waitSignal(context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(context.loader.settled):
         context.go(reference(str(small)), "small")
     settle(qtbot, window)
     now = context.document.recorded
@@ -143,7 +143,7 @@ def test_another_shape_keeps_what_it_has_and_drops_the_rest(qtbot: Any, window: 
     assert [edit.site.layer for edit, _ in now.edits] == [0]
     assert now.selection.heads == (Head(0, 2),) and now.selection.destination == 3
     assert heat(window).values.shape == (len(now.tokens),) * 2
-    with qtbot.waitSignal(context.loader.settled, timeout=10_000):
+    with qtbot.waitSignal(context.loader.settled):
         context.go(reference("construct:rope-induction"), "constructed")
     settle(qtbot, window)
     now = context.document.recorded
@@ -157,7 +157,7 @@ def test_a_pinned_model_is_opened_with_the_state(qtbot: Any, window: Window, ref
     shutil.copytree(refs[0].source.removeprefix("file:"), other)
     now = context.document.recorded
     pin = Pin("other", replace(now.subject, model=ModelRef(f"file:{other}", 4)), text=now.text)
-    with qtbot.waitSignal(context.loader.settled, timeout=5000):
+    with qtbot.waitSignal(context.loader.settled):
         context.show(replace(now, model=refs[0], pins=(pin,), compare="difference"), "pinned")
     assert context.engine.store.peek(pin.subject.model) is not None
     settle(qtbot, window)
@@ -212,7 +212,7 @@ def test_a_model_that_is_read_again_fills_every_panel_again(qtbot: Any, window: 
     old = context.engine.store.sha256(ref)
     folder = Path(ref.source.removeprefix("file:"))
     save_directory(folder, TINY, random_tensors(TINY, 7, 0.35), context.engine.store.open(ref).opened.weights.tokenizer)
-    with qtbot.waitSignal(window.opening.opened, timeout=5000):
+    with qtbot.waitSignal(window.opening.opened):
         window.opening.reload()
     settle(qtbot, window)
     new = context.engine.store.sha256(ref)

@@ -13,6 +13,7 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Figure, Heatmap
 from tests.conftest import ROOT
 from tests.gui.driving import pixels
+from tests.patience import SECONDS
 
 pytest_plugins = ["pytester"]
 
@@ -60,7 +61,7 @@ def test_a_dialog_that_nobody_expects_is_a_failure_with_its_words(pytester: pyte
     pytester.makeconftest(f"from tests.conftest import *\nfrom tests.gui.conftest import {names}\n")
     pytester.makeini(f"[pytest]\nqt_api = pyside6\npythonpath = {ROOT}\n")
     pytester.makepyfile(test_samples=SAMPLES)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA", timeout=120)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA", timeout=SECONDS)
     assert result.parseoutcomes() == {"passed": 6, "errors": 5}, result.stdout.str()
     for words in ("*The file is torn. Fetch it again.*", "*The file is worn.*", "*Is it so?*", "*A laboratory.*", "*Which file*"):
         result.stdout.fnmatch_lines(["*nobody expected*" + words])

@@ -98,5 +98,5 @@ def test_the_arrows_walk_at_once(qtbot: Any, window: Window) -> None:
     settle(qtbot, window)
     focus = QApplication.focusWidget()
     assert isinstance(focus, QWidget)
-    with qtbot.waitSignal(dock(window, "overview").view.hovered, timeout=5000):
+    with qtbot.waitSignal(dock(window, "overview").view.hovered):
         qtbot.keyClick(focus, Qt.Key.Key_Right)

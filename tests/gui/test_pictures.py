@@ -31,7 +31,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 def dropped(qtbot: Any, window: Window, path: Path) -> None:
     """The file is dropped, and what it shows is on the screen."""
-    with qtbot.waitSignal(window.sessions.pictures.shown, timeout=20000):
+    with qtbot.waitSignal(window.sessions.pictures.shown):
         let_fall(window, path)
     settle(qtbot, window)
 
@@ -218,7 +218,7 @@ def test_a_model_that_is_not_here_is_asked_for(qtbot: Any, worked_on: Window, tm
         ((name, (line, _)),) = dialog.rows.items()
         assert name == tmp_path.name and "a.pdf does not say where it was" in line.text() and str(pictures) not in line.text()
         assert second.context.document.work is before
-        with qtbot.waitSignal(second.sessions.pictures.shown, timeout=20000):
+        with qtbot.waitSignal(second.sessions.pictures.shown):
             dialog.choose(name, str(tmp_path / "elsewhere"))
         settle(qtbot, second)
         assert of_attention(second.context.document.recorded) == of_attention(at(state, f"file:{tmp_path / 'elsewhere'}"))

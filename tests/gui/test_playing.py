@@ -30,17 +30,17 @@ def test_a_slow_panel_is_waited_for_once_and_said_once(player: Any, qtbot: Any) 
     made, awaits, heard = player
     awaits["panel"] = True
     made.begin()
-    qtbot.waitUntil(lambda: heard.count("beat") >= 3, timeout=20000)
+    qtbot.waitUntil(lambda: heard.count("beat") >= 3)
     assert heard[0] == "passed" and heard.count("passed") == 1
     made.stop()
     made.begin()
-    qtbot.waitUntil(lambda: heard.count("passed") == 2, timeout=20000)
+    qtbot.waitUntil(lambda: heard.count("passed") == 2)
 
 
 def test_quick_panels_are_never_passed_over(player: Any, qtbot: Any) -> None:
     made, _, heard = player
     made.begin()
-    qtbot.waitUntil(lambda: heard.count("beat") >= 5, timeout=20000)
+    qtbot.waitUntil(lambda: heard.count("beat") >= 5)
     assert "passed" not in heard
 
 
@@ -50,5 +50,5 @@ def test_a_model_that_is_being_opened_is_always_waited_for(player: Any, qtbot: A
     looks: list[int] = []
     made._opening = lambda: (looks.append(1), len(looks) < 60)[1]
     made.begin()
-    qtbot.waitUntil(lambda: "beat" in heard, timeout=20000)
+    qtbot.waitUntil(lambda: "beat" in heard)
     assert len(looks) >= 60 and "passed" not in heard

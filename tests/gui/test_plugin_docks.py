@@ -52,7 +52,7 @@ def test_it_is_imported_when_it_is_shown_and_then_is_a_panel_like_any(qtbot: Any
         settle(qtbot, window)
         assert not hasattr(circuitlab, "imported_on") and "mine 0.4" in dock.panel.source
         window.layout_of_docks.go_to("own_losses")
-        qtbot.waitUntil(lambda: dock.panel.title == "Own losses" and dock.panel.plugin is not None, timeout=25_000)
+        qtbot.waitUntil(lambda: dock.panel.title == "Own losses" and dock.panel.plugin is not None)
         settle(qtbot, window)
         assert circuitlab.imported_on is not threading.main_thread()
         assert dock.view.figure.grid and dock.windowTitle() == "Own losses" and set(dock.controls.form.widgets) == {"digits"}
@@ -82,7 +82,7 @@ def test_one_that_fails_leaves_the_window_alive_and_is_named(
         dock = dock_of(window)
         window.layout_of_docks.go_to("own_losses")
         said = lambda: dock.view.figure.why_empty
-        qtbot.waitUntil(lambda: "mine 0.4" in said() and "is imported" not in said(), timeout=60_000)
+        qtbot.waitUntil(lambda: "mine 0.4" in said() and "is imported" not in said())
         assert {"raises": "ZeroDivisionError", "hangs": "has not been imported", "cannot draw": "ZeroDivisionError"}[
             fault
         ] in said()
@@ -100,7 +100,7 @@ def test_a_session_keeps_its_part_without_the_plug_in_and_the_panel_says_which_i
     with shown_window(qtbot, model) as window:
         window.layout_of_docks.go_to("own_losses")
         dock = dock_of(window)
-        qtbot.waitUntil(lambda: dock.panel.plugin is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: dock.panel.plugin is not None)
         window.context.document.apply(window.context.document.state.with_view("own_losses", dock.panel.view(5)), "digits")
         settle(qtbot, window)
         written = save(qtbot, window, file)
@@ -111,7 +111,7 @@ def test_a_session_keeps_its_part_without_the_plug_in_and_the_panel_says_which_i
     with shown_window(qtbot, model) as window:
         assert "own_losses" not in window.docks
         window.sessions.open(file)
-        qtbot.waitUntil(lambda: "own_losses" in window.docks, timeout=60_000)
+        qtbot.waitUntil(lambda: "own_losses" in window.docks)
         settle(qtbot, window)
         window.layout_of_docks.go_to("own_losses")
         settle(qtbot, window)
@@ -127,7 +127,7 @@ def test_about_names_plug_ins_and_those_that_fail(qtbot: Any, added: Any, tmp_pa
         words = lambda: (lambda box: (box.informativeText(), box.deleteLater())[0])(about(window))
         assert words().splitlines() == ["Plug-ins", "mine 0.4: panel own_losses"]
         window.layout_of_docks.go_to("own_losses")
-        qtbot.waitUntil(lambda: bool(plugins.failures()), timeout=25_000)
+        qtbot.waitUntil(lambda: bool(plugins.failures()))
         settle(qtbot, window)
         assert words().startswith("Plug-ins\nmine 0.4: panel own_losses; failed: ") and "no such library" in words()
 

@@ -32,7 +32,7 @@ from circuitlab.state.state import State
 from circuitlab.story.resolver import Resolver
 from tests import talks
 from tests.figure_prints import figure_print
-from tests.gui.driving import LATE, settle, shown_window
+from tests.gui.driving import settle, shown_window
 from tests.gui.test_sessions import models_dialog
 from tests.talks import computed
 
@@ -58,7 +58,7 @@ def expected(path: Path) -> Pictures:
 @pytest.fixture
 def told(qtbot: Any, path: Path) -> Iterator[Window]:
     with shown_window(qtbot, path.parents[1] / "mine") as window:
-        with qtbot.waitSignal(window.sessions.opened, timeout=LATE):
+        with qtbot.waitSignal(window.sessions.opened):
             window.sessions.open(path)
         settle(qtbot, window)
         window.context.engine.cache.clear()  # a run that starts from a prefix of another differs in its last bits
@@ -89,7 +89,7 @@ def walked(qtbot: Any, stage: Stage) -> tuple[Pictures, list[str]]:
     for i in range(stage.count):
         if i:
             QTest.keyClick(stage.windowHandle(), Qt.Key.Key_PageDown)
-        qtbot.waitUntil(lambda: not stage.waiting and not stage.film.running, timeout=LATE)
+        qtbot.waitUntil(lambda: not stage.waiting and not stage.film.running)
         QApplication.processEvents()
         pictures.append((stage.page.title.text, {feed.panel.name: figure_print(feed.figure()) for feed in stage.views.feeds}))
     runner.jobs_changed.disconnect(noted)
@@ -100,7 +100,7 @@ def walked(qtbot: Any, stage: Stage) -> tuple[Pictures, list[str]]:
 def test_a_prepared_talk_computes_nothing(qtbot: Any, path: Path, told: Window, gone: bool) -> None:
     pictures = expected(path)
     told.preparing.prepare()
-    qtbot.waitUntil(lambda: not told.preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not told.preparing.busy)
     assert told.preparing.readiness.is_ready
     engine = told.context.engine
     engine.cache.clear()
@@ -123,7 +123,7 @@ def test_a_prepared_talk_computes_nothing(qtbot: Any, path: Path, told: Window, 
 def test_at_a_step_each_figure_is_laid_out_once(qtbot: Any, told: Window) -> None:
     """Page, words and figures change together: a layout in between would be of the last figure in the new room."""
     told.preparing.prepare()
-    qtbot.waitUntil(lambda: not told.preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not told.preparing.busy)
     with on_stage(told) as stage:
         walked(qtbot, stage)
         laid_out: list[Places] = []
@@ -132,14 +132,14 @@ def test_at_a_step_each_figure_is_laid_out_once(qtbot: Any, told: Window) -> Non
             for number in (0, 1):
                 laid_out.clear()
                 stage.go(number)
-                qtbot.waitUntil(lambda: not stage.waiting, timeout=LATE)
+                qtbot.waitUntil(lambda: not stage.waiting)
                 QApplication.processEvents()
                 assert len(laid_out) == len(set(laid_out)) == len(stage.views.feeds), number
 
 
 def test_the_numbers_of_a_step_are_there_with_its_picture(qtbot: Any, told: Window) -> None:
     told.preparing.prepare()
-    qtbot.waitUntil(lambda: not told.preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not told.preparing.busy)
     with on_stage(told) as stage:
         stage.go(1)
         assert not stage.waiting, "shown by the time that the key has been heard"
@@ -150,7 +150,7 @@ def test_unprepared_the_same_talk_computes(qtbot: Any, told: Window, path: Path)
     told.context.engine.cache.clear()
     with computed() as requests, on_stage(told) as stage:
         shown, jobs = walked(qtbot, stage)
-        qtbot.waitUntil(lambda: not told.context.runner.busy, timeout=LATE)
+        qtbot.waitUntil(lambda: not told.context.runner.busy)
     assert requests and jobs and shown == expected(path)
 
 
@@ -162,10 +162,10 @@ def test_with_results_inside_nothing_is_prepared(qtbot: Any, path: Path) -> None
         (path.parents[1] / name).rename(path.parents[2] / name)
     with shown_window(qtbot, "builtin:attn-only-1l") as window:
         dialog = models_dialog(qtbot, window, path)
-        with qtbot.waitSignal(window.sessions.opened, timeout=LATE):
+        with qtbot.waitSignal(window.sessions.opened):
             dialog.results.click()
         settle(qtbot, window)
-        qtbot.waitUntil(lambda: not window.preparing.busy, timeout=LATE)
+        qtbot.waitUntil(lambda: not window.preparing.busy)
         frames: list[int | None] = []
         with computed() as requests, on_stage(window) as stage:
             stage.context.document.changed.connect(lambda old, new: frames.append(new.model.checkpoint))
@@ -185,18 +185,18 @@ def test_results_inside_are_presented_at_once_where_the_models_are_gone(qtbot: A
         try:
             window.show()
             begin_when_free(window, TalkOptions(windowed=True))
-            qtbot.waitUntil(lambda: window.presenting.stage is not None and not window.presenting.stage.waiting, timeout=LATE)
+            qtbot.waitUntil(lambda: window.presenting.stage is not None and not window.presenting.stage.waiting)
             talk, stage = window.presenting.talk, window.presenting.stage
             assert talk is not None and stage is not None
             shown, jobs = walked(qtbot, stage)
             assert [len(figures) for _, figures in shown] == [3, 2, 1, 2, 1] and not jobs
             stage.go(0)
-            qtbot.waitUntil(lambda: "All 5 views ready" in talk.view.ready.text(), timeout=LATE)
+            qtbot.waitUntil(lambda: "All 5 views ready" in talk.view.ready.text())
             assert "mine" in talk.view.ready.text() and "not here" in talk.view.ready.text()
             context, (feed, *_) = stage.context, stage.views.feeds
             state = context.document.recorded
             context.apply(state.with_tokens(state.tokens[:4]), "shorter")
-            qtbot.waitUntil(lambda: "not on this machine" in feed.figure().why_empty, timeout=LATE)
+            qtbot.waitUntil(lambda: "not on this machine" in feed.figure().why_empty)
         finally:
             window.presenting.end()
             window.close()
@@ -206,7 +206,7 @@ def test_results_inside_are_presented_at_once_where_the_models_are_gone(qtbot: A
 
 def test_nothing_is_computed_ahead_while_presenting(qtbot: Any, told: Window) -> None:
     context = told.context
-    qtbot.waitUntil(lambda: not context.runner.prefetch.busy and not told.ahead.timer.isActive(), timeout=LATE)
+    qtbot.waitUntil(lambda: not context.runner.prefetch.busy and not told.ahead.timer.isActive())
     state = context.document.recorded
     near = [replace(request, subject=replace(request.subject, tokens=state.tokens[:3])) for request in _asked(told)]
     with computed() as requests, on_stage(told):
@@ -215,7 +215,7 @@ def test_nothing_is_computed_ahead_while_presenting(qtbot: Any, told: Window) ->
         assert context.runner.prefetch._stop is None and requests == []
     with computed() as requests:
         context.runner.prefetch.queue(near)
-        qtbot.waitUntil(lambda: not context.runner.prefetch.busy, timeout=LATE)
+        qtbot.waitUntil(lambda: not context.runner.prefetch.busy)
         assert requests, "afterwards it is"
 
 

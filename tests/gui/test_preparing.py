@@ -24,8 +24,9 @@ from circuitlab.session_files.results import file_bytes
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from tests import talks
-from tests.gui.driving import LATE, settle, shown_window
+from tests.gui.driving import settle, shown_window
 from tests.gui.test_sessions import models_dialog
+from tests.patience import SECONDS
 from tests.talks import STEPS, computed, talk
 
 original, path = talks.original, talks.path  # the fixtures
@@ -35,7 +36,7 @@ original, path = talks.original, talks.path  # the fixtures
 def told(qtbot: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
     """A window with the talk, its story listed."""
     with shown_window(qtbot, path.parents[1] / "mine") as window:
-        with qtbot.waitSignal(window.sessions.opened, timeout=LATE):
+        with qtbot.waitSignal(window.sessions.opened):
             window.sessions.open(path)
         window.lessons.open()
         settle(qtbot, window)
@@ -49,7 +50,7 @@ def prepare(qtbot: Any, window: Window) -> Preparing:
     assert preparing.row.button.text() == PREPARE and preparing.row.button.isVisible()
     preparing.row.button.click()
     assert preparing.busy and preparing.row.button.text() == CANCEL
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     settle(qtbot, window)
     return preparing
 
@@ -89,18 +90,18 @@ def test_it_runs_beside_the_window_and_is_listed_among_the_jobs(
     def answered(self: Engine, request: Any, *words: Any) -> Any:
         threads.add(threading.get_ident())
         if request.analysis.name == "predictions":
-            go_on.wait(30)
+            go_on.wait(SECONDS)
         return answer(self, request, *words)
 
     monkeypatch.setattr(Engine, "answer", answered)
     preparing = told.preparing
     preparing.changed.connect(lambda: seen.append(preparing.row.label.text()))
     preparing.row.button.click()
-    qtbot.waitUntil(lambda: any("of step 1" in text for text in seen), timeout=LATE)
+    qtbot.waitUntil(lambda: any("of step 1" in text for text in seen))
     told.docks["jobs"].show()
-    qtbot.waitUntil(lambda: any(row.job is not None and "prepare" in row.job.title for row in told.jobs.rows), timeout=LATE)
+    qtbot.waitUntil(lambda: any(row.job is not None and "prepare" in row.job.title for row in told.jobs.rows))
     go_on.set()
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     assert preparing.readiness.is_ready and threading.get_ident() not in threads
     assert QThread.currentThread() is QApplication.instance().thread()  # type: ignore[union-attr]
 
@@ -110,16 +111,16 @@ def test_cancelled_it_holds_nothing_and_can_be_begun_again(qtbot: Any, told: Win
 
     def slow(self: Engine, request: Any, *words: Any) -> Any:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(SECONDS)
         return answer(self, request, *words)
 
     monkeypatch.setattr(Engine, "answer", slow)
     preparing = told.preparing
     preparing.row.button.click()
-    qtbot.waitUntil(begun.is_set, timeout=LATE)
+    qtbot.waitUntil(begun.is_set)
     preparing.row.button.click()
     go_on.set()
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     assert "Not prepared" in preparing.row.label.text() and not told.context.engine._held
     assert not +told.context.engine.store._kept
     prepare(qtbot, told)
@@ -151,7 +152,7 @@ def test_prepared_again_after_an_edit_only_what_is_new_is_computed(qtbot: Any, t
     edit(told, 4, setup=replace(STEPS[4].setup or Setup(), prompt="cab cab"))
     with computed() as requests:
         preparing.prepare()
-        qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+        qtbot.waitUntil(lambda: not preparing.busy)
     assert preparing.readiness.is_ready and requests
     assert {request.subject.model.name for request in requests} == {"other"}
     preparing.release()
@@ -160,7 +161,7 @@ def test_prepared_again_after_an_edit_only_what_is_new_is_computed(qtbot: Any, t
 
 def test_another_session_releases_what_was_held(qtbot: Any, told: Window, path: Path) -> None:
     prepare(qtbot, told)
-    with qtbot.waitSignal(told.sessions.opened, timeout=LATE):
+    with qtbot.waitSignal(told.sessions.opened):
         told.sessions.new()
     assert not told.context.engine._held and not +told.context.engine.store._kept
     assert told.preparing.row.isHidden()
@@ -173,7 +174,7 @@ def test_a_preparation_of_a_session_that_was_left_holds_nothing(qtbot: Any, told
     while not preparing._outcomes:  # on the worker; nothing is delivered to the window meanwhile
         tick.wait(0.01)
     preparing._another()
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     QApplication.processEvents()
     assert not told.context.engine._held and not +told.context.engine.store._kept and not preparing._outcomes
 
@@ -189,9 +190,9 @@ def test_stored_results_are_ready_without_preparing(qtbot: Any, path: Path) -> N
     (path.parents[1] / "other").rename(path.parents[2] / "gone, too")
     with shown_window(qtbot, "builtin:attn-only-1l") as window, computed() as requests:
         dialog = models_dialog(qtbot, window, path)
-        with qtbot.waitSignal(window.sessions.opened, timeout=LATE):
+        with qtbot.waitSignal(window.sessions.opened):
             dialog.results.click()
-        qtbot.waitUntil(lambda: not window.preparing.busy, timeout=LATE)
+        qtbot.waitUntil(lambda: not window.preparing.busy)
         settle(qtbot, window)
         assert window.preparing.row.label.text() == "All 4 views ready" and window.preparing.row.button.isHidden()
         done = []
@@ -227,7 +228,7 @@ def test_presenting_unprepared_asks_first(
     preparing, done = told.preparing, list[bool]()
     answers.append(word)
     preparing.before_presenting(lambda: done.append(preparing.readiness.is_ready))
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     assert answers == [] and done == ([prepares] if presents else [])
     assert preparing.readiness.is_ready == prepares
 
@@ -263,7 +264,7 @@ def test_what_cannot_be_shown_is_not_offered_to_be_prepared(
     edit(told, 1, setup=words)
     done: list[bool] = []
     told.preparing.before_presenting(lambda: done.append(True))
-    qtbot.waitUntil(lambda: not told.preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not told.preparing.busy)
     (first, second), n = asked, len(told.preparing.story.steps)
     assert first[2] == "Prepare first" and "computed while" in first[1]
     assert second[2].startswith("Present") and "computed while" not in second[1]
@@ -288,7 +289,7 @@ def test_a_panel_that_there_is_not_beside_one_that_there_is_is_named_and_nothing
     preparing, done = told.preparing, list[bool]()
     assert "view 2: no such panel: attentoin" in preparing.row.label.text()
     preparing.before_presenting(lambda: done.append(True))
-    qtbot.waitUntil(lambda: not preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not preparing.busy)
     settle(qtbot, told)
     (_, reasons, buttons), (counted, lacking, left) = asked
     assert "Prepare first" in buttons and "no such panel: attentoin" in reasons and "computed while" in reasons
@@ -305,6 +306,6 @@ def test_what_cannot_be_prepared_is_asked_about_again(qtbot: Any, told: Window, 
     done: list[Callable[[], object]] = []
     answers += ["Prepare", "Present"]
     told.preparing.before_presenting(lambda: done.append(print))
-    qtbot.waitUntil(lambda: not told.preparing.busy, timeout=LATE)
+    qtbot.waitUntil(lambda: not told.preparing.busy)
     assert answers == [] and len(done) == 1 and told.preparing.readiness.unready == (1,)
     assert "1 of 2 views ready" in told.preparing.row.label.text()

@@ -38,6 +38,7 @@ from tests import pointer
 from tests.gui.driving import TEXT, command, settle, shown_window
 from tests.gui.training import checkpoints, measures
 from tests.models import directory
+from tests.patience import SECONDS
 
 Key = Qt.Key
 CTRL = Qt.KeyboardModifier.ControlModifier
@@ -59,7 +60,7 @@ def tell(window: Window, *steps: Step) -> None:
 def still(qtbot: Any, stage: Stage) -> None:
     """Until the step is drawn, and every other one is set up."""
     runner = stage.context.runner
-    qtbot.waitUntil(lambda: not stage.waiting and not runner.busy and not stage.film.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not stage.waiting and not runner.busy and not stage.film.running)
     QApplication.processEvents()
 
 
@@ -419,7 +420,7 @@ def test_slow_work_of_the_window_gives_way_to_that_of_the_stage_and_begins_again
 
     def work(job: Job) -> str:
         begun.append(job.title)
-        if begun.count("window") == 1 and job.cancelled.wait(60):
+        if begun.count("window") == 1 and job.cancelled.wait(SECONDS):
             raise Cancelled
         return job.title
 
@@ -446,7 +447,7 @@ def test_requests_of_the_stage_go_first(qtbot: Any, window: Window, stage: Stage
         runner.do(slot, name, lambda job, name=name: name, "io")
     qtbot.waitUntil(lambda: len(order) == 3)
     assert order == ["first", "stage", "window"]
-    work = lambda job: job.cancelled.wait(60)
+    work = lambda job: job.cancelled.wait(SECONDS)
     for owner in (stage, window):
         runner.do(WorkSlot(owner, finished=done), "waits", work, "slow")
     stages, windows = runner.jobs
@@ -560,7 +561,7 @@ def test_a_film_plays_on_the_stage_until_its_end_or_a_key(
 
         stage.views.drawn.connect(written)
         stage.go(0)
-        qtbot.waitUntil(lambda: stage.film.running, timeout=20_000)
+        qtbot.waitUntil(lambda: stage.film.running)
         assert stage.context.holds_scales and not window.context.holds_scales
         still(qtbot, stage)
         said = " ".join(footers)
@@ -571,13 +572,13 @@ def test_a_film_plays_on_the_stage_until_its_end_or_a_key(
         assert points == [0, 1, 2, 3, 4, None] and not stage.context.holds_scales
         points.clear()
         press(stage, Key.Key_R)
-        qtbot.waitUntil(lambda: stage.film.running, timeout=20_000)
+        qtbot.waitUntil(lambda: stage.film.running)
         press(stage, Key.Key_F)
         at = len(points)
         still(qtbot, stage)
         assert stage.context.holds_scales and len(points) == at, "it waits while nobody sees it"
         press(stage, Key.Key_F)
-        qtbot.waitUntil(lambda: stage.film.running and len(points) > 2, timeout=20_000)
+        qtbot.waitUntil(lambda: stage.film.running and len(points) > 2)
         with monkeypatch.context() as patch:
             patch.setattr(stage.tour, "go", lambda *_, **__: None)  # while a model is being opened nothing else changes
             press(stage, Key.Key_PageDown)
@@ -586,7 +587,7 @@ def test_a_film_plays_on_the_stage_until_its_end_or_a_key(
         still(qtbot, stage)
         assert stage.context.document.state.model.checkpoint == 1 and not stage.page.place.isVisible()
         stage.back()
-        qtbot.waitUntil(lambda: stage.film.running, timeout=20_000)
+        qtbot.waitUntil(lambda: stage.film.running)
         stage.context.apply(stage.context.document.state.with_heads(Head(1, 3)), "as by a click")
         assert not stage.film.running, "who clicks looks at this point"
         still(qtbot, stage)
@@ -617,7 +618,7 @@ def test_a_film_is_held_to_talk_over_it_and_esc_stops_it_first(qtbot: Any, tmp_p
         ways = (click, *(lambda key=key: press(stage, key) for key in (Key.Key_X, Key.Key_F, Key.Key_B)))
         stage.next()
         for number, way in enumerate(ways, 1):
-            qtbot.waitUntil(lambda number=number: stage.film.running and len(points) > number, timeout=60_000)
+            qtbot.waitUntil(lambda number=number: stage.film.running and len(points) > number)
             way()
             assert not stage.film.running
             still(qtbot, stage)
@@ -626,13 +627,13 @@ def test_a_film_is_held_to_talk_over_it_and_esc_stops_it_first(qtbot: Any, tmp_p
             assert (len(points), stage.context.document.state) == (at, state), "the frame stays, and no mark heard of it"
             way()
             assert stage.film.running, "and it goes on"
-            qtbot.waitUntil(lambda at=at: len(points) > at, timeout=60_000)
+            qtbot.waitUntil(lambda at=at: len(points) > at)
             assert points[at - 1 : at + 1] in [[n, n + 1] for n in range(4)] + [[4, None]], "from there"
         still(qtbot, stage)
         press(stage, Key.Key_R)
         press(stage, Key.Key_L)
         for held in (False, True):
-            qtbot.waitUntil(lambda: stage.film.running, timeout=60_000)
+            qtbot.waitUntil(lambda: stage.film.running)
             if held:
                 press(stage, Key.Key_X)
             press(stage, Key.Key_Escape)
@@ -640,7 +641,7 @@ def test_a_film_is_held_to_talk_over_it_and_esc_stops_it_first(qtbot: Any, tmp_p
             press(stage, Key.Key_X)
             assert not stage.film.running, "it has been stopped"
             press(stage, Key.Key_R)
-        qtbot.waitUntil(lambda: stage.film.running, timeout=60_000)
+        qtbot.waitUntil(lambda: stage.film.running)
         for _ in "film", "ring":
             assert stage.isVisible()
             press(stage, Key.Key_Escape)
@@ -672,11 +673,11 @@ def test_the_title_of_a_film_is_that_of_the_frame(qtbot: Any, tmp_path: Path, on
         assert "trained · final weights · " in stage.page.footer.text
         for step, own in ((0, ""), (1, ""), (2, "At 3 loss 5")):
             stage.go(step)
-            qtbot.waitUntil(lambda: stage.film.running and not stage.waiting, timeout=20_000)
+            qtbot.waitUntil(lambda: stage.film.running and not stage.waiting)
             for at in (0, 100, 200):
                 stage.film.player.stop()
                 stage.context.go(replace(stage.context.document.state.model, checkpoint=STEPS.index(at)), "film", "film")
-                qtbot.waitUntil(lambda: not stage.waiting, timeout=20_000)
+                qtbot.waitUntil(lambda: not stage.waiting)
                 shown = stage.views.feeds[0].view.figure.title
                 assert shown.startswith(f"step {at}:") and shown != kept
                 assert stage.page.footer.text.startswith(f"{step + 1} / 4 · trained · step {at} · "), (

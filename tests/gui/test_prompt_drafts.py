@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_what_is_no_prompt_at_all_is_not_lost_either(qtbot: Any, tmp_path: Path)
         window.prompt.editor.setPlainText("3 4")
         qtbot.waitUntil(lambda: window.context.document.recorded.tokens == (3, 4))
         settle(qtbot, window)
-        window.prompt._typed_at = 0.0  # a pause: another burst
+        window.prompt._typed_at = -math.inf  # a pause: another burst
         overflow(qtbot, window, "3 4 x")
         assert not window.prompt.shorten.isVisible()
         window.undo()
@@ -157,7 +158,7 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     written(folder, **(changes | {"added_tokens": spec["added_tokens"]}))
     if "normalizer" in changes:  # one letter is too much for it: the model is not opened
         monkeypatch.setattr(ErrorDialog, "open", lambda dialog: None)
-        with qtbot.waitSignal(window.context.failed, timeout=20000):
+        with qtbot.waitSignal(window.context.failed):
             window.open_model(str(folder))
         assert window.context.document.recorded.text == TEXT
         return
@@ -170,14 +171,14 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
 
     monkeypatch.setattr(tokenizer_process.TokenizerProcess, "encode", watched)
     window.open_model(str(folder))
-    qtbot.waitUntil(lambda: window.context.document.recorded.model.name == "hostile", timeout=20000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.model.name == "hostile")
     settle(qtbot, window)
-    with qtbot.waitSignal(window.prompt.reader.tokenized, timeout=20000) as tokenized:
+    with qtbot.waitSignal(window.prompt.reader.tokenized) as tokenized:
         window.prompt.editor.setPlainText("a" * 4000)
     prompt = tokenized.args[0]
     assert isinstance(prompt, PromptText) and prompt.error is not None
     assert prompt.error.what in window.prompt.warning.text()
     window.prompt.editor.setPlainText("one")
-    qtbot.waitUntil(lambda: window.context.document.recorded.text == "one", timeout=20000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.text == "one")
     settle(qtbot, window)
     assert threads and threading.main_thread() not in threads

@@ -56,7 +56,7 @@ def started(qtbot: Any, source: str | None = None, text: str | None = None) -> I
 
 def rest(qtbot: Any, window: Window) -> None:
     """Until nothing is computed, written or looked for."""
-    qtbot.waitUntil(lambda: not window.autosave.waiting and not window.recovering.waiting, timeout=20000)
+    qtbot.waitUntil(lambda: not window.autosave.waiting and not window.recovering.waiting)
     settle(qtbot, window)
 
 
@@ -149,7 +149,7 @@ def test_a_disk_that_cannot_be_written_is_said_once_and_tried_again(qtbot: Any, 
         tries = []
         window.autosave._slot.failed.connect(lambda error, role: tries.append(error))
         window.context.apply(window.context.document.recorded.with_heads(Head(1, 1)), "select")
-        qtbot.waitUntil(lambda: len(tries) > 2, timeout=20000)
+        qtbot.waitUntil(lambda: len(tries) > 2)
         assert len([words for words in said if "autosave" in words]) == 1
         recovery_folder().unlink()
         rest(qtbot, window)
@@ -169,7 +169,7 @@ def test_a_window_that_was_killed_is_offered_and_comes_back_whole(qtbot: Any, so
         dialog = second.recovering.dialog
         assert dialog is not None and [row.orphan.id for row in dialog.rows] == [gone.id]
         assert dialog.windowTitle() == recovery_dialog.TITLE
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.rows[0].recover.click()
         rest(qtbot, second)
         assert second.context.document.recorded == state and second.sessions.path == of and second.sessions.dirty
@@ -222,9 +222,9 @@ def test_a_killed_recovery_can_be_recovered(qtbot: Any, source: str, monkeypatch
     with started(qtbot, source, TEXT) as second, monkeypatch.context() as patch:
         patch.setattr(Recovery, "write", refused)
         assert second.recovering.dialog is not None
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             second.recovering.dialog.rows[0].recover.click()
-        qtbot.waitUntil(lambda: second.autosave._failing, timeout=20000)
+        qtbot.waitUntil(lambda: second.autosave._failing)
         assert gone.path.exists() and orphans().orphans == (), "another window does not take it, too"
         claim = second.autosave._own.adopts[1]  # type: ignore[index]
         claim.release()  # type: ignore[union-attr]  # as its end by a signal does
@@ -246,7 +246,7 @@ def test_an_earlier_copy_can_be_chosen_and_a_damaged_one_changes_nothing(qtbot: 
         row = second.recovering.dialog.rows[0]  # type: ignore[union-attr]
         assert row.copies.count() == 3
         row.copies.setCurrentIndex(1)
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             row.recover.click()
         assert second.context.document.recorded.selection.heads == (Head(1, 2),)
         second.sessions._saved_work = second.sessions.work
@@ -267,7 +267,7 @@ def test_a_file_with_a_newer_copy_offers_it(qtbot: Any, source: str, tmp_path: P
     with started(qtbot, source, TEXT) as second:
         assert len(second.recovering.dialog.rows) == 2  # type: ignore[union-attr]
         second.recovering.dialog.reject()  # type: ignore[union-attr]
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             second.sessions.open(path)
         rest(qtbot, second)
         dialog = second.recovering.dialog
@@ -311,7 +311,7 @@ def test_another_window_s_unsaved_session_is_found_again(qtbot: Any, source: str
         rest(qtbot, third)
         dialog = third.recovering.dialog
         assert dialog is not None and dialog.windowTitle() == recovery_dialog.CLOSED_TITLE
-        with qtbot.waitSignal(third.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(third.sessions.opened):
             dialog.rows[0].recover.click()
         assert third.context.document.recorded == state
 
@@ -336,7 +336,7 @@ def test_what_the_last_window_left_is_there_to_recover_at_once(qtbot: Any, sourc
         rest(qtbot, second)
         dialog = second.recovering.dialog
         assert dialog is not None and len(dialog.rows) == 1, "once, however often it is asked for"
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.rows[0].recover.click()
         assert second.context.document.recorded == state
         assert "ab cab ab" in second.status.readout.text(), "by its name"
@@ -420,7 +420,7 @@ def test_the_second_window_on_a_file_is_told_by_whom_and_saves_elsewhere(
     window.sessions.open(talk)
     assert str(os.getpid()) in asked[0] and "since" in asked[0] and window.sessions.path is None
     answer_questions(monkeypatch, READ_ONLY)
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(talk)
     settle(qtbot, window)
     assert window.sessions.read_only and "read-only" in window.windowTitle()
@@ -448,7 +448,7 @@ def test_a_copy_of_a_file_in_use_is_a_session_of_its_own(
     lock = session_lock(talk)
     assert lock.take() is None
     answer_questions(monkeypatch, COPY)
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(talk)
     settle(qtbot, window)
     assert (window.sessions.path, window.sessions.read_only, window.sessions.dirty) == (None, False, True)
@@ -468,15 +468,15 @@ def test_a_bare_start_beside_a_window_on_that_file_begins_anew(qtbot: Any, talk:
 
 
 def test_a_file_is_let_go_of_with_the_session(qtbot: Any, window: Window, talk: Path) -> None:
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(talk)
     settle(qtbot, window)
     other = session_lock(talk)
     holder = other.take()
     assert holder is not None and holder.pid == os.getpid() and not window.sessions.read_only
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(talk)  # it is this window's
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.new()
     assert other.take() is None
     other.release(remove=True)

@@ -40,7 +40,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, path: Path, kind: str) -> None:
 def test_the_same_page_as_without_a_window(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(window)
     choose(monkeypatch, tmp_path / "talk", "Page (*.html)")
-    with qtbot.waitSignal(window.context.message, timeout=30_000) as said:
+    with qtbot.waitSignal(window.context.message) as said:
         go(window, "report")
     assert said.args == [f"Written: {tmp_path / 'talk.html'}."]
     page = (tmp_path / "talk.html").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_the_same_page_as_without_a_window(qtbot: Any, window: Window, tmp_path:
 def test_a_pdf_with_asides(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(window, 1)
     choose(monkeypatch, tmp_path / "talk", "PDF with asides (*.pdf)")
-    with qtbot.waitSignal(window.context.message, timeout=30_000):
+    with qtbot.waitSignal(window.context.message):
         go(window, "report")
     assert (tmp_path / "talk.pdf").read_bytes().startswith(b"%PDF")
 
@@ -76,13 +76,13 @@ def test_cancelled_while_it_is_drawn_nothing_is_left(
     timer = QTimer(window)
     timer.timeout.connect(cancel)
     timer.start(1)
-    with qtbot.waitSignal(window.context.message, timeout=30_000) as said:
+    with qtbot.waitSignal(window.context.message) as said:
         window.reports.write(path)
     timer.stop()
     assert "cancelled" in said.args[0]
     settle(qtbot, window)
     assert path.read_text() == "old" and {one.name for one in tmp_path.iterdir()} == {"model", "talk.html"}
-    with qtbot.waitSignal(window.context.message, timeout=30_000) as said:
+    with qtbot.waitSignal(window.context.message) as said:
         window.reports.write(path)
     assert said.args[0].startswith("Written") and path.read_text(encoding="utf-8").count("<svg") == 6
 

@@ -21,6 +21,7 @@ from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.state.state import Compare
 from tests.gui.driving import dock, exported, save, settle, work_on
+from tests.patience import SECONDS
 
 
 def shown_panels(window: Window) -> list[str]:
@@ -60,7 +61,7 @@ def test_a_copied_command_draws_the_same_in_a_fresh_process(qtbot: Any, window: 
         wanted = exported(qtbot, window, tmp_path / words[-1]).read_bytes()
         (tmp_path / words[-1]).unlink()
         command = [sys.executable, "-m", *words]
-        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=SECONDS, check=False)
         assert run.returncode == 0, run.stderr
         assert (tmp_path / words[-1]).read_bytes() == wanted, words[-1]
     settle(qtbot, window)

@@ -73,7 +73,7 @@ def pictures(window: Window, folder: Path) -> dict[str, bytes]:
 def saved(qtbot: Any, window: Window, path: Path, asked: list[tuple[str, str]]) -> Results:
     """The results in the file of the present session, saved by the command."""
     asked.append((str(path), FILTER_WITH))
-    with qtbot.waitSignal(window.sessions.saves.written, timeout=30000):
+    with qtbot.waitSignal(window.sessions.saves.written):
         go(window, "save-session-results")
     settle(qtbot, window)
     results = read_results(path)
@@ -84,7 +84,7 @@ def saved(qtbot: Any, window: Window, path: Path, asked: list[tuple[str, str]]) 
 def with_results_only(qtbot: Any, window: Window, path: Path) -> None:
     dialog = models_dialog(qtbot, window, path)
     assert dialog.results.isVisible() and dialog.results.isEnabled() and dialog.results.isDefault()
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         dialog.results.click()
     settle(qtbot, window)
 
@@ -191,9 +191,9 @@ def test_what_is_not_stored_says_why_and_nothing_breaks(
         table = json.loads(path_text(path))
         assert [model["path"] for model in table["models"].values()] == ["../model"], "the file says where the model was"
         answer(BUTTONS.Discard)
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             second.open_model(str(tmp_path / "other"))
-            qtbot.waitUntil(lambda: second.context.document.recorded.model.name == "other", timeout=20000)
+            qtbot.waitUntil(lambda: second.context.document.recorded.model.name == "other")
             go(second, "new-session")
         settle(qtbot, second)
         assert not second.context.engine.store.ghosts
@@ -227,7 +227,7 @@ def test_a_session_that_is_left_is_not_saved_any_more(
     asked.append((str(path), FILTER_WITH))
     go(window, "save-session-results")
     qtbot.waitUntil(begun.is_set)
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         go(window, "new-session")
     qtbot.waitUntil(lambda: not window.context.runner.busy)
     settle(qtbot, window)
@@ -244,7 +244,7 @@ def test_a_stand_in_has_no_results_in_the_session(
     directory(tmp_path / "model", d_model=32)
     with shown_window(qtbot, directory(tmp_path / "other", n_ctx=40)) as second:
         dialog = models_dialog(qtbot, second, path)
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.use.click()
         settle(qtbot, second)
         results = saved(qtbot, second, path, asked)
@@ -317,7 +317,7 @@ def test_a_model_of_other_weights_is_passed_over_for_the_results(
         dialog = models_dialog(qtbot, second, path)
         ((line, _),) = dialog.rows.values()
         assert "other weights" in line.text() and "results" in line.text() and dialog.use.isEnabled()
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.results.click()
         settle(qtbot, second)
         assert figures(second) == live

@@ -36,6 +36,7 @@ from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step
 from tests.gui.driving import answer_questions, dock, go, save, settle, shown_window, work_on
 from tests.models import directory
+from tests.patience import SECONDS
 
 Answer = Callable[[QMessageBox.StandardButton], list[str]]
 
@@ -48,7 +49,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 def open_session(qtbot: Any, window: Window, path: Path) -> None:
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(path)
     settle(qtbot, window)
 
@@ -158,7 +159,7 @@ def test_opening_and_beginning_anew_ask_first(qtbot: Any, window: Window, tmp_pa
     go(window, "new-session")
     assert len(asked) == 2 and window.context.document.recorded == cut
     answer(BUTTONS.Save)
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         go(window, "new-session")
     assert window.sessions.path is None and window.context.document.recorded.edits == () and not window.sessions.dirty
     assert json.loads(path.read_text("utf-8"))["now"]["cut"]
@@ -234,7 +235,7 @@ def test_what_changes_while_another_session_is_read_is_asked_about(
     path = tmp_path / "talk.circuitlab"
     save(qtbot, window, path)
     read, stage = threading.Event(), Searcher.stage
-    monkeypatch.setattr(Searcher, "stage", lambda searcher, path: (read.wait(20), stage(searcher, path))[1])
+    monkeypatch.setattr(Searcher, "stage", lambda searcher, path: (read.wait(SECONDS), stage(searcher, path))[1])
     window.sessions.open(path)
     go(window, "ablate")
     cut, asked = window.context.document.recorded, answer(BUTTONS.Cancel)
@@ -251,7 +252,7 @@ def test_a_session_saved_during_a_lesson_is_as_it_was_before(qtbot: Any, window:
     save(qtbot, window, path)
     step = Step("One", setup=Setup(prompt="ab ab", heads=("L1H3",), show=("bigram",)))
     window.lessons.begin(Lesson("Mine", (step,), name="mine", path=path))
-    qtbot.waitUntil(lambda: window.context.document.recorded.text == "ab ab", timeout=20000)
+    qtbot.waitUntil(lambda: window.context.document.recorded.text == "ab ab")
     settle(qtbot, window)
     assert not window.isWindowModified()
     go(window, "ablate")
@@ -271,7 +272,7 @@ def test_a_session_dropped_on_the_window_is_opened(qtbot: Any, window: Window, t
     save(qtbot, window, path)
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         event = QDropEvent(
             QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
         )
@@ -289,7 +290,7 @@ def test_recent_sessions_stand_above_the_models(qtbot: Any, window: Window, tmp_
     models = [action.text() for action in menu.actions()]
     window.sessions.recent.fill(menu)
     assert [action.text() for action in menu.actions()] == ["Sessions", "R && D", *models]
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         menu.actions()[1].trigger()
     settle(qtbot, window)
 
@@ -393,7 +394,7 @@ def test_a_model_that_was_moved_is_asked_for_once(qtbot: Any, window: Window, tm
         dialog.choose(name, str(tmp_path / "other"))  # that is another one
         qtbot.waitUntil(dialog.use.isEnabled)
         assert "other weights" in dialog.rows[name][0].text() and "all the same" in dialog.use.text()
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.choose(name, str(tmp_path / "elsewhere"))
         settle(qtbot, second)
         where = f"file:{tmp_path / 'elsewhere'}"
@@ -435,7 +436,7 @@ def test_another_model_used_all_the_same_is_named_in_every_caption(
         ((name, (line, _)),) = dialog.rows.items()
         sha256 = saved["models"][name]["sha256"]
         assert sha256[:12] in line.text() and "other weights" in line.text()
-        with qtbot.waitSignal(second.sessions.opened, timeout=20000):
+        with qtbot.waitSignal(second.sessions.opened):
             dialog.use.click()
         settle(qtbot, second)
         assert second.context.document.recorded == state
@@ -461,7 +462,7 @@ def test_a_story_opens_without_a_model_that_only_a_step_needs(qtbot: Any, window
     path.write_text(json.dumps(table))
     dialog = models_dialog(qtbot, window, path)
     assert "Only steps" in dialog.rows["gone"][0].text() and dialog.use.isEnabled()
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         dialog.use.click()
     settle(qtbot, window)
     assert save(qtbot, window, path)["models"]["gone"] == table["models"]["gone"]
@@ -487,7 +488,7 @@ def test_files_of_settings_that_are_gone_or_have_changed_are_asked_about_once(qt
     dialog.choose_file("gone", str(there))
     qtbot.waitUntil(dialog.use.isEnabled)
     assert str(there) in dialog.file_rows["gone"][0].text() and window.context.document.recorded == state, "one is in question"
-    with qtbot.waitSignal(window.sessions.opened, timeout=20000):
+    with qtbot.waitSignal(window.sessions.opened):
         dialog.use.click()
     settle(qtbot, window)
     assert window.context.document.recorded == state.with_view("term_importance", TermImportanceView(on="file", file=str(there)))

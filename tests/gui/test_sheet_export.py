@@ -29,7 +29,7 @@ def exported(qtbot: Any, window: Window, path: Path, monkeypatch: pytest.MonkeyP
     """Written by menu, dialog and file dialog."""
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     command(window, "export-sheet").trigger()
-    qtbot.waitUntil(lambda: bool(window.findChildren(PaperDialog)), timeout=20000)
+    qtbot.waitUntil(lambda: bool(window.findChildren(PaperDialog)))
     (dialog,) = window.findChildren(PaperDialog)
     assert all(
         f"{letter} {dock(window, name).panel.title}" in dialog.subject.text() for letter, name in zip("ABC", SHOWN, strict=True)

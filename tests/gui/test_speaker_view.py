@@ -364,6 +364,7 @@ PULLED = (
     PROGRAM
     + """
 import os, time
+from tests.patience import SECONDS
 from tests.x_screens import XServer
 
 server = XServer(os.environ["DISPLAY"])
@@ -372,7 +373,7 @@ screens.changed.connect(lambda: changed.append(1))
 
 def wait():
     changed.clear()
-    end = time.monotonic() + 60
+    end = time.monotonic() + SECONDS
     while not changed and time.monotonic() < end:
         app.processEvents()
         time.sleep(0.01)

@@ -14,7 +14,6 @@ from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QApplication, QTabBar
 
 from circuitlab.figures.contracts.panel import view_types
-from circuitlab.gui.lessons import own_story
 from circuitlab.gui.lessons.session_part import LEAST
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.shell.window import Window
@@ -220,8 +219,7 @@ def test_a_title_that_is_left_shows_its_beginning(qtbot: Any, told: Window) -> N
     assert told.lessons.own.story.steps[0].title.startswith("A title A title")
 
 
-def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_story, "PAUSE", 3600)  # a busy machine is no pause
+def test_words_are_typed_under_a_view_and_taken_back(qtbot: Any, told: Window) -> None:
     document, own, editor = told.context.document, told.lessons.own, told.lessons.page.editor
     told.lessons.begin_own(0)
     settle(qtbot, told)

@@ -26,8 +26,6 @@ from circuitlab.model.subject import Head
 from circuitlab.sweep.record import LOCK
 from tests.gui.driving import command, dock, go, settle
 
-WAIT = 400_000  # ms: a process that imports torch on a machine that others use too
-
 
 @pytest.fixture
 def watched(window: Window) -> Iterator[Window]:
@@ -57,7 +55,7 @@ def asked(qtbot: QtBot, window: Window, panel: str, out: Path, **fields: Any) ->
 
 
 def started(qtbot: QtBot, window: Window, dialog: SweepDialog) -> SweepRun:
-    qtbot.waitUntil(dialog.start.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(dialog.start.isEnabled)
     dialog.start.click()
     return runs(window)[-1]
 
@@ -79,12 +77,12 @@ def test_a_panel_is_swept_and_its_table_is_that_of_the_command(watched: Window, 
     declared = tomllib.loads(dialog.declaration.toPlainText())
     assert declared["prompts"] == [{"file": str(prompts), "split": "lines", "name": "prompts"}]
     assert [one["name"] for one in declared["analyses"]] == ["direct_attribution"]
-    qtbot.waitUntil(dialog.start.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(dialog.start.isEnabled)
     assert "3 cells; 2 to be answered" in dialog.message.text() and "1 refused" in dialog.message.text()
     assert not (tmp_path / "out").exists(), "nothing is written before it starts"
     run = started(qtbot, watched, dialog)
     assert run.running and watched.jobs.isVisible()
-    qtbot.waitUntil(lambda: ended(run), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(run))
     assert (run.outcome, run.error, run.counts) == ("done", "", {"done": 2, "refused": 1})
     (tmp_path / "by hand.toml").write_text((tmp_path / "out" / "spec.toml").read_text("utf-8"), encoding="utf-8")
     assert main(["sweep", str(tmp_path / "by hand.toml"), "-o", str(tmp_path / "again")]) == 0
@@ -102,24 +100,24 @@ def test_stopped_gone_on_with_and_put_away(watched: Window, qtbot: QtBot, tmp_pa
     prompts.write_text("\n".join(f"one two {i} one two" for i in range(3000)), encoding="utf-8")
     out = tmp_path / "out"
     run = started(qtbot, watched, asked(qtbot, watched, "ablation", out, prompts="a file", file=str(prompts)))
-    qtbot.waitUntil(lambda: run.answered > 0, timeout=WAIT)
+    qtbot.waitUntil(lambda: run.answered > 0)
     row = row_of(watched, run)
     assert row.stop.isVisibleTo(row) and not row.away.isVisibleTo(row) and "of 3,000 questions" in row.label.text()
     row.stop.click()
     assert run.stopping and row_of(watched, run).stop.text() == "Kill"
-    qtbot.waitUntil(lambda: ended(run), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(run))
     assert run.outcome == "stopped" and 0 < run.answered < 3000
     table = pd.read_csv(out / "table.csv", low_memory=False)
     assert len(set(table[table["status"] == "done"]["cell"])) == run.counts["done"], "what is done is in the table"
     dialog = asked(qtbot, watched, "ablation", out, prompts="a file", file=str(prompts))
-    qtbot.waitUntil(dialog.start.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(dialog.start.isEnabled)
     assert dialog.start.text() == "Go on" and f"{run.counts['done']:,} questions answered before" in dialog.message.text()
     before = run.counts["done"]
     dialog.start.click()
     (run,) = runs(watched)
-    qtbot.waitUntil(lambda: run.answered > before, timeout=WAIT)
+    qtbot.waitUntil(lambda: run.answered > before)
     os.kill(run.pid, signal.SIGKILL)
-    qtbot.waitUntil(lambda: ended(run), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(run))
     assert run.outcome == "failed" and "killed" in run.words()
     row_of(watched, run).away.click()
     watched.jobs.refresh()
@@ -134,7 +132,7 @@ def test_it_outlives_its_window_and_another_one_takes_it_up(
     out, sweeps = tmp_path / "out", watched.dialogs.sweeps
     monkeypatch.setattr(watched.settings, "remember", True)
     run = started(qtbot, watched, asked(qtbot, watched, "ablation", out, prompts="a file", file=str(prompts)))
-    qtbot.waitUntil(lambda: run.answered > 0, timeout=WAIT)
+    qtbot.waitUntil(lambda: run.answered > 0)
     assert settings_file().value(KEY) in (str(out), [str(out)])
     process = run._process
     assert process is not None and os.getsid(run.pid) == run.pid != os.getsid(0), "no signal of a terminal reaches it"
@@ -144,9 +142,9 @@ def test_it_outlives_its_window_and_another_one_takes_it_up(
     (again,) = runs(watched)
     assert again is not run and again.running and again.pid == process.pid
     seen = again.answered
-    qtbot.waitUntil(lambda: again.answered > seen, timeout=WAIT)
+    qtbot.waitUntil(lambda: again.answered > seen)
     again.stop()
-    qtbot.waitUntil(lambda: ended(again), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(again))
     assert again.outcome == "stopped" and again.counts["not yet"] and holder_of(out / LOCK) is None
     process.returncode = None
     assert process.wait() == 130
@@ -184,12 +182,12 @@ def test_the_form_declares_what_is_shown(window: Window, qtbot: QtBot, tmp_path:
     dialog.form.fields["prompts"].setCurrentIndex(dialog.form.fields["prompts"].findData("a file"))
     assert dialog.declaration.toPlainText() == "" and "Choose a file" in dialog.message.text()
     dialog.form.fields["file"].setText(str(tmp_path / "nothing.txt"))
-    qtbot.waitUntil(lambda: dialog.message.property("role") == "warning", timeout=WAIT)
+    qtbot.waitUntil(lambda: dialog.message.property("role") == "warning")
     assert not dialog.start.isEnabled()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
     dialog.form.fields["prompts"].setCurrentIndex(0)
-    qtbot.waitUntil(lambda: "holds other things" in dialog.message.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "holds other things" in dialog.message.text())
     dialog.copy.click()
     dialog.close()
     settle(qtbot, window)

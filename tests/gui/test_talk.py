@@ -68,7 +68,7 @@ def told(window: Window) -> Iterator[Window]:
 
 def ready(qtbot: Any, window: Window) -> None:
     window.preparing.prepare()
-    qtbot.waitUntil(lambda: window.preparing.readiness.is_ready and not window.context.runner.busy, timeout=60_000)
+    qtbot.waitUntil(lambda: window.preparing.readiness.is_ready and not window.context.runner.busy)
 
 
 def begun(qtbot: Any, window: Window, **options: Any) -> Talk:
@@ -82,7 +82,7 @@ def begun(qtbot: Any, window: Window, **options: Any) -> Talk:
 
 
 def drawn(qtbot: Any, talk: Talk) -> None:
-    qtbot.waitUntil(lambda: not talk.stage.waiting and not talk.stage.context.runner.busy, timeout=60_000)
+    qtbot.waitUntil(lambda: not talk.stage.waiting and not talk.stage.context.runner.busy)
     QApplication.processEvents()
 
 
@@ -100,7 +100,7 @@ def test_the_speaker_reads_the_note_of_each_step_and_what_comes_next(qtbot: Any,
     assert view.isVisible() and view.geometry() == told.rect()
     assert view.notes.toPlainText() == "say slowly"
     assert "1 / 3" in said(view) and "Two figures" in said(view)
-    qtbot.waitUntil(lambda: told.preparing.readiness.line in said(view), timeout=60_000)
+    qtbot.waitUntil(lambda: told.preparing.readiness.line in said(view))
     press(talk.stage, Key.Key_PageDown)
     assert view.notes.toPlainText() == "Both."
     press(talk.stage, Key.Key_End)
@@ -146,7 +146,7 @@ def test_the_notes_stay_where_they_are_scrolled_to_until_the_next_step(qtbot: An
     told.context.document.edit(replace(work, story=Story("A talk", (long, long))), "tell")
     talk = begun(qtbot, told)
     bar = talk.view.notes.verticalScrollBar()
-    qtbot.waitUntil(lambda: bar.maximum() > 60 and not talk.view.picture.image.isNull(), timeout=60_000)
+    qtbot.waitUntil(lambda: bar.maximum() > 60 and not talk.view.picture.image.isNull())
     bar.setValue(50)
     talk.stage.tour.value_changed.emit()  # a number of the step has come
     assert bar.value() == 50 and not talk.view.picture.image.isNull()
@@ -238,7 +238,7 @@ def test_the_next_picture_has_the_parts_and_the_beginning_of_its_step_and_is_dra
     monkeypatch.setattr("circuitlab.gui.presenter.talk.held_figure", held)
     monkeypatch.setattr("circuitlab.gui.presenter.talk.page_picture", page)
     talk = begun(qtbot, window)
-    qtbot.waitUntil(lambda: len(drawings) > 0, timeout=60_000)
+    qtbot.waitUntil(lambda: len(drawings) > 0)
     assert drawings[-1][0][0][2] == {"attention": part}
     absent[0] = False
     for count in (True, False):  # what was not whole is drawn once more, and then it is kept
@@ -247,7 +247,7 @@ def test_the_next_picture_has_the_parts_and_the_beginning_of_its_step_and_is_dra
         assert bool(drawings) is count
     press(talk.stage, Key.Key_Right)
     drawn(qtbot, talk)
-    qtbot.waitUntil(lambda: len(drawings) > 0, timeout=60_000)
+    qtbot.waitUntil(lambda: len(drawings) > 0)
     beginning = parameters(asked[-1])
     assert beginning is not None and beginning.offset == 3
     window.presenting.end()
@@ -256,17 +256,17 @@ def test_the_next_picture_has_the_parts_and_the_beginning_of_its_step_and_is_dra
 def test_the_speaker_sees_what_is_on_the_stage_and_what_lies_over_it(qtbot: Any, told: Window) -> None:
     talk = begun(qtbot, told)
     view = talk.view
-    qtbot.waitUntil(lambda: not view.mirror.image.isNull(), timeout=60_000)
+    qtbot.waitUntil(lambda: not view.mirror.image.isNull())
     plain = view.on_stage.text()
     size = view.mirror.image.size()
     scaled = talk.stage.grab().toImage().scaled(size, mode=Qt.TransformationMode.SmoothTransformation)
     assert np.abs(pixels(view.mirror.image) - pixels(scaled)).max() <= 2
     for key, word in ((Key.Key_B, "black"), (Key.Key_W, "white")):
         press(talk.stage, key)
-        qtbot.waitUntil(lambda word=word: word in view.on_stage.text(), timeout=60_000)  # pyright: ignore[reportCallIssue]
-    qtbot.waitUntil(lambda: (pixels(view.mirror.image) == 255).all(), timeout=60_000)
+        qtbot.waitUntil(lambda word=word: word in view.on_stage.text())  # pyright: ignore[reportCallIssue]
+    qtbot.waitUntil(lambda: (pixels(view.mirror.image) == 255).all())
     press(talk.stage, Key.Key_Escape)
-    qtbot.waitUntil(lambda: view.on_stage.text() == plain, timeout=60_000)
+    qtbot.waitUntil(lambda: view.on_stage.text() == plain)
 
 
 def test_the_speaker_sees_the_film_that_plays_on_the_stage(qtbot: Any, tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ def test_the_speaker_sees_the_film_that_plays_on_the_stage(qtbot: Any, tmp_path:
 
         talk.view.show_stage = record
         press(stage, Key.Key_Right)
-        qtbot.waitUntil(lambda: stage.film.running, timeout=60_000)
-        qtbot.waitUntil(lambda: not stage.film.running, timeout=60_000)
+        qtbot.waitUntil(lambda: stage.film.running)
+        qtbot.waitUntil(lambda: not stage.film.running)
         assert len(shown) >= 2 and (shown[0] != shown[-1]).any(), "its frames, and not only what came after the last one"
         assert not talk.view.picture.image.isNull(), "what comes next is there as soon as after any other step"
         window.presenting.end()
@@ -386,7 +386,7 @@ def test_a_frozen_picture_stays_while_the_speaker_goes_on_and_is_said(qtbot: Any
     assert (seen() == first).all()
     assert view.notes.toPlainText() == "Both." and "2 / 3" in view.count.text()
     assert "1 / 3" in view.on_stage.text() and view.after.text().endswith("Two figures")
-    qtbot.waitUntil(lambda: not view.picture.image.isNull(), timeout=60_000)
+    qtbot.waitUntil(lambda: not view.picture.image.isNull())
     behind = view.picture.image
     for key in (Key.Key_Home, Key.Key_End, Key.Key_Up):  # whichever way one goes
         press(stage, key)
@@ -462,7 +462,7 @@ def test_an_unprepared_story_is_prepared_from_the_dialog(qtbot: Any, told: Windo
     (dialog,) = told.findChildren(PresentDialog)
     assert not dialog.prepare.isHidden()
     dialog.prepare.click()
-    qtbot.waitUntil(lambda: dialog.prepare.isHidden(), timeout=60_000)
+    qtbot.waitUntil(lambda: dialog.prepare.isHidden())
     assert told.preparing.readiness.line in said(dialog)
     dialog.reject()
     assert told.presenting.talk is None
@@ -531,6 +531,7 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.engine import Engine
 from circuitlab.gui.shell import present
 from circuitlab.gui.shell.main import show_fitting
+from tests.patience import SECONDS
 
 def failed(*error):
     traceback.print_exception(*error)
@@ -543,7 +544,7 @@ show_fitting(window)
 window.presenting.present_prepared(present.options_of(2, False, 1, False, 20))
 
 def until(done):
-    end = time.monotonic() + 120
+    end = time.monotonic() + SECONDS
     while not done():
         assert time.monotonic() < end
         app.processEvents()

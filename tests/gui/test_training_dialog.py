@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +43,6 @@ from circuitlab.training.series_points import tokens_after
 from tests.gui.driving import settle
 from tests.models import directory
 
-WAIT = 400_000  # ms: a process that imports torch on a machine that others use too
 TEXT = "One day the fox met two hens, three cats and a dog. The fox said: what a day, what a fine day to meet! " * 60
 
 
@@ -77,7 +75,7 @@ def filled(qtbot: QtBot, dialog: TrainingDialog, recipe: str, text: Path, out: P
     dialog.form.choose_recipe(recipe)
     dialog.form.texts.add(str(text))
     dialog.form.out.setText(str(out))
-    qtbot.waitUntil(lambda: dialog.form.checked is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: dialog.form.checked is not None)
     assert dialog.start.isEnabled()
 
 
@@ -98,7 +96,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
     dialog.start.click()
     assert dialog.process.running
     assert dialog.view.stop.isEnabled()
-    qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(dialog))
     assert (dialog.process.outcome, dialog.process.error) == ("done", "")
     settle(qtbot, window)
     view = dialog.view
@@ -114,7 +112,7 @@ def test_a_model_is_trained_and_opened(window: Window, qtbot: QtBot, dialog: Tra
     assert isinstance(losses, Lines)
     np.testing.assert_allclose(losses.ys[0], [c["loss"] for c in kept])
     assert not view.resume.isEnabled()
-    with qtbot.waitSignal(window.opening.opened, timeout=WAIT):
+    with qtbot.waitSignal(window.opening.opened):
         view.open.click()
     assert window.context.document.state.model.source == f"file:{out / 'model'}"
 
@@ -127,30 +125,30 @@ def test_stopped_killed_and_taken_up_again_nothing_is_lost(
     view, process = dialog.view, dialog.process
     filled(qtbot, dialog, recipe, text, out)
     dialog.start.click()
-    qtbot.waitUntil(lambda: training(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: training(dialog))
     view.stop.click()
     assert process.stopping
-    qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(dialog))
     assert (process.outcome, process.error) == ("stopped", "")
     step = view.progress.step
     assert f"{step:,}" in view.progress_label.text()
     view.new_run.click()
-    qtbot.waitUntil(lambda: dialog.form.checked is not None and dialog.form.checked.resumes, timeout=WAIT)
+    qtbot.waitUntil(lambda: dialog.form.checked is not None and dialog.form.checked.resumes)
     assert "Resume" in dialog.start.text()
     assert dialog.form.message.text()
     dialog.start.click()
-    qtbot.waitUntil(lambda: f"resumed at step {step}" in view.log.toPlainText(), timeout=WAIT)
-    qtbot.waitUntil(lambda: training(dialog, step), timeout=WAIT)
+    qtbot.waitUntil(lambda: f"resumed at step {step}" in view.log.toPlainText())
+    qtbot.waitUntil(lambda: training(dialog, step))
     os.kill(process.pid, signal.SIGKILL)
-    qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(dialog))
     assert process.outcome == "failed"
     assert view.error.isVisible() and view.resume.isEnabled()
     assert not (out / "model" / "config.json").is_file()
     view.open.click()
-    qtbot.waitUntil(lambda: window.context.document.state.model.source == f"file:{out / 'so-far'}", timeout=WAIT)
+    qtbot.waitUntil(lambda: window.context.document.state.model.source == f"file:{out / 'so-far'}")
     view.resume.click()
     assert view.error.isHidden()
-    qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(dialog))
     assert process.outcome == "done"
     steps = [c["step"] for c in json.loads((out / "metrics.json").read_text(encoding="utf-8"))["checkpoints"]]
     assert steps == list(read_recipe(recipe).checkpoints.steps(2500))
@@ -165,21 +163,21 @@ def test_it_goes_on_without_the_window(
     out = tmp_path / "run"
     filled(qtbot, dialog, longer_recipe(tmp_path, 20000), text, out)
     dialog.start.click()
-    qtbot.waitUntil(lambda: training(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: training(dialog))
     monkeypatch.setattr(dialog, "ask_close", lambda: "keep")
     assert dialog.may_close()
     assert not dialog.process.running
     step = dialog.view.progress.step
     found = lambda: (read_progress(out) or Progress()).step
     try:
-        qtbot.waitUntil(lambda: (out / "train.log").is_file() and found() > step + 20, timeout=WAIT)
+        qtbot.waitUntil(lambda: (out / "train.log").is_file() and found() > step + 20)
         assert "resumed at step" in (out / "train.log").read_text(encoding="utf-8")
         dialog.view.resume.click()  # by another window, for instance
-        qtbot.waitUntil(lambda: dialog.process.elsewhere, timeout=WAIT)
+        qtbot.waitUntil(lambda: dialog.process.elsewhere)
         assert GOES_ON in dialog.view.error.text()
-        qtbot.waitUntil(lambda: training(dialog, step + 20), timeout=WAIT)
+        qtbot.waitUntil(lambda: training(dialog, step + 20))
         dialog.view.stop.click()
-        qtbot.waitUntil(lambda: dialog.process.outcome == "stopped", timeout=WAIT)
+        qtbot.waitUntil(lambda: dialog.process.outcome == "stopped")
         assert not dialog.view.stop.isEnabled()
     finally:
         with contextlib.suppress(OSError):
@@ -230,18 +228,18 @@ def test_a_process_that_is_gone_is_not_signalled(dialog: TrainingDialog, tmp_pat
 def test_what_cannot_start_is_said_and_what_can_may_be_started(
     qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path
 ) -> None:
-    qtbot.waitUntil(lambda: "Add the text" in dialog.form.message.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "Add the text" in dialog.form.message.text())
     assert dialog.form.message.property("role") == ""
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
     dialog.form.texts.add(str(tmp_path / "missing.txt"))
     assert dialog.form.checked is None
     assert not dialog.start.isEnabled()
-    qtbot.waitUntil(lambda: "A text file does not exist." in dialog.form.message.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "A text file does not exist." in dialog.form.message.text())
     assert dialog.form.message.property("role") == "warning"
     assert not dialog.start.isEnabled()
     dialog.form.texts.table.selectRow(1)
     dialog.form.texts.remove.click()
-    qtbot.waitUntil(dialog.start.isEnabled, timeout=WAIT)
+    qtbot.waitUntil(dialog.start.isEnabled)
     assert dialog.form.job() == TrainingJob("tiny", ((str(text), ""),), str(tmp_path / "run"))
     dialog.form.seed.setValue(9)
     dialog.form.texts.add("stdlib", "0.25")
@@ -254,7 +252,7 @@ def test_errors_of_the_process_are_shown_in_its_words(qtbot: QtBot, dialog: Trai
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
     text.write_text("Too short.", encoding="utf-8")
     dialog.start.click()
-    qtbot.waitUntil(lambda: ended(dialog), timeout=WAIT)
+    qtbot.waitUntil(lambda: ended(dialog))
     assert dialog.process.outcome == "failed"
     assert dialog.view.error.isVisible()
     assert "Expected:" in dialog.view.error.text()
@@ -300,7 +298,7 @@ def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: Training
     filled(qtbot, dialog, "tiny", text, tmp_path / "run")
     dialog.process.program = str(tmp_path / "no-python")
     dialog.start.click()
-    qtbot.waitUntil(lambda: "could not be started" in dialog.view.error.text(), timeout=WAIT)
+    qtbot.waitUntil(lambda: "could not be started" in dialog.view.error.text())
     assert not dialog.view.stop.isEnabled()
     assert dialog.view.resume.isEnabled()
 
@@ -376,16 +374,6 @@ def test_lines_and_files_that_are_not_whole_are_passed_over(tmp_path: Path) -> N
     for odd in ('{"step": "3"}', '{"step": 3.5}', '{"loss": "low"}', '{"state": 1}'):
         (tmp_path / "progress.json").write_text(odd, encoding="utf-8")
         assert read_progress(tmp_path) is None
-
-
-def test_reading_how_far_it_is_takes_no_time(tmp_path: Path) -> None:
-    (tmp_path / "progress.json").write_text(json.dumps(vars(Progress(3, 20, 5.1, 1e4, 99, 1.0, "training"))), encoding="utf-8")
-    took = []
-    for _ in range(50):
-        began = time.perf_counter()
-        assert read_progress(tmp_path) is not None
-        took.append(time.perf_counter() - began)
-    assert sorted(took)[25] < 0.002
 
 
 def test_curves_of_a_model_without_layers_and_of_many_steps(qtbot: QtBot) -> None:

@@ -16,7 +16,6 @@ from circuitlab.gui.training.job import TrainingJob
 from circuitlab.gui.training.process import TrainingProcess
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a shell")
-WAIT = 60_000  # ms
 STUBBORN = "trap '' TERM; echo ready; read forever"  # only a kill ends it
 Start = Callable[[str], TrainingProcess]
 
@@ -37,7 +36,7 @@ def start(qtbot: QtBot, tmp_path: Path) -> Iterator[Start]:
     yield started
     if made.running:
         made.kill()
-    qtbot.waitUntil(lambda: not made.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not made.running)
     made.deleteLater()
 
 
@@ -63,8 +62,8 @@ def heard(process: TrainingProcess) -> list[str]:
 )
 def test_how_it_ended(qtbot: QtBot, start: Start, script: str, outcome: str, error: str) -> None:
     process = start(script)
-    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
-    qtbot.waitUntil(lambda: process.outcome != "", timeout=WAIT)
+    qtbot.waitUntil(lambda: not process.running)
+    qtbot.waitUntil(lambda: process.outcome != "")
     assert process.outcome == outcome
     assert error in process.error and bool(process.error) == bool(error)
     assert not process.stopping and process.pid == 0
@@ -73,7 +72,7 @@ def test_how_it_ended(qtbot: QtBot, start: Start, script: str, outcome: str, err
 def test_a_program_that_is_not_there_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     process = TrainingProcess(program=str(tmp_path / "no-python"))
     process.start(TrainingJob("tiny", (("text", ""),), str(tmp_path / "run")))
-    qtbot.waitUntil(lambda: process.outcome != "", timeout=20_000)
+    qtbot.waitUntil(lambda: process.outcome != "")
     assert process.outcome == "failed" and not process.running
     assert str(tmp_path / "no-python") in process.error
     process.deleteLater()
@@ -83,9 +82,9 @@ def test_lines_are_heard_whole(qtbot: QtBot, start: Start) -> None:
     process = start("read go; printf 'one\\nha'; read go; printf 'lf\\r\\nthree\\n'; echo aside >&2; exit 0")
     lines = heard(process)
     process._process.write(b"\n")
-    qtbot.waitUntil(lambda: lines == ["one"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["one"])
     process._process.write(b"\n")
-    qtbot.waitUntil(lambda: process.outcome == "done", timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome == "done")
     assert [line for line in lines if line != "aside"] == ["one", "half", "three"] and "aside" in lines
 
 
@@ -93,10 +92,10 @@ def test_it_is_asked_to_stop_and_may_save(qtbot: QtBot, start: Start, tmp_path: 
     process = start(f"trap 'echo kept > {tmp_path}/state; exit 130' TERM; echo ready; while :; do read go || :; done")
     lines, changes = heard(process), []
     process.changed.connect(lambda: changes.append(process.stopping))
-    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"])
     process.stop()
     assert process.stopping and changes[-1]
-    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not process.running)
     assert (process.outcome, process.error, process.stopping) == ("stopped", "", False)
     assert (tmp_path / "state").read_text() == "kept\n"
 
@@ -105,35 +104,35 @@ def test_one_that_does_not_stop_is_killed_in_the_end(qtbot: QtBot, start: Start,
     monkeypatch.setattr(training_process, "PATIENCE", 20)
     process = start(STUBBORN)
     lines = heard(process)
-    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"])
     process.stop()
-    qtbot.waitUntil(lambda: not process.running, timeout=WAIT)
+    qtbot.waitUntil(lambda: not process.running)
     assert process.outcome == "stopped"
 
 
 def test_a_second_stop_does_not_wait(qtbot: QtBot, start: Start) -> None:
     process = start(STUBBORN)
     lines = heard(process)
-    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"])
     process.stop()
     assert process.running
     process.stop()
-    qtbot.waitUntil(lambda: not process.running, timeout=training_process.PATIENCE // 2)
+    qtbot.waitUntil(lambda: not process.running)
     assert process.outcome == "stopped"
 
 
 def test_the_same_is_taken_up_again_and_only_one_runs(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
     process = start(f'echo "$@" >> {tmp_path}/calls; echo ready; read go; exit 3')
     first, lines = process.pid, heard(process)
-    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"])
     process.resume()
     assert process.pid == first, "it runs already"
     os.kill(first, signal.SIGKILL)
-    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome == "failed")
     process.resume()
     assert process.running and (process.outcome, process.error) == ("", "") and process.pid != first
     process._process.write(b"\n")
-    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome == "failed")
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len(calls) == 2 and calls[0] == calls[1]
     assert calls[0].startswith("-m circuitlab train tiny --text text --out ")
@@ -147,18 +146,18 @@ def test_handed_over_it_goes_on_in_another_process(qtbot: QtBot, start: Start, t
         "while :; do read go || :; done"
     )
     lines = heard(process)
-    qtbot.waitUntil(lambda: lines == ["ready"] and marks.exists(), timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"] and marks.exists())
     assert process.hand_over()
     assert process.outcome == "stopped"
     log = tmp_path / "run" / training_process.LOG
-    qtbot.waitUntil(lambda: log.is_file() and log.read_text() == "heir\n", timeout=WAIT)
+    qtbot.waitUntil(lambda: log.is_file() and log.read_text() == "heir\n")
     assert not process.hand_over(), "it is no longer here"
 
 
 def test_one_that_ended_by_itself_is_not_handed_over(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
     process = start("trap 'exit 3' TERM; echo ready; while :; do read go || :; done")
     lines = heard(process)
-    qtbot.waitUntil(lambda: lines == ["ready"], timeout=WAIT)
+    qtbot.waitUntil(lambda: lines == ["ready"])
     os.kill(process.pid, signal.SIGTERM)
-    qtbot.waitUntil(lambda: process.outcome == "failed", timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome == "failed")
     assert not process.hand_over() and not (tmp_path / "run" / training_process.LOG).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from circuitlab.engine.store import reference
 from circuitlab.figures.marks import Gesture, Hit
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.window import Window
@@ -96,7 +98,7 @@ def two(qtbot: Any, window: Window, tmp_path: Path) -> Window:
     """A window on a model of 2 × 1, its reference one of 2 × 4."""
     window.state_commands.pin()
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
-    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
+    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1)
     settle(qtbot, window)
     return window
 
@@ -128,7 +130,7 @@ def test_a_head_from_a_palette_that_was_open_when_the_model_changed(
         palette.line.setText("L1H3")
         assert palette.entries[0].title == "L1H3"
         window.open_model(small)
-        qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
+        qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1)
         palette.choose()
 
     monkeypatch.setattr(Palette, "exec", choose)
@@ -143,7 +145,7 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
     menu.aim(Hit("map", (1, 3)))
     zero = next(a for a in menu.offers_menu.actions() if a.data() == "Zero L1H3")
     window.open_model(str(directory(tmp_path / "one", replace(TINY, n_heads=1, n_kv_heads=1))))
-    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1, timeout=20000)
+    qtbot.waitUntil(lambda: window.context.facts().config.n_heads == 1)
     settle(qtbot, window)
     now = document.recorded
     zero.trigger()
@@ -151,7 +153,6 @@ def test_a_menu_that_was_open_when_the_model_changed_acts_on_what_is_there(qtbot
 
 
 def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(window: Window, tmp_path: Path) -> None:
-    from circuitlab.engine.store import reference
     from circuitlab.state.model_change import state_for
 
     context = window.context
@@ -161,6 +162,25 @@ def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(win
     state = replace(context.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
     made = state_for(other, state, None, context.document.recorded)
     assert all(t < 300 for t in made.tokens) and made.selection.heads == (Head(0, 0),)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ids_typed_by_hand_stay_where_they_are_the_same_tokens(qtbot: Any, window: Window, tmp_path: Path, kept: bool) -> None:
+    """Another model has the same tokenizer, or one in which two tokens have changed places."""
+    context, other = window.context, directory(tmp_path / "other")
+    words = json.loads((other / "tokenizer.json").read_text("utf-8"))
+    vocabulary = words["model"]["vocab"]
+    if not kept:
+        vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+        (other / "tokenizer.json").write_text(json.dumps(words), "utf-8")
+    ids = (vocabulary["a"], vocabulary["b"], vocabulary["a"])
+    context.document.apply(replace(context.document.recorded, text="", tokens=ids), "ids")
+    settle(qtbot, window)
+    assert context.document.recorded.tokens == ids
+    context.document.apply(replace(context.document.recorded, model=reference(str(other))), "model")
+    settle(qtbot, window)
+    assert context.document.recorded.model == reference(str(other))
+    assert (context.document.recorded.tokens == ids) == kept
 
 
 def test_pins_of_another_shape_do_not_matter(window: Window) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from pytestqt.qtbot import QtBot
 
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import ModelStore
+from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, Cancelled
+from circuitlab.gui.work import prefetch
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
+from circuitlab.model.subject import Subject
+from tests.models import directory
+from tests.patience import SECONDS
 
 Heard = list[tuple[str, object, object]]
 
@@ -57,14 +64,14 @@ def test_the_owner_alone_hears_and_is_told_which_slot(qtbot: Any, runner: Runner
 def test_the_newest_of_a_slot_counts_and_takes_nothing_from_another(qtbot: Any, runner: Runner) -> None:
     owner, heard, go_on = QObject(), Heard(), threading.Event()
     slot, beside = listening(owner, "slot", heard), listening(owner, "beside", heard)
-    runner.do(slot, "old", lambda job: go_on.wait(20) and "old")
+    runner.do(slot, "old", lambda job: go_on.wait(SECONDS) and "old")
     runner.do(beside, "beside", lambda job: "beside")
     runner.do(slot, "new", lambda job: "new")
     go_on.set()
     qtbot.waitUntil(lambda: not runner.busy)
     assert {value for _, value, _ in heard} == {"beside", "new"} and len(heard) == 2
     last = threading.Event()
-    runner.do(slot, "waits", lambda job: last.wait(20))
+    runner.do(slot, "waits", lambda job: last.wait(SECONDS))
     runner.do(beside, "cancelled before it began", lambda job: "never")
     runner.cancel_slot(beside)
     assert isinstance(heard[-1][1], Cancelled) and heard[-1][2] == "beside"
@@ -74,7 +81,7 @@ def test_the_newest_of_a_slot_counts_and_takes_nothing_from_another(qtbot: Any, 
 
 def test_nothing_is_said_to_an_owner_that_is_gone(qtbot: Any, runner: Runner) -> None:
     owner, heard, go_on = QObject(), Heard(), threading.Event()
-    runner.do(listening(owner, "slot", heard), "long", lambda job: go_on.wait(20))
+    runner.do(listening(owner, "slot", heard), "long", lambda job: go_on.wait(SECONDS))
     owner.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # type: ignore[arg-type]
     go_on.set()
@@ -92,9 +99,45 @@ def test_slots_that_nobody_needs_are_let_go_but_not_under_work(qtbot: QtBot) -> 
     assert set(owner.findChildren(WorkSlot)) == {first, second}
     busy.clear()
     slots.keep_only(["first"])
-    qtbot.waitUntil(lambda: owner.findChildren(WorkSlot) == [first], timeout=5000)
+    qtbot.waitUntil(lambda: owner.findChildren(WorkSlot) == [first])
     assert slots["second"] is not second
     cancelled = list[WorkSlot]()
     slots.cancel(cancelled.append)
     assert len(cancelled) == 2
-    qtbot.waitUntil(lambda: not owner.findChildren(WorkSlot), timeout=5000)
+    qtbot.waitUntil(lambda: not owner.findChildren(WorkSlot))
+
+
+@pytest.mark.parametrize(("lane", "shown"), [("live", [False, "newest"]), ("slow", ["newest"])])
+def test_while_somebody_types_what_runs_is_finished_and_shown_and_a_sweep_is_begun_anew(
+    qtbot: Any, runner: Runner, lane: str, shown: list[object]
+) -> None:
+    """Of three keystrokes the first is at work, the second waits and is overtaken by the third."""
+    owner, heard, begun, go_on = QObject(), Heard(), threading.Event(), threading.Event()
+    slot = listening(owner, "slot", heard)
+
+    def first(job: Job) -> bool:
+        begun.set()
+        assert go_on.wait(SECONDS)
+        return job.cancelled.is_set()
+
+    runner.do(slot, "first", first, lane)
+    assert begun.wait(SECONDS)
+    runner.do(slot, "second", lambda job: "overtaken", lane)
+    runner.do(slot, "third", lambda job: "newest", lane)
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert heard == [("finished", value, "slot") for value in shown]
+
+
+@pytest.mark.parametrize("room", [0, -1])
+def test_what_is_large_is_not_computed_ahead(
+    qtbot: Any, runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """An answer of as many bytes as are allowed, and one of a byte more."""
+    ref = reference(str(directory(tmp_path / "model")))
+    runner.engine.store.open(ref)
+    request = Request.named("token_loss", TokenLossParams(), Subject(ref, (0, 5, 9)))
+    monkeypatch.setattr(prefetch, "MOST_BYTES", runner.engine.check(request) + room)
+    runner.prefetch.queue([request])
+    qtbot.waitUntil(lambda: not runner.prefetch.busy)
+    assert (runner.engine.cached(request) is not None) == (room == 0)

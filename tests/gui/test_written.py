@@ -31,7 +31,7 @@ def test_every_text_of_every_panel_can_be_read(qtbot: Any) -> None:
         for model in ("attn-only-2l", "gpt-mini"):
             if model != "attn-only-2l":
                 window.opening.open(f"builtin:{model}")
-                qtbot.waitUntil(lambda: window.context.document.state.model.source == "builtin:gpt-mini", timeout=20000)
+                qtbot.waitUntil(lambda: window.context.document.state.model.source == "builtin:gpt-mini")
             for scale in (1.0, 1.3, 1.6):
                 window.settings.set("text_scale", scale)
                 for arrangement, names in homes().items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,19 @@ def test_the_net(pytester: pytest.Pytester) -> None:
             "*its own reason*",
         ]
     )
+
+
+WAITS = {"waitActive", "waitCallback", "waitExposed", "waitSignal", "waitSignals", "waitUntil"}
+
+
+def test_no_wait_of_a_test_names_a_time_of_its_own() -> None:
+    """One patience for all: `qtbot.wait`, which waits for nothing, and a time at any other wait, are for an idle machine."""
+    found = list[str]()
+    for path in sorted(CONFTEST.parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            timed = node.func.attr in WAITS and any(word.arg == "timeout" for word in node.keywords)
+            if timed or ast.unparse(node.func) == "qtbot.wait":
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not found

@@ -20,6 +20,7 @@ from circuitlab.errors import BadMachine
 from tests.conftest import ROOT
 from tests.killing import killed_before
 from tests.models import directory
+from tests.patience import SECONDS
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: a limit of file sizes")
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -152,7 +153,7 @@ def test_two_that_write_one_file_leave_one_of_the_two(tmp_path: Path) -> None:
     def write(data: bytes) -> None:
         with whole(path) as fresh:
             fresh.write_bytes(data)
-            both.wait(30)
+            both.wait(SECONDS)
 
     threads = [threading.Thread(target=write, args=(data * 5000,)) for data in (b"1", b"2")]
     for thread in threads:
@@ -228,7 +229,7 @@ def _started(words: list[str], stdout: object, size: int | None = None) -> subpr
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "circuitlab", *words]
     before = None if size is None else limited
-    return subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, env=environment, preexec_fn=before, timeout=120)  # type: ignore[call-overload]
+    return subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, env=environment, preexec_fn=before, timeout=SECONDS)  # type: ignore[call-overload]
 
 
 @FULL

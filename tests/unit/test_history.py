@@ -70,3 +70,14 @@ def test_of_what_is_gathered_the_rest_stays_a_step_of_its_own() -> None:
     assert (history.value, history.undo_label) == (("home", 2), "write more"), "back where it began: no step"
     assert [history.undo() for _ in range(3)] == [("home", 1), ("home", 0), None]
     assert [history.redo() for _ in range(3)] == [("home", 1), ("home", 2), None]
+
+
+def test_undo_goes_back_five_hundred_states_and_no_further() -> None:
+    history = History(0)
+    for i in range(1, 701):
+        history.push(i, str(i))
+    steps = 0
+    while history.before is not None:
+        history.undo()
+        steps += 1
+    assert (steps, history.value) == (499, 201)

@@ -14,6 +14,7 @@ from circuitlab.cli.parser import main
 from circuitlab.errors import BadInput, CircuitLabError
 from tests.conftest import ROOT
 from tests.models import directory
+from tests.patience import SECONDS
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: links, pipes")
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -88,7 +89,7 @@ def test_an_order_beyond_the_layers_is_that_of_the_layers(tmp_path: Path) -> Non
 
 def _started(words: str, **options: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(["bash", "-c", words], env=environment, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
+    return subprocess.run(["bash", "-c", words], env=environment, capture_output=True, text=True, timeout=SECONDS, **options)  # type: ignore[call-overload]
 
 
 @POSIX

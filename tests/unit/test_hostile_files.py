@@ -28,6 +28,7 @@ from circuitlab.model.loading.layout import matrix
 from circuitlab.model.subject import ModelRef
 from tests.fuzz.corpus import CORPUS
 from tests.models import CONFIGS, directory
+from tests.patience import SECONDS
 
 
 def _tensors() -> dict[str, torch.Tensor]:
@@ -438,7 +439,7 @@ def test_opening_twice_at_once_opens_once_and_others_go_on(tmp_path: Path) -> No
         if path == slow_path:
             count.append(path)
             began.set()
-            assert go_on.wait(10)
+            assert go_on.wait(SECONDS)
         return open_model(path, keep)  # type: ignore[arg-type]
 
     store = ModelStore(opener=opener)  # type: ignore[arg-type]
@@ -448,7 +449,7 @@ def test_opening_twice_at_once_opens_once_and_others_go_on(tmp_path: Path) -> No
     threads = [threading.Thread(target=lambda: got.append(store.open(slow))) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert began.wait(10)
+    assert began.wait(SECONDS)
     assert store.open(other) is running  # while the other one is being opened
     assert forward(running.opened.weights, (1, 2)).logits().shape == (2, 11)
     assert store.peek(slow) is None

@@ -13,7 +13,7 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, Cancelled, UsageError
 from circuitlab.model.loading import open_model
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
-from tests.hub_server import COMMIT, Hub, reached
+from tests.hub_server import COMMIT, Hub, reached, redirected
 from tests.models import CONFIGS, directory
 
 pytest.importorskip("huggingface_hub")
@@ -212,6 +212,15 @@ def test_a_gated_model_says_what_to_do(hub: Hub) -> None:
     with pytest.raises(BadModel, match="gated") as caught:
         fetch(plan(NAME), lambda p: None)
     assert "auth login" in caught.value.remedy
+
+
+def test_the_token_goes_to_the_hub_and_not_to_the_host_that_keeps_large_files(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_person")
+    with redirected(hub) as other:
+        folder = fetch(plan(NAME), lambda p: None)
+        assert [(method, path.split("/")[-1]) for method, path, _ in other.log] == [("GET", "model.safetensors")]
+        assert set(other.tokens) == {""} and "Bearer hf_of_a_person" in hub.tokens
+    assert (folder / "model.safetensors").read_bytes() == (hub.repos[NAME.repo] / "model.safetensors").read_bytes()
 
 
 def test_without_a_hub_the_error_says_so(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from circuitlab.session_files.in_pictures.limits import LARGEST, NAMESPACE
 from circuitlab.session_files.in_pictures.reading import picture_text
 
 TEXT = b'{"circuitlab": "session", "version": 1, "now": {"text": "a \\u2190 b & <c>"}}'
-SECONDS, BYTES = 2.0, 256 * 2**20
+SECONDS, BYTES = 20.0, 256 * 2**20  # of processor time, of memory
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from circuitlab.report.latex import comment, escaped
+from tests.patience import SECONDS
 
 SPECIAL = "\\{}$&#%_^~<>|\"`'-,?![]"
 TEXTS = (
@@ -70,5 +71,5 @@ def test_it_compiles(tmp_path):
     (tmp_path / "a.tex").write_text("\n".join(lines), encoding="utf-8")
     for _ in range(2):
         run = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "a.tex"]
-        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, done.stdout[-2000:]

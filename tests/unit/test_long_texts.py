@@ -17,6 +17,7 @@ from circuitlab.engine.texts import read_text, text_of
 from circuitlab.errors import BadInput, Cancelled, OverBudget
 from circuitlab.model.text import long_text
 from circuitlab.model.text.tokenizer import Tokenizer
+from tests.patience import SECONDS
 
 GIB = 2**30
 WORDS = "the cat sat on a mat, and 1234567 dogs don't: naïve 日本語 🎉👩‍👩‍👧 e\u0301 \u200f x=1; ﬁ".split(" ")
@@ -157,7 +158,7 @@ def test_reading_stops_from_another_thread(tmp_path: Path) -> None:
             done[0], size = i, total
             if i > size // 2:
                 half.set()
-                stop.wait(60)
+                stop.wait(SECONDS)
                 raise Cancelled("Cancelled.")
 
     def work() -> None:
@@ -168,7 +169,7 @@ def test_reading_stops_from_another_thread(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert half.wait(60)
+    assert half.wait(SECONDS)
     stop.set()
     thread.join(60)
     assert outcome and done[0] <= file.stat().st_size // 2 + long_text.PIECE

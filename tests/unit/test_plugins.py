@@ -20,6 +20,7 @@ from circuitlab.figures.contracts import panel as panel_registry
 from circuitlab.figures.contracts import plugin_panels
 from circuitlab.plugins import declaring, loading
 from tests.models import directory
+from tests.patience import SECONDS
 from tests.plug_ins import FAMILY, PANEL, RUNS, distribution
 
 TEXT = "a a b b b a"
@@ -154,7 +155,7 @@ def test_one_that_hangs_is_given_up_and_named(site: Path, monkeypatch: pytest.Mo
         find_analysis("runs")
     assert [str(plugin) for plugin in plugins.failures()] == ["run-lengths 1.2"] and "runs" not in analyses()
     gate.set()  # it comes to an end after all
-    next(iter(loading._attempts.values())).ended.wait(60)
+    next(iter(loading._attempts.values())).ended.wait(SECONDS)
     assert find_analysis("runs").plugin is not None and not plugins.failures()
 
 

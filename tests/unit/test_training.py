@@ -77,6 +77,22 @@ def test_a_run_that_is_taken_up_again_ends_bit_equal(recipe: Recipe, streams: An
     assert kept == {f"step-{s:06d}.safetensors" for s in recipe.checkpoints.steps(20)}
 
 
+def test_a_gradient_is_no_longer_than_the_recipe_allows(recipe: Recipe, streams: Any, tmp_path: Path) -> None:
+    """Its length by numpy; cut off it keeps its direction."""
+    gradients = []
+    for clip in (1e9, 0.01):
+        optimiser = replace(recipe.optimiser, clip=clip)
+        trainer = Trainer(replace(recipe, optimiser=optimiser), streams, tmp_path / f"{clip:g}")
+        trainer.one_step()
+        parts = [tensor.grad for tensor in trainer.weights.tensors.values()]
+        gradients.append(np.concatenate([part.double().numpy().ravel() for part in parts if part is not None]))
+    whole, cut = gradients
+    length = float(np.linalg.norm(whole))
+    assert length > 0.02
+    assert np.linalg.norm(cut) == pytest.approx(0.01, rel=1e-3)
+    assert np.allclose(cut, whole * (0.01 / length), rtol=1e-3, atol=1e-6)
+
+
 def test_a_disk_that_cannot_be_written_is_said(recipe: Recipe, streams: Any, tmp_path: Path) -> None:
     trainer = Trainer(recipe, streams, tmp_path / "a")
     for part in (tmp_path / "a" / "state").iterdir():

@@ -118,11 +118,11 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
 
     A session is then tried once more in the window, where it can ask for its models.
     """
-    app = application()
-    hook = ErrorHook()
-    hook.install()
-    failure: CircuitLabError | None = None
-    with uncollected():
+    with uncollected():  # up to the loop, whose timer collects: a worker of the window could do it in between
+        app = application()
+        hook = ErrorHook()
+        hook.install()
+        failure: CircuitLabError | None = None
         try:
             window = make_window(source, text, assume=assume)
         except CircuitLabError as error:
@@ -132,15 +132,15 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
             window = make_window(DEFAULT, text)
         hook.caught.connect(window.dialogs.show_error)
         show_fitting(window)
-    window.settings.failed.emit(window.settings.problem)
-    if failure is not None and source is not None and opens_as_session(Path(source)):
-        window.sessions.open(Path(source))
-    elif failure is not None and source is not None and assumptions_asked(failure):
-        window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
-    elif failure is not None:
-        window.dialogs.show_error(failure)
-    with collected_on_this_thread(), ending():
-        return app.exec()
+        window.settings.failed.emit(window.settings.problem)
+        if failure is not None and source is not None and opens_as_session(Path(source)):
+            window.sessions.open(Path(source))
+        elif failure is not None and source is not None and assumptions_asked(failure):
+            window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
+        elif failure is not None:
+            window.dialogs.show_error(failure)
+        with collected_on_this_thread(), ending():
+            return app.exec()
 
 
 def settle(window: Window, seconds: float = 60.0) -> bool:

@@ -40,8 +40,7 @@ def window_of(session: Path, first: int) -> Window:
 
     Raises `BadInput`, `UsageError`, `BadModel` and its kin.
     """
-    with uncollected():
-        window = make_window(str(session), None, read_only=True, stored=True)
+    window = make_window(str(session), None, read_only=True, stored=True)
     steps = window.context.document.work.story.steps
     try:
         if not steps:
@@ -86,14 +85,15 @@ def begin_when_free(window: Window, options: TalkOptions) -> QTimer:
 
 def present(session: Path, screen: int | None, windowed: bool, first: int, dark: bool, minutes: int | None) -> int:
     """Open the window, prepare, present, and run until the window is closed. Raises what `options_of` and `window_of` raise."""
-    app = application()
-    options = options_of(screen, windowed, first, dark, minutes)
-    hook = ErrorHook()
-    hook.install()
-    window = window_of(session, first)
-    hook.caught.connect(window.dialogs.show_error)
-    show_fitting(window)
-    window.settings.failed.emit(window.settings.problem)
-    begin_when_free(window, options)
-    with collected_on_this_thread(), ending():
-        return app.exec()
+    with uncollected():  # up to the loop, whose timer collects
+        app = application()
+        options = options_of(screen, windowed, first, dark, minutes)
+        hook = ErrorHook()
+        hook.install()
+        window = window_of(session, first)
+        hook.caught.connect(window.dialogs.show_error)
+        show_fitting(window)
+        window.settings.failed.emit(window.settings.problem)
+        begin_when_free(window, options)
+        with collected_on_this_thread(), ending():
+            return app.exec()
