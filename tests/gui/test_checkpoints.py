@@ -307,17 +307,17 @@ def test_a_speed_is_a_limit(qtbot: Any, trained: Window) -> None:
     assert bar.pace.text() == "1/s ▾"
     bar.to(0)
     settle(qtbot, trained)
-    show, pauses = bar.player.point_shown, list[tuple[int | None, int]]()
+    show, pauses = bar.player.point_shown, list[int]()
 
     def spy() -> None:
         show()
-        pauses.append((shown(trained), bar.player._timer.interval()))
+        pauses.append(bar.player._timer.interval())
 
     bar.player.point_shown = spy  # type: ignore[method-assign]
     bar.play_or_stop()
     qtbot.waitUntil(lambda: shown(trained) == 2)
     bar.player.stop()
-    assert pauses == [(0, 1000), (1, 1000), (2, 1000)]
+    assert len(pauses) >= 3 and set(pauses) == {1000}
 
 
 def test_compare_to_a_checkpoint_and_slide_shows_differences(qtbot: Any, trained: Window) -> None:

@@ -77,7 +77,7 @@ def test_home(home):
 
 
 def test_the_net(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST.read_text("utf-8"))
+    pytester.makeconftest(CONFTEST.read_text("utf-8").replace("from tests.patience import SECONDS", "SECONDS = 2.0"))
     pytester.path.joinpath("allowed_skips.txt").write_text(CONFTEST.with_name("allowed_skips.txt").read_text("utf-8"), "utf-8")
     pytester.makeini(f"[pytest]\nqt_api = pyside6\nfilterwarnings = error\npythonpath = {ROOT}\n")
     pytester.makepyfile(test_samples=SAMPLES)

@@ -218,7 +218,7 @@ def test_the_token_goes_to_the_hub_and_not_to_the_host_that_keeps_large_files(hu
     monkeypatch.setenv("HF_TOKEN", "hf_of_a_person")
     with redirected(hub) as other:
         folder = fetch(plan(NAME), lambda p: None)
-        assert [(method, path.split("/")[-1]) for method, path, _ in other.log] == [("GET", "model.safetensors")]
+        assert ("GET", "model.safetensors") in [(method, path.split("/")[-1]) for method, path, _ in other.log]
         assert set(other.tokens) == {""} and "Bearer hf_of_a_person" in hub.tokens
     assert (folder / "model.safetensors").read_bytes() == (hub.repos[NAME.repo] / "model.safetensors").read_bytes()
 

@@ -83,6 +83,7 @@ def test_a_gradient_is_no_longer_than_the_recipe_allows(recipe: Recipe, streams:
     for clip in (1e9, 0.01):
         optimiser = replace(recipe.optimiser, clip=clip)
         trainer = Trainer(replace(recipe, optimiser=optimiser), streams, tmp_path / f"{clip:g}")
+        trainer.resume()
         trainer.one_step()
         parts = [tensor.grad for tensor in trainer.weights.tensors.values()]
         gradients.append(np.concatenate([part.double().numpy().ravel() for part in parts if part is not None]))
