@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 def check_largest(found: ArrayLike, values: ArrayLike, rtol: float = 1e-5, atol: float = 1e-9) -> None:
     """`found` [..., k] are different places in `values` [..., n], of the k largest, the largest first; equals in any order."""
-    found, values = np.asarray(found), np.asarray(values, np.float64)
+    found, values = np.asarray(found, np.int64), np.asarray(values, np.float64)
     k = found.shape[-1]
     assert (np.diff(np.sort(found, axis=-1), axis=-1) > 0).all(), f"a place is named twice: {found}"
     np.testing.assert_allclose(np.take_along_axis(values, found, -1), -np.sort(-values, axis=-1)[..., :k], rtol, atol)

@@ -209,7 +209,8 @@ def test_projections_are_those_of_the_matrix(name: str) -> None:
         torch.testing.assert_close(edited.get("resid_pre", 1).double(), wanted, atol=1e-5, rtol=1e-4)
         longer = forward(weights, (*tokens, 6), edited.edits, edited)
         assert longer.reused == len(tokens)
-        torch.testing.assert_close(longer.logits(), forward(weights, (*tokens, 6), edited.edits).logits(), atol=1e-4, rtol=1e-4)
+        # what float32 rounds, through norms of a small stream; what the edits change is a thousand times as large
+        torch.testing.assert_close(longer.logits(), forward(weights, (*tokens, 6), edited.edits).logits(), atol=1e-3, rtol=1e-3)
 
 
 def test_a_projection_needs_a_direction_of_its_site() -> None:
