@@ -7,6 +7,7 @@ import time
 
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import typed_path
+from circuitlab.model.origin import Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 from circuitlab.terminal import overwrite
 
@@ -16,7 +17,7 @@ def fetch_if_needed(model: str) -> None:
 
     Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
     """
-    is_hub_name = model.startswith("hub:") or (looks_like_a_name(model) and not typed_path(model).exists())
+    is_hub_name = isinstance(origin_of(model), Hub) or (looks_like_a_name(model) and not typed_path(model).exists())
     if not is_hub_name or snapshot(name := HubName.parse(model)) is not None:
         return
     from circuitlab.model.sources.hub_download import Progress, fetch, plan

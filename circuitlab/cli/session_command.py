@@ -23,7 +23,7 @@ from circuitlab.engine.stored_answer import read_stored
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.figures.contracts.panel import view_types
 from circuitlab.lessons.lesson import SUFFIX
-from circuitlab.model.sources.references import STORED
+from circuitlab.model.origin import Stored
 from circuitlab.model.subject import ModelRef
 from circuitlab.report.saved_session import SavedSession, opened_session
 from circuitlab.session_files.results import Results, file_bytes
@@ -96,7 +96,7 @@ def _changed(before: Results | None, now: Results) -> Iterator[str]:
 def _fingerprint(results: Results, key: str) -> str:
     """That of an answer, "" where it is damaged."""
     try:
-        return read_stored(results.data(key), ModelRef(STORED)).fingerprint
+        return read_stored(results.data(key), ModelRef.of(Stored(""))).fingerprint
     except BadInput:
         return ""
 

@@ -18,9 +18,10 @@ from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.open_model import Identity, OpenModel, file_identity
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
-from circuitlab.model.constructed import KIND, RopeInduction, build, named
+from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import look, weight_files
+from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import ModelRef
 
@@ -42,24 +43,23 @@ def reference(text: str) -> ModelRef:
 
     Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters.
     """
-    if not text.removeprefix("file:").strip() or "\0" in text:
+    origin = origin_of(text)
+    if not (origin.where if isinstance(origin, File) else text).strip() or "\0" in text:
         expected = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub"
         raise UsageError("No model is named.", expected=expected, got=ascii(text)[:80], remedy="Name a model.")
-    path = typed_path(text.removeprefix("file:"))
-    if text.startswith(KIND) or (named(text) and not path.exists()):
-        return ModelRef(f"{KIND}{RopeInduction.parse(text)}")
-    if text.startswith("hub:"):
-        return ModelRef(f"hub:{HubName.parse(text)}")
-    if text.startswith(("builtin:", "file:")):
-        return ModelRef(text)
+    path = typed_path(origin.where if isinstance(origin, File) else text)
+    if isinstance(origin, Constructed) or (named(text) and not path.exists()):
+        return ModelRef.of(Constructed(str(RopeInduction.parse(text))))
+    if isinstance(origin, Hub) or (looks_like_a_name(text) and text not in shipped_models() and not path.exists()):
+        return ModelRef.of(Hub(str(HubName.parse(text))))
+    if isinstance(origin, (Builtin, File)):
+        return ModelRef.of(origin)
     if text in shipped_models() and not path.exists():
-        return ModelRef(f"builtin:{text}")
-    if looks_like_a_name(text) and not path.exists():
-        return ModelRef(f"hub:{HubName.parse(text)}")
+        return ModelRef.of(Builtin(text))
     path = Path(os.path.realpath(path))  # of links that lead in a circle, too
     if path.parent == shipped("models").resolve() and path.name in shipped_models():
-        return ModelRef(f"builtin:{path.name}")  # one model has one name, or a session has it twice
-    return ModelRef(f"file:{path}")
+        return ModelRef.of(Builtin(path.name))  # one model has one name, or a session has it twice
+    return ModelRef.of(File(str(path)))
 
 
 class ModelStore:
@@ -184,7 +184,7 @@ class ModelStore:
         model = self._models.get(ref)
         if model is not None and model.sha256 and not model.changed_on_disk:
             return model.sha256
-        if ref.source.startswith(KIND):
+        if isinstance(ref.origin, Constructed):
             return self.sha256(ref, stopped)
         path = resolve(ref)
         files = look(path, dict(ref.assume), ref.checkpoint).files
@@ -231,7 +231,7 @@ class ModelStore:
 
     def _staged(self, ref: ModelRef) -> OpenModel:
         """A model read and checked completely, not yet in the store."""
-        if ref.source.startswith(KIND):
+        if isinstance(ref.origin, Constructed):
             return _constructed(ref)
         path = resolve(ref)
         try:
@@ -285,7 +285,7 @@ class ModelStore:
         free = [ref for ref in self._models if ref not in self._kept]
         while len(free) > self.most and sum(self._models[ref].nbytes for ref in free) > self.room:
             del self._models[free.pop(0)]
-        constructed = [ref for ref in free if ref.source.startswith(KIND)]
+        constructed = [ref for ref in free if isinstance(ref.origin, Constructed)]
         for ref in constructed[:-MOST_CONSTRUCTED]:
             del self._models[ref]
 

@@ -33,6 +33,7 @@ from circuitlab.engine.export_data import AnswerExport, npz_bytes
 from circuitlab.engine.request import Answer, FileRef, Provenance, Request, with_files
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError, printable
 from circuitlab.model.files.strict_json import parse
+from circuitlab.model.origin import File, InSession, origin_of
 from circuitlab.model.plain import from_json as typed
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.subject import ModelRef, Subject
@@ -41,7 +42,7 @@ FORMAT = 1
 LARGEST = 2**28  # bytes of a stored answer's arrays
 LONGEST_ABOUT = 2**23  # bytes of the text beside them, four a character
 MOST_ARRAYS = 256
-NAMED = "session:"  # before the name of a model or of a file in the tables of the session
+NAMED = str(InSession(""))  # before the name of a file in the tables of the session, as before that of a model
 NO_NAMES: Mapping[Any, Any] = MappingProxyType({})
 _WHAT = "A stored result cannot be read."
 _REMEDY = "It is computed anew where the model is on this machine; store the results again there."
@@ -86,13 +87,14 @@ def placeless_request(request: Request, models: Mapping[ModelRef, str], files: M
         raise BadInput(what, expected="files among the parameters themselves", got="a path", remedy=_REMEDY)
     ref = replace(request.subject.model, checkpoint=None)
     sources = {one.source: name for one, name in reversed(list(models.items()))}
-    if ref.source.startswith("file:") or ref in models:
+    if isinstance(ref.origin, File) or ref in models:
         sources[ref.source] = models.get(ref) or sources.get(ref.source) or ref.name
 
     def named(source: str) -> str:
         if source in sources:
-            return NAMED + sources[source]
-        return NAMED + ModelRef(source).name if source.startswith("file:") else source
+            return str(InSession(sources[source]))
+        one = ModelRef(source)
+        return str(InSession(one.name)) if isinstance(one.origin, File) else source
 
     def named_file(file: FileRef) -> FileRef:
         if not isinstance(file, TextRef):
@@ -252,11 +254,12 @@ def _request(analysis: Analysis[Any, Any], about: Mapping[str, Any], model: Mode
 
 def _known(source: str, model: Callable[[str], ModelRef], otherwise: str = "") -> ModelRef:
     """The model of a stored source: of its name in the session, or the source itself where it is no such name."""
-    if not source.startswith(NAMED):
+    origin = origin_of(source)
+    if not isinstance(origin, InSession):
         return ModelRef(source)
     try:
-        return model(source.removeprefix(NAMED))
+        return model(origin.where)
     except (KeyError, BadModel, UsageError) as error:
         if otherwise:
             return ModelRef(otherwise)
-        raise _refused("a model that the session names", printable(source.removeprefix(NAMED))) from error
+        raise _refused("a model that the session names", printable(origin.where)) from error

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, get_args, get_type_hints
 from circuitlab.errors import UsageError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.origin import File, Origin, origin_of
 
 _HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
 
@@ -45,7 +46,7 @@ class Head(NamedTuple):
 @dataclass(frozen=True)
 class ModelRef:
     """Where a model comes from: `"file:PATH"`, `"builtin:NAME"`, `"hub:OWNER/NAME@REVISION"`, `"construct:NAME?…"`; of a model
-    that is not here, and of which a session has results, `"stored:HASH/NAME"`.
+    that is not here, and of which a session has results, `"stored:HASH/NAME"`. `origin` is the same as a value.
 
     `checkpoint` is an index into the model's checkpoint series, `None` the final weights. `assume`: (name, value) pairs, sorted,
     that the person gave where no file states a value.
@@ -54,6 +55,16 @@ class ModelRef:
     source: str
     checkpoint: int | None = None
     assume: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, origin: Origin, checkpoint: int | None = None, assume: tuple[tuple[str, str], ...] = ()) -> ModelRef:
+        """The reference of a model that comes from there."""
+        return cls(str(origin), checkpoint, assume)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return origin_of(self.source)
 
     @property
     def name(self) -> str:
@@ -74,9 +85,11 @@ class ModelRef:
 
     def _stem(self, parts: int) -> tuple[str, ...]:
         """`named` in its parts: the folder or name, and "so far" for an unfinished run."""
-        kind, _, where = self.source.partition(":")
-        names, more = where.replace("\\", "/").rstrip("/").split("/"), ()
-        in_a_run = kind == "file" and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":")
+        origin = self.origin
+        names, more = origin.where.replace("\\", "/").rstrip("/").split("/"), ()
+        in_a_run = (
+            isinstance(origin, File) and names[-1] in IN_A_RUN and names[-2:-1] not in ([], [""]) and not names[-2].endswith(":")
+        )
         if in_a_run and "/".join(names[:-1]) != os.path.expanduser("~").replace("\\", "/"):  # whose name is a person's
             more = IN_A_RUN[names.pop()]
         return ("/".join(names[-parts:]), *more) if names[-1] else (self.source,)

@@ -18,7 +18,7 @@ from circuitlab.engine.request import Answer
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError, reason
 from circuitlab.figures.contracts.panel import view_types
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.constructed import KIND
+from circuitlab.model.origin import Builtin, Constructed, Hub
 from circuitlab.model.subject import ModelRef
 from circuitlab.report.answer_data import AnswerData, answers_data, tables_data
 from circuitlab.report.numbers import numbers_of
@@ -320,11 +320,14 @@ def _subject(model: str, about: str) -> str:
 
 def _origin(ref: ModelRef) -> str:
     """Where a model comes from, in words that name no folder."""
-    kind, _, where = ref.source.partition(":")
-    if ref.source.startswith(KIND):
-        return f"constructed, {where}"
-    words = {"builtin": "comes with CircuitLab", "hub": f"{where} on the hub"}
-    return words.get(kind, "")
+    match ref.origin:
+        case Constructed(where):
+            return f"constructed, {where}"
+        case Builtin():
+            return "comes with CircuitLab"
+        case Hub(where):
+            return f"{where} on the hub"
+    return ""
 
 
 def _machines(answers: list[Answer]) -> str:

@@ -12,7 +12,7 @@ from circuitlab.engine.ghost import ghost_members, placeless
 from circuitlab.engine.request import Answer, Request
 from circuitlab.engine.stored_answer import stored_bytes
 from circuitlab.errors import BadInput, Cancelled, CircuitLabError, reason
-from circuitlab.model.constructed import KIND
+from circuitlab.model.origin import Builtin, Constructed
 from circuitlab.report.places import Lost
 from circuitlab.report.requests import FILM, Fronts, Needed, requests_of
 from circuitlab.session_files.container import LARGEST_REST, unpacked_size
@@ -107,7 +107,7 @@ class _Gatherer:
         """
         ref = request.subject.model
         name = self._names.get(replace(ref, checkpoint=None))
-        if name is None and ref.source.startswith(("builtin:", KIND)):
+        if name is None and isinstance(ref.origin, (Builtin, Constructed)):
             return ()
         if name is None:
             raise BadInput(f"The session does not name its model, {ref.name}.", remedy="Save the session with that model open.")

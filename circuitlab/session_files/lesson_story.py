@@ -16,6 +16,7 @@ from circuitlab.counting import number_of
 from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
+from circuitlab.model.origin import Builtin, File
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.assembly import with_paths
 from circuitlab.session_files.file_table import with_file_names
@@ -73,10 +74,12 @@ def for_lesson(session: Session, path: Path, views: Views) -> LessonStory:
 
 def _lesson_name(ref: ModelRef, folder: Path) -> str:
     """How a lesson in `folder` names a model."""
-    kind, _, where = ref.source.partition(":")
-    if kind == "file":
-        return _relative(where, folder)
-    return where if kind == "builtin" and where in shipped_models() else ref.source
+    match ref.origin:
+        case File(path):
+            return _relative(path, folder)
+        case Builtin(name) if name in shipped_models():
+            return name
+    return ref.source
 
 
 def _relative(path: str, folder: Path) -> str:
@@ -84,7 +87,7 @@ def _relative(path: str, folder: Path) -> str:
     try:
         text = Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
-        return f"file:{Path(path).as_posix()}"
+        return str(File(Path(path).as_posix()))
     return text if text.startswith("../") else f"./{text}"
 
 
@@ -125,8 +128,8 @@ def session_of_lesson(story: Story, folder: Path, views: Views) -> Session:
 
 def _reference(name: str, folder: Path) -> ModelRef:
     if name.startswith(LOCAL) and "\0" not in name:
-        return ModelRef(f"file:{absolute(name, folder)}")
-    return ModelRef(f"builtin:{name}") if name in shipped_models() else reference(name)
+        return ModelRef.of(File(absolute(name, folder)))
+    return ModelRef.of(Builtin(name)) if name in shipped_models() else reference(name)
 
 
 def _check_kept(number: int, step: Step) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from circuitlab import __version__
 from circuitlab.errors import BadInput, printable, quoted
+from circuitlab.model.origin import File, origin_of
 
 VERSION = 1  # of the files written now
 Table = dict[str, Any]
@@ -86,10 +87,10 @@ class _Old:
 
     def _model(self, model: Mapping[str, Any]) -> Table:
         source, assume = str(model["source"]), {str(name): str(value) for name, value in model.get("assume", [])}
-        kind, _, where = source.partition(":")
-        entry: Table = {"path": where} if kind == "file" else {"source": source}
+        origin = origin_of(source)
+        entry: Table = {"path": origin.where} if isinstance(origin, File) else {"source": source}
         entry |= {"assume": assume} if assume else {}
-        stem = where.replace("\\", "/").rstrip("/").split("/")[-1] or source
+        stem = origin.where.replace("\\", "/").rstrip("/").split("/")[-1] or source
         names = (stem, *(f"{stem} {i}" for i in range(2, 1000)))
         name = next(name for name in names if self.models.setdefault(name, entry) == entry)
         index = model.get("checkpoint")

@@ -14,6 +14,7 @@ from typing import Any
 
 from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError
+from circuitlab.model.origin import File
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.file_table import with_controls
 from circuitlab.session_files.model_table import Models, names_by_ref, with_models
@@ -73,7 +74,7 @@ def own_model(name: str) -> ModelRef | None:
         ref = reference(name)
     except (UsageError, OSError, RuntimeError, ValueError):
         return None
-    return ref if ref.source.startswith("file:") else None
+    return ref if isinstance(ref.origin, File) else None
 
 
 def lists(view: Mapping[str, Mapping[str, Any]], ref: ModelRef) -> bool:
@@ -83,7 +84,7 @@ def lists(view: Mapping[str, Mapping[str, Any]], ref: ModelRef) -> bool:
 
 
 def _path(ref: ModelRef) -> str:
-    return ref.source.removeprefix("file:")
+    return ref.origin.where if isinstance(ref.origin, File) else ref.source
 
 
 def _typed(one: Any, session: Session) -> str:

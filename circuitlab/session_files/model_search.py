@@ -15,8 +15,9 @@ from pathlib import Path
 from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import GIB, ModelStore
 from circuitlab.errors import BadModel, Cancelled, UsageError
-from circuitlab.model.constructed import KIND, SOURCES
+from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES, look
+from circuitlab.model.origin import Builtin, Constructed, File, Hub
 from circuitlab.model.records.series import FOLDER
 from circuitlab.model.sources.hub import cache_folder
 from circuitlab.model.sources.references import resolve
@@ -88,11 +89,13 @@ def _located_file(entry: FileEntry, folder: Path) -> FileEntry:
 
 def moved(entry: ModelEntry, ref: ModelRef) -> ModelEntry:
     """The entry pointing at another place, its old path among the earlier ones; assumptions stay."""
-    kind, _, path = entry.ref.source.partition(":")
-    present = ref.source.removeprefix("file:")
-    paths = (*((path,) if kind == "file" else ()), *entry.earlier)
-    earlier = tuple(one for one in dict.fromkeys(paths) if one != present)
+    paths = (*_paths(entry.ref), *entry.earlier)
+    earlier = tuple(one for one in dict.fromkeys(paths) if one not in _paths(ref))
     return replace(entry, ref=replace(entry.ref, source=ref.source), earlier=earlier)
+
+
+def _paths(ref: ModelRef) -> tuple[str, ...]:
+    return (ref.origin.where,) if isinstance(ref.origin, File) else ()
 
 
 class _Search:
@@ -122,19 +125,19 @@ class _Search:
         """Whether a candidate has the weights of the entry, or, where their hash is not known, lies where the entry says."""
         if entry.sha256:
             return self._store.sha256_unopened(ref, self._stopped, None if likely else LARGEST_GUESS) == entry.sha256
-        return (ref == entry.ref or ref.source.removeprefix("file:") in entry.earlier) and self._exists(ref)
+        return (ref == entry.ref or any(path in entry.earlier for path in _paths(ref))) and self._exists(ref)
 
     def _exists(self, ref: ModelRef) -> bool:
-        if ref.source.startswith(KIND):
+        if isinstance(ref.origin, Constructed):
             return bool(self._store.sha256_unopened(ref, self._stopped))
         return bool(look(resolve(ref), dict(ref.assume)).files)
 
     def _candidates(self, name: str, entry: ModelEntry) -> Iterator[tuple[str, bool]]:
         """(source, whether its place or its name speaks for it): each once, the others only where a hash can tell."""
-        places = dict.fromkeys((entry.ref.source, *(f"file:{path}" for path in entry.earlier)))
+        places = dict.fromkeys((entry.ref.source, *(str(File(path)) for path in entry.earlier)))
         yield from ((source, True) for source in places)
         names = {name.lower(), entry.ref.name.lower()}
-        elsewhere = (*self._recent, *(f"builtin:{one}" for one in shipped_models()), *_in_cache(), *SOURCES)
+        elsewhere = (*self._recent, *(str(Builtin(one)) for one in shipped_models()), *_in_cache(), *SOURCES)
         seen = set(places)
         for sources in (self._near(), elsewhere):
             alike = [source for source in sources if ModelRef(source).name.lower() in names]
@@ -147,7 +150,7 @@ class _Search:
     def _near(self) -> tuple[str, ...]:
         """The models in the folder of the session's file and below it."""
         if self._beside is None:
-            self._beside = tuple(f"file:{path}" for path in _models_below(self._folder))
+            self._beside = tuple(str(File(str(path))) for path in _models_below(self._folder))
         return self._beside
 
 
@@ -183,4 +186,4 @@ def _in_cache() -> tuple[str, ...]:
         names = sorted(os.listdir(cache_folder()))
     except OSError:
         return ()
-    return tuple(f"hub:{name.removeprefix('models--').replace('--', '/', 1)}" for name in names if name.startswith("models--"))
+    return tuple(str(Hub(name.removeprefix("models--").replace("--", "/", 1))) for name in names if name.startswith("models--"))

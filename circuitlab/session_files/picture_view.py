@@ -15,6 +15,7 @@ from typing import Any
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, UsageError
+from circuitlab.model.origin import File
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.assembly import session_of
 from circuitlab.session_files.model_controls import listed, model_controls, own_model
@@ -66,7 +67,7 @@ def panels_of(session: Session) -> tuple[str, ...]:
 
 def _hash(ref: ModelRef, store: ModelStore) -> None:
     """Have the store know the hash of a person's own model, by which alone it is found again, however large it is."""
-    if ref.source.startswith("file:"):
+    if isinstance(ref.origin, File):
         try:
             store.sha256_unopened(replace(ref, checkpoint=None))
         except (BadModel, UsageError):

@@ -26,6 +26,7 @@ from typing import Any
 from circuitlab import __version__
 from circuitlab.disk.files import read_at_most
 from circuitlab.errors import BadInput, UsageError, cause, printable, stated
+from circuitlab.model.origin import File
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.in_pictures.limits import REMEDY as DAMAGED
 from circuitlab.session_files.in_pictures.reading import picture_text
@@ -176,7 +177,7 @@ def _model(value: Any, where: str, folder: Path) -> ModelEntry:
     earlier = _list(table.get("was", []), f"{where}.was")
     if not all(isinstance(one, str) and "\0" not in one for one in (*assume.values(), *earlier)):
         _refuse(where, "texts in assume and was", json.dumps(value))
-    ref = ModelRef(source or f"file:{_absolute(path, folder)}", None, tuple(sorted(assume.items())))
+    ref = ModelRef(source or str(File(_absolute(path, folder))), None, tuple(sorted(assume.items())))
     return ModelEntry(ref, _text(table, "sha256", where), tuple(_absolute(one, folder) for one in earlier), _rest(table, _ENTRY))
 
 
@@ -262,8 +263,8 @@ def _relative(path: str, folder: Path | None) -> str:
 
 
 def _model_table(entry: ModelEntry, folder: Path | None) -> dict[str, Any]:
-    kind, _, where = entry.ref.source.partition(":")
-    table: dict[str, Any] = {"path": _relative(where, folder)} if kind == "file" else {"source": entry.ref.source}
+    origin = entry.ref.origin
+    table: dict[str, Any] = {"path": _relative(origin.where, folder)} if isinstance(origin, File) else {"source": str(origin)}
     table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
     table |= {"sha256": entry.sha256} if entry.sha256 else {}
     table |= {"assume": dict(entry.ref.assume)} if entry.ref.assume else {}

@@ -14,7 +14,7 @@ from circuitlab.engine.ghost import Ghost, ghost
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, CircuitLabError
-from circuitlab.model.sources.references import STORED
+from circuitlab.model.origin import Stored
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.container import refused
 from circuitlab.session_files.results import INDEX, Checkpoint, Damaged, Results, quoted
@@ -91,7 +91,7 @@ def _ghosts(name: str, entry: ModelEntry, results: Results) -> dict[Checkpoint, 
     """The ghost of a model's final weights, and one for each of its checkpoints with results, by training step."""
     hashes, members = results.hashes[name], results.model_members(name)
     sha256 = entry.sha256 or hashes.get(None, "")
-    ref = ModelRef(f"{STORED}{sha256[:SHORT] or 'unknown'}/{quoted(name) if set(name) & SEPARATORS else name}")
+    ref = ModelRef.of(Stored(f"{sha256[:SHORT] or 'unknown'}/{quoted(name) if set(name) & SEPARATORS else name}"))
     try:
         final = ghost(ref, members, sha256)
     except CircuitLabError as error:

@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.model.constructed import KIND, RopeInduction, named
+from circuitlab.model.constructed import RopeInduction, named
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
+from circuitlab.model.origin import Constructed
 from circuitlab.model.subject import ModelRef
 from circuitlab.state.state import Selection, State
 
@@ -21,8 +22,8 @@ def parameters(state: State) -> RopeInduction | None:
 
 def parameters_of(ref: ModelRef) -> RopeInduction | None:
     """The parameters of a model; None if it is not a constructed one."""
-    source = ref.source
-    return RopeInduction.parse(source) if source.startswith(KIND) and named(source.removeprefix(KIND)) else None
+    origin = ref.origin
+    return RopeInduction.parse(origin.where) if isinstance(origin, Constructed) and named(origin.where) else None
 
 
 def changed(p: RopeInduction, moved: dict[str, Any]) -> RopeInduction:
@@ -45,7 +46,7 @@ def changed(p: RopeInduction, moved: dict[str, Any]) -> RopeInduction:
 
 def with_parameters(state: State, p: RopeInduction) -> State:
     """This state on the model of `p`; a text of letters stays, with its tokens from the new alphabet."""
-    old, ref = parameters(state), ModelRef(f"{KIND}{p}")
+    old, ref = parameters(state), ModelRef.of(Constructed(str(p)))
     if old is None:
         fresh = replace(state, model=ref, bos=p.bos, edits=(), selection=Selection())
         return fresh.with_text(TEXT, letter_tokenizer(p.letters).encode(TEXT, p.bos)[: p.n_ctx])

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, UsageError
+from circuitlab.model.origin import Builtin
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.state.cuts import ablation
@@ -55,7 +56,7 @@ class StoreNames:
     def model(self, ref: ModelRef) -> str:
         """A name of `names`, else the source, of a shipped model without its kind."""
         base = replace(ref, checkpoint=None)
-        return self.names.get(base) or base.source.removeprefix("builtin:")
+        return self.names.get(base) or (base.origin.where if isinstance(base.origin, Builtin) else base.source)
 
     def checkpoint(self, ref: ModelRef) -> Checkpoint:
         """The training step, `FINAL` for the final weights."""

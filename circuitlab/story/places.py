@@ -8,11 +8,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from circuitlab.model.origin import File
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import Value
 
-LOCAL = ("./", "../", "/", "file:")  # how a path begins, which tells it from a model's name
+LOCAL = ("./", "../", "/", str(File("")))  # how a path begins, which tells it from a model's name
 AnyStory = TypeVar("AnyStory", bound=Story)
 
 
@@ -23,12 +24,12 @@ def real_folder(file: Path) -> Path:
 
 def absolute(path: str, folder: Path) -> str:
     """The absolute path of a place that a file in `folder` names."""
-    return os.path.normpath(os.path.join(folder, path.removeprefix("file:")))
+    return os.path.normpath(os.path.join(folder, path.removeprefix(LOCAL[-1])))
 
 
 def with_absolute_models(story: AnyStory, folder: Path) -> AnyStory:
     """The story with its models' relative paths as those from `folder`."""
-    place = lambda name: f"file:{absolute(name, folder)}" if name is not None and name.startswith(LOCAL[:2]) else name
+    place = lambda name: str(File(absolute(name, folder))) if name is not None and name.startswith(LOCAL[:2]) else name
     return with_setups(story, lambda words: replace(words, model=place(words.model)), lambda value: value)
 
 

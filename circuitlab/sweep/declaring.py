@@ -21,13 +21,13 @@ from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput, CircuitLabError, cause, quoted
 from circuitlab.lessons.toml_text import toml_lines
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.origin import Builtin, File, Stored
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.state.edit_syntax import text_of_edit
 from circuitlab.state.state import State
-from circuitlab.sweep.spec import FINAL, Presented, PromptSource, Spec, Step, spec_of
+from circuitlab.sweep.spec import FINAL, Presented, PromptSource, Spec, Step, is_pattern, spec_of
 
 THIS_TEXT = "this text"  # the name of the prompt that is open
-_WILD = "*?["
 # parameters that say where in a prompt, or what of it: those of another prompt are its own
 _OF_A_PROMPT = ("position", "destination", "source")
 
@@ -67,7 +67,7 @@ def asked_of(title: str, state: State, requests: Mapping[str, Request[Any]]) -> 
     of_model = [one for one in requests.values() if one.subject.model == state.model]
     if not of_model:
         raise _cannot(f"{title} asks nothing of the open model.")
-    if state.model.source.startswith("stored:"):
+    if isinstance(state.model.origin, Stored):
         raise _cannot("The model is not on this machine.")
     if state.model.assume:
         raise _cannot("The model was opened under assumptions, and a declaration has no words for them.")
@@ -124,10 +124,12 @@ def _table(values: Mapping[str, Any]) -> Iterator[str]:
 
 def _name(model: ModelRef) -> str:
     """The model as a declaration names it; the signs of a pattern in a path mean themselves."""
-    kind, _, where = model.source.partition(":")
-    if kind == "builtin":
-        return where
-    return (glob.escape(where) if any(sign in where for sign in _WILD) else where) if kind == "file" else model.source
+    match model.origin:
+        case Builtin(name):
+            return name
+        case File(path):
+            return glob.escape(path) if is_pattern(path) else path
+    return model.source
 
 
 def _step(step: Step) -> str | int:
@@ -176,6 +178,6 @@ def _compare(asked: Asked, prompts: PromptSource, spec: Spec) -> None:
 
 def _plain_ref(name: str) -> ModelRef:
     """The model that a declaration names, whose path may have the signs of a pattern in it."""
-    if any(sign in name for sign in _WILD) and not name.startswith(("construct:", "hub:")):
+    if is_pattern(name):
         name = "".join(glob.glob(name)) or name
     return reference(name)

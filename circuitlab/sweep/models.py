@@ -18,7 +18,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.series import index_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.sweep.spec import ALL, FINAL, Spec, Step
+from circuitlab.sweep.spec import ALL, FINAL, Spec, Step, is_pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def points_of(spec: Spec, engine: Engine) -> list[Point]:
 
 def _named(text: str, folder: Path) -> list[ModelRef]:
     """The models that a text names: one, or all folders and files that a pattern matches, sorted."""
-    if any(sign in text for sign in "*?[") and not text.startswith(("construct:", "hub:")):
+    if is_pattern(text):
         if not (found := sorted(glob.glob(text, root_dir=folder))):
             remedy = "Check the pattern; it is relative to the folder of the declaration."
             raise BadInput("A pattern of models matches nothing.", expected="folders of models", got=text, remedy=remedy)

@@ -21,8 +21,8 @@ from circuitlab.disk.files import made_folder, writing
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, resolve
 from circuitlab.errors import BadMachine, CircuitLabError
-from circuitlab.model.constructed.parameters import KIND
 from circuitlab.model.loading.checkpoint import look
+from circuitlab.model.origin import Constructed, File
 from circuitlab.model.records.series_measures import FILE as SERIES
 from circuitlab.model.subject import ModelRef
 
@@ -32,9 +32,8 @@ WEIGHTS = "model.safetensors"
 def shelve(shelf: Path, models: Iterable[tuple[ModelRef, str]], store: ModelStore, ctx: Ctx) -> None:
     """Copy each model, with the sha256 of its weights, to the shelf unless it stands there. Raises `BadMachine`, `BadModel`."""
     made_folder(shelf)
-    missing = [
-        (ref, sha256) for ref, sha256 in models if sha256 and not ref.source.startswith(KIND) and not shelved(shelf, sha256)
-    ]
+    kept = lambda ref, sha256: not sha256 or isinstance(ref.origin, Constructed) or shelved(shelf, sha256)
+    missing = [(ref, sha256) for ref, sha256 in models if not kept(ref, sha256)]
     for i, (ref, sha256) in enumerate(missing):
         ctx.tick(i, len(missing), f"putting {ref.name} on the shelf")
         _copy(shelf, ref, sha256, store)
@@ -43,13 +42,13 @@ def shelve(shelf: Path, models: Iterable[tuple[ModelRef, str]], store: ModelStor
 def shelved(shelf: Path, sha256: str) -> ModelRef | None:
     """The model with weights of this sha256 on the shelf, None where there is none."""
     models = sorted((shelf / sha256).glob("*")) if sha256 else []
-    return ModelRef(f"file:{models[0]}") if models else None
+    return ModelRef.of(File(str(models[0]))) if models else None
 
 
 def within_reach(request: Request[Any], sha256: str, shelf: Path | None, store: ModelStore) -> Request[Any]:
     """The request, of the model on the shelf where its own path has no weights of this sha256 and the shelf has."""
     ref = request.subject.model
-    if shelf is None or not sha256 or ref.source.startswith(KIND):
+    if shelf is None or not sha256 or isinstance(ref.origin, Constructed):
         return request
     try:
         if store.sha256_unopened(ref) == sha256:
@@ -69,7 +68,7 @@ def _copy(shelf: Path, ref: ModelRef, sha256: str, store: ModelStore) -> None:
             place = staged / sha256 / resolve(ref).name
             place.mkdir(parents=True)
             _fill(place, ref)
-            copied = ModelRef(f"file:{place}", assume=ref.assume)
+            copied = ModelRef.of(File(str(place)), assume=ref.assume)
             if (got := store.sha256_unopened(copied)) != sha256:
                 raise BadMachine(
                     "A model on the shelf is not the one that was copied.",

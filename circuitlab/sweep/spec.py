@@ -49,6 +49,7 @@ from circuitlab.engine.codec import params_of, parse
 from circuitlab.engine.request import needs, with_files
 from circuitlab.errors import BadInput, CircuitLabError, advising, cause, quoted
 from circuitlab.model.intervention import Intervention
+from circuitlab.model.origin import Constructed, Hub, origin_of
 from circuitlab.model.subject import Conventions, Head
 from circuitlab.state.cuts import ablation
 from circuitlab.state.edit_syntax import EditText, read_edits
@@ -119,6 +120,11 @@ class Spec:
     presented: tuple[Presented, ...]
     folder: Path
     text: str = ""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the name of a model is a pattern of several paths."""
+    return any(sign in name for sign in "*?[") and not isinstance(origin_of(name), (Constructed, Hub))
 
 
 def read_spec(path: Path) -> Spec:

@@ -40,7 +40,7 @@ from circuitlab.training.files import write_whole
 from circuitlab.training.metrics import measure
 from circuitlab.training.metrics_file import write_run
 from circuitlab.training.optimisers import optimisers_of
-from circuitlab.training.progress import Progress, State
+from circuitlab.training.progress import Progress, State, StepLine
 from circuitlab.training.recipe import Optimiser, Recipe
 from circuitlab.training.repeats import NamePieces
 from circuitlab.training.series_points import tokens_after
@@ -201,7 +201,7 @@ class Trainer:
     def _line(self, loss: float, speed: float) -> str:
         steps = self.recipe.optimiser.steps
         minutes = (tokens_after(self.recipe, steps) - self.tokens_seen) / max(speed, 1e-9) / 60
-        return f"step {self.step}/{steps}  loss {loss:.3f}  {speed:,.0f} tokens/s  {minutes:.0f} min left"
+        return str(StepLine(self.step, steps, loss, speed, minutes))
 
     def one_step(self) -> float:
         """One step of the optimiser; returns the loss. Raises `BadInput`, weights unchanged, where the loss is not finite."""

@@ -1,4 +1,5 @@
-"""How far a training run is, for another program to read: `OUT/progress.json`, replaced whole, at most once a second.
+"""How far a training run is, for another program to read: `OUT/progress.json`, replaced whole, at most once a second; and the
+line that it says of a step, which a person and the window read.
 
     {"step", "steps", "loss", "tokens_per_second", "tokens", "seconds", "state", "error"}
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +26,29 @@ from circuitlab.training.files import write_whole
 FILE = "progress.json"
 State = Literal["tokenising", "training", "measuring", "done", "failed"]
 EVERY = 1.0  # seconds
+_LINE = re.compile(r"^step (\d+)/(\d+) +loss ([0-9.]+) +([0-9,]+) tokens/s +(\d+) min left$")
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """What a run says of a step. `loss` in nats; `speed` in tokens a second; `minutes` that are left."""
+
+    step: int
+    steps: int
+    loss: float
+    speed: float
+    minutes: float
+
+    def __str__(self) -> str:
+        return f"step {self.step}/{self.steps}  loss {self.loss:.3f}  {self.speed:,.0f} tokens/s  {self.minutes:.0f} min left"
+
+    @classmethod
+    def parse(cls, line: str) -> StepLine | None:
+        """What a line of the command's output says, None for any other line."""
+        if (match := _LINE.match(line)) is None:
+            return None
+        step, steps, loss, speed, minutes = match.groups()
+        return cls(int(step), int(steps), float(loss), float(speed.replace(",", "")), float(minutes))
 
 
 class Progress:

@@ -27,7 +27,6 @@ from circuitlab.gui.training.job import (
     Progress,
     TrainingJob,
     check,
-    loss_in,
     read_curves,
     read_progress,
 )
@@ -38,6 +37,7 @@ from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import alone_in
 from circuitlab.training.identity import claim, identity
 from circuitlab.training.part_way import part_way
+from circuitlab.training.progress import StepLine
 from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import tokens_after
 from tests.gui.driving import settle
@@ -361,8 +361,10 @@ def test_the_command_line_of_a_job() -> None:
 
 
 def test_lines_and_files_that_are_not_whole_are_passed_over(tmp_path: Path) -> None:
-    assert loss_in("step 50/20000  loss 5.432  9,000 tokens/s  3 min left") == (50, 5.432)
-    assert loss_in("checkpoint 4: loss 5.7") is None
+    line = "step 50/20000  loss 5.432  9,000 tokens/s  3 min left"
+    said = StepLine.parse(line)
+    assert said == StepLine(50, 20000, 5.432, 9000.0, 3.0) and str(said) == line
+    assert StepLine.parse("checkpoint 4: loss 5.7") is None
     for content in (None, "", '{"step": 3, "sta', "[1]", '{"checkpoints": []}', '{"checkpoints": [{"step": 0}]}'):
         if content is not None:
             (tmp_path / "progress.json").write_text(content, encoding="utf-8")

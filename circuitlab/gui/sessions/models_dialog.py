@@ -23,6 +23,7 @@ from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
+from circuitlab.model.origin import File, Hub
 from circuitlab.model.subject import ModelRef
 
 SHORT = 12  # digits of a hash
@@ -30,7 +31,7 @@ SHORT = 12  # digits of a hash
 
 def place(ref: ModelRef) -> str:
     """Where a model is, for a sentence: its path, or its source as it is typed."""
-    return ref.source.removeprefix("file:")
+    return ref.origin.where if isinstance(ref.origin, File) else ref.source
 
 
 def about(staged: Staged, name: str) -> str:
@@ -47,7 +48,7 @@ def _whereabouts(staged: Staged, name: str) -> str:
     entry = staged.session.models[name]
     if name in staged.missing:
         more = "" if name in staged.needed else " Only steps of the story or notes need it."
-        if entry.ref.source.startswith("hub:"):
+        if isinstance(entry.ref.origin, Hub):
             return f"{place(entry.ref)} is not downloaded: File → Open from the hub… fetches it.{more}"
         where = f"{staged.name} does not say where it was." if staged.of_picture else f"It was at {place(entry.ref)}."
         return f"Not found. {where}{more}"

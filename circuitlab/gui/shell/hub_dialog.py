@@ -19,6 +19,7 @@ from circuitlab.gui.widgets.form import Field, Form
 from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.origin import Hub
 from circuitlab.model.sources.hub import HubName, cache_folder, snapshot
 
 REVISION_TIP = "A branch, tag or commit. Training checkpoints are often branches, such as step1000"
@@ -150,7 +151,7 @@ class HubDialog(Dialog):
         self._refresh()
 
     def _open(self, name: HubName) -> None:
-        self.opening.open(f"hub:{name}")
+        self.opening.open(str(Hub(str(name))))
         self.accept()
 
     # -- answers ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
+from circuitlab.model.origin import Builtin, Constructed, File, Hub, Origin, origin_of
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.state.model_change import state_on, warm_tokenizer
@@ -29,7 +30,7 @@ from circuitlab.state.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
-KINDS = {"builtin": "Shipped", "construct": "Constructed"}
+KINDS: dict[type[Origin], str] = {Builtin: "Shipped", Constructed: "Constructed"}
 
 
 def assumptions_asked(error: object) -> Mapping[str, tuple[str, ...]]:
@@ -39,23 +40,23 @@ def assumptions_asked(error: object) -> Mapping[str, tuple[str, ...]]:
 
 def _title(source: str) -> str:
     """What a menu calls a source: a name, or a path from home."""
-    kind, _, where = source.partition(":")
-    if kind == "construct":
-        return where.replace("?", " · ")
+    origin = origin_of(source)
+    if isinstance(origin, Constructed):
+        return origin.where.replace("?", " · ")
     try:
-        return f"~/{Path(where).relative_to(Path.home())}" if kind == "file" else where
+        return f"~/{Path(origin.where).relative_to(Path.home())}" if isinstance(origin, File) else origin.where
     except (ValueError, RuntimeError):
-        return where
+        return origin.where
 
 
 def _identity(source: str) -> str:
     """The same for two sources that mean one model: a shipped one by its name or by its folder."""
-    kind, _, where = source.partition(":")
-    if kind != "file":
+    origin = origin_of(source)
+    if not isinstance(origin, File):
         return source.partition("?")[0]  # a constructed model is one model, whatever its parameters
-    path = Path(where)
+    path = Path(origin.where)
     inside = path.parent == shipped("models") and path.name in shipped_models()
-    return f"builtin:{path.name}" if inside else f"file:{path}"
+    return str(Builtin(path.name) if inside else File(str(path)))
 
 
 class Opening(QObject):
@@ -85,7 +86,7 @@ class Opening(QObject):
         except (CircuitLabError, OSError, RuntimeError) as error:  # for instance no valid path, or no home folder
             self.context.failed.emit(error)
             return
-        if ref.source.startswith("hub:") and snapshot(name := HubName.parse(ref.source)) is None:
+        if isinstance(ref.origin, Hub) and snapshot(name := HubName.parse(ref.origin.where)) is None:
             self.hub_download_needed.emit(name)
             return
         self._text, self._ref = text, ref
@@ -185,7 +186,7 @@ class Opening(QObject):
 
     def sources(self) -> list[tuple[str, str]]:
         """(source, title) of the shipped, the constructed and the recent models: each model once, always in the same order."""
-        shipped = [(f"builtin:{name}", name) for name in shipped_models()]
+        shipped = [(str(Builtin(name)), name) for name in shipped_models()]
         constructed = [(source, _title(source)) for source in SOURCES]
         listed = {_identity(source) for source, _ in (*shipped, *constructed)}
         recent: dict[str, str] = {}
@@ -200,14 +201,14 @@ class Opening(QObject):
         menu.setToolTipsVisible(True)
         group, now, before = QActionGroup(menu), _identity(self.context.document.state.model.source), ""
         for source, title in self.sources():
-            kind = source.partition(":")[0]
-            if (section := KINDS.get(kind, "Recent")) != before:
+            origin = origin_of(source)
+            if (section := KINDS.get(type(origin), "Recent")) != before:
                 menu.addSection(section)
                 before = section
             action = menu.addAction(title.replace("&", "&&"))
             action.setCheckable(True)
             action.setChecked(_identity(source) == now)
-            action.setToolTip(tip_of(source.partition(":")[2]))
+            action.setToolTip(tip_of(origin.where))
             action.setData(source)
             action.triggered.connect(self._chosen)
             group.addAction(action)

@@ -27,7 +27,6 @@ from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import tokens_after
 
 DEVICES = ("auto", *NAMES)
-_STEP = re.compile(r"^step (\d+)/\d+ +loss ([0-9.]+)")
 
 
 @dataclass(frozen=True)
@@ -171,12 +170,6 @@ def read_curves(out: Path) -> Curves | None:
         return Curves(column("step"), *losses, heads, score("prefix_matching"), score("previous_token"))
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-
-
-def loss_in(line: str) -> tuple[int, float] | None:
-    """(step, loss in nats) from a progress line of the command's output; None for any other line."""
-    match = _STEP.match(line)
-    return None if match is None else (int(match[1]), float(match[2]))
 
 
 def stamp(path: Path) -> tuple[int, int]:

@@ -20,7 +20,6 @@ from circuitlab.gui.training.job import (
     CheckedJob,
     Curves,
     Progress,
-    loss_in,
     read_curves,
     read_progress,
     stamp,
@@ -31,6 +30,7 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.own_process import in_words
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.training.part_way import part_way
+from circuitlab.training.progress import StepLine
 
 EVERY = 500  # ms between looks at the run's files
 LINES = 500  # lines of output that are kept
@@ -210,8 +210,8 @@ class TrainingView(QWidget):
     @Slot(str)
     def _line_read(self, line: str) -> None:
         self.log.appendPlainText(line)
-        if (step_and_loss := loss_in(line)) is not None:
-            self._add(*step_and_loss)
+        if (said := StepLine.parse(line)) is not None:
+            self._add(said.step, said.loss)
 
     @Slot()
     def _changed(self) -> None:

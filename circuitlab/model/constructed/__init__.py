@@ -14,16 +14,17 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.constructed.card import card, notes
 from circuitlab.model.constructed.matrices import configuration, tensors
-from circuitlab.model.constructed.parameters import KIND, NAME, RopeInduction
+from circuitlab.model.constructed.parameters import NAME, RopeInduction
 from circuitlab.model.constructed.tokenizer import letter_tokenizer
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
+from circuitlab.model.origin import Constructed
 
-SOURCES = (KIND + NAME,)
+SOURCES = (str(Constructed(NAME)),)
 
 
 @dataclass(frozen=True)
-class Constructed:
+class Built:
     """A constructed model. `source`: its canonical reference; `sha256`: the hash of its tensors, ordered by name."""
 
     source: str
@@ -34,12 +35,12 @@ class Constructed:
     sha256: str
 
 
-def build(p: RopeInduction) -> Constructed:
+def build(p: RopeInduction) -> Built:
     """The model with these parameters."""
     config, named_tensors = configuration(p), tensors(p)
     weights = LazyWeights(config, letter_tokenizer(p.letters), CanonicalParts(config, ResidentTensors(named_tensors)))
     size = sum(x.nbytes for x in named_tensors.values())
-    return Constructed(KIND + str(p), weights, card(p), notes(p), size, _sha256(named_tensors))
+    return Built(str(Constructed(str(p))), weights, card(p), notes(p), size, _sha256(named_tensors))
 
 
 def _sha256(named_tensors: dict[str, Tensor]) -> str:
@@ -64,4 +65,4 @@ def parameters_of(config: ModelConfig) -> RopeInduction | None:
     return p if configuration(p) == config else None
 
 
-__all__ = ["KIND", "NAME", "SOURCES", "Constructed", "RopeInduction", "build", "named", "parameters_of"]
+__all__ = ["NAME", "SOURCES", "Built", "RopeInduction", "build", "named", "parameters_of"]

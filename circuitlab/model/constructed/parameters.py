@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlencode
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, UsageError, quoted
+from circuitlab.model.origin import Constructed
 
 Variant = Literal["one-hot", "sinusoidal", "rank-one"]
 Frequencies = Literal["geometric", "equal"]
 
 NAME = "rope-induction"
-KIND = "construct:"
 SHORT: dict[str, Variant] = {"K": "one-hot", "S": "sinusoidal"}
 STEP = math.pi / 13  # angle between neighbouring letters of the sinusoidal embedding: 26 steps are a full turn
 NEAREST = 1 - math.cos(STEP)  # how far its nearest rival is below a match, in units of β
@@ -125,7 +125,7 @@ class RopeInduction:
     @classmethod
     def parse(cls, text: str) -> RopeInduction:
         """Parse `rope-induction?alpha=20&variant=S`, with or without `construct:`. Raises `UsageError` and `BadModel`."""
-        name, _, query = text.removeprefix(KIND).partition("?")
+        name, _, query = text.removeprefix(str(Constructed(""))).partition("?")
         if name != NAME:
             raise UsageError(
                 "There is no such constructed model.",

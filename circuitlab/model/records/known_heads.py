@@ -20,6 +20,7 @@ from circuitlab.disk.paths import resource
 from circuitlab.errors import BadModel, CircuitLabError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import read_object
+from circuitlab.model.origin import Hub, origin_of
 from circuitlab.model.sources.hub import HubName
 from circuitlab.model.subject import Head
 
@@ -55,7 +56,7 @@ class Published:
             return None
         if sha256 and sha256 in self.sha256:
             return "fingerprint"
-        return "name" if source.startswith("hub:") and HubName.parse(source).repo in self.names else "shape"
+        return "name" if isinstance(origin_of(source), Hub) and HubName.parse(source).repo in self.names else "shape"
 
 
 @dataclass(frozen=True, eq=False)

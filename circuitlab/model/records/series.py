@@ -14,6 +14,7 @@ from circuitlab.errors import BadModel, cause
 from circuitlab.model.archives.index import FOLDER, STEP, archive_of
 from circuitlab.model.archives.offering import need_checkpoints
 from circuitlab.model.files.strict_json import read_object
+from circuitlab.model.origin import File
 from circuitlab.model.subject import ModelRef
 
 METRICS = "metrics.json"  # a training's metrics of the final weights, beside them
@@ -71,7 +72,7 @@ def checkpoint_of(folder: Path, index: int) -> Path:
     """The weights of one checkpoint; a negative index counts from the last one. Raises `BadModel`."""
     points = series_of(folder)
     if not points:
-        need_checkpoints(ModelRef(f"file:{folder}"), f"checkpoint {index}")
+        need_checkpoints(ModelRef.of(File(str(folder))), f"checkpoint {index}")
         raise BadModel(
             "This model has no checkpoint series.",
             expected=f"{FOLDER}/step-N.safetensors in its folder",

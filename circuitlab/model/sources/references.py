@@ -6,31 +6,30 @@ from pathlib import Path
 
 from circuitlab.disk.paths import model_dir, shipped_models
 from circuitlab.errors import BadModel, quoted
+from circuitlab.model.origin import Builtin, Constructed, File, Hub, Stored
 from circuitlab.model.sources.hub import HubName, in_cache
 from circuitlab.model.subject import ModelRef
-
-STORED = "stored:"  # how the source of a model begins that is known by the results inside a session alone
 
 
 def resolve(ref: ModelRef) -> Path:
     """The folder or file of a reference; for a constructed model, a path that does not exist. Raises `BadModel`."""
-    kind, _, rest = ref.source.partition(":")
-    if kind == "builtin":
-        if rest not in shipped_models():
+    origin = ref.origin
+    if isinstance(origin, Builtin):
+        if origin.where not in shipped_models():
             raise BadModel(
                 "There is no such shipped model.",
                 expected=" ".join(shipped_models()) or "none shipped",
-                got=quoted(rest),
+                got=quoted(origin.where),
                 remedy="Name a shipped model, a folder, a file, or OWNER/NAME on the hub.",
             )
-        return model_dir(rest)
-    if kind == "file":
-        return Path(rest)
-    if kind == "hub":
-        return in_cache(HubName.parse(rest))
-    if kind == "construct":
+        return model_dir(origin.where)
+    if isinstance(origin, File):
+        return Path(origin.where)
+    if isinstance(origin, Hub):
+        return in_cache(HubName.parse(origin.where))
+    if isinstance(origin, Constructed):
         return Path(ref.source)
-    if ref.source.startswith(STORED):
+    if isinstance(origin, Stored):
         raise BadModel(
             "The weights are not on this machine.",
             expected="the model itself",

@@ -12,6 +12,7 @@ from circuitlab.engine.request import Answer
 from circuitlab.engine.store import reference
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, control
+from circuitlab.model.origin import Builtin, File
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.state.state import State
 
@@ -52,13 +53,13 @@ def view_of(state: State) -> SideBySideView:
 def _entry(name: str, open_one: ModelRef) -> Entry:
     try:
         ref = reference(name)
-        kind, _, where = ref.source.partition(":")
-        if kind == "builtin" and where not in shipped_models():
-            return Entry(name, None, "no shipped model has this name")
-        if kind == "file" and not Path(where).exists():
-            return Entry(ref.name, None, "no shipped model and no folder has this name")
-        if kind == "file" and not _holds_weights(Path(where)):
-            return Entry(ref.name, None, "there is no model in this folder")
+        match ref.origin:
+            case Builtin(model) if model not in shipped_models():
+                return Entry(name, None, "no shipped model has this name")
+            case File(path) if not Path(path).exists():
+                return Entry(ref.name, None, "no shipped model and no folder has this name")
+            case File(path) if not _holds_weights(Path(path)):
+                return Entry(ref.name, None, "there is no model in this folder")
     except (CircuitLabError, OSError, RuntimeError, ValueError) as error:
         return Entry(name, None, getattr(error, "what", str(error)))
     return Entry(ref.name, open_one if ref == open_one else ref, "", ref == open_one)
