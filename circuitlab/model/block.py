@@ -7,7 +7,6 @@ Shapes: x [..., pos, d_model]; q [..., head, pos, d_head]; k, v [..., kv_head, p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 from circuitlab.errors import Refused
 from circuitlab.model.config import Experts, ModelConfig, NormKind
 from circuitlab.model.positions import rotate
-from circuitlab.model.weights import NO_NEURONS, Layer, Mixture, Mlp, Norm
+from circuitlab.model.weights import NO_NEURONS, Layer, Mixture, Mlp, Norm, mapped
 
 
 class QKV(NamedTuple):
@@ -263,8 +262,7 @@ def mixture_out(config: ModelConfig, mixture: Mixture, x: Tensor) -> Tensor:
         out = always if mixture.shared_gate is None else torch.sigmoid(flat @ mixture.shared_gate) * always
     for e in which.unique().tolist():
         token, place = (which == e).nonzero(as_tuple=True)
-        stored = mixture.experts[e]
-        expert = replace(stored, **{name: value.to(x) for name, value in vars(stored).items() if isinstance(value, Tensor)})
+        expert = mapped(mixture.experts[e], lambda value: value.to(x))
         out = out.index_add(0, token, share[token, place, None] * mlp_out(config, expert, flat[token]))
     return out.reshape(x.shape)
 

@@ -158,6 +158,22 @@ class Editor:
                 x = self.operate(edit, edit.site, x, start, heads)
         return x
 
+    def kept_share(self, layer: int, names: tuple[SiteName, ...], like: Tensor) -> Tensor:
+        """[..., pos, 1]: the factor that the interventions at these sites leave of the computed values, shaped as `like`.
+
+        `like` [(head,) pos, any], of the whole prompt. "scale" leaves its factor, every other operation 0 where it acts: not at
+        the positions of a patch that have no partner.
+        """
+        factor = torch.ones_like(like[..., :1])
+        acting = (e for name in names for e in self.edits if (e.site.name, e.site.layer) == (name, layer) and e.path_from is None)
+        for edit in acting:
+            where = self.where(edit.site, factor, 0, None)
+            if edit.op == "patch":
+                where = where & (torch.tensor(edit.partners(len(self._tokens)), device=factor.device) >= 0)[:, None]
+            left = factor * edit.value[0] if edit.op == "scale" else torch.zeros_like(factor)
+            factor = torch.where(where, left, factor)
+        return factor
+
     def operate(self, edit: Intervention, site: Site, x: Tensor, start: int, heads: tuple[int, ...] | None) -> Tensor:
         """x with one operation applied to the chosen heads and positions."""
         chosen = self.where(site, x, start, heads)
@@ -207,13 +223,11 @@ class Editor:
 
     def _aligned(self, edit: Intervention, site: Site, x: Tensor, donor: Tensor, start: int) -> Tensor:
         """The donor's values at the positions that correspond to those of x, and x where none does."""
-        align = edit.align or tuple(range(len(self._tokens)))
-        limit = donor.shape[-2]
-        positions = range(start, start + x.shape[-2])
-        rows = torch.tensor([align[p] if align[p] < limit else -1 for p in positions], device=x.device)
+        partners = torch.tensor(edit.partners(len(self._tokens)), device=x.device)
+        rows = partners[start : start + x.shape[-2]]
         taken = donor[..., rows.clamp(min=0), :]
         if site.name in ("scores", "pattern"):
-            columns = torch.tensor([a if a < limit else -1 for a in align[: x.shape[-1]]], device=x.device)
+            columns = partners[: x.shape[-1]]
             taken = taken[..., columns.clamp(min=0)]
             taken = torch.where(columns >= 0, taken, x) if site.name == "scores" else taken * (columns >= 0)
         return torch.where((rows >= 0)[:, None], taken, x)

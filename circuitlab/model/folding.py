@@ -13,7 +13,6 @@ that would not be exact).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.on_device import WeightsOnDevice
 from circuitlab.model.subject import Conventions
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, parameters_of
+from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, mapped, parameters_of
 
 Tokens = slice | Tensor  # consecutive ids, or [token] any
 TILE = 2048  # tokens at a time
@@ -58,6 +57,11 @@ def unembed_columns(weights: Weights, tokens: Tokens) -> Tensor:
     return weights.unembed().W_U[:, tokens]
 
 
+def final_norm(weights: Weights) -> Norm:
+    """The norm before the unembedding as the model has it, also where its gain and bias are folded away."""
+    return weights.final_norm if isinstance(weights, FoldedWeights) else weights.unembed().norm
+
+
 class FoldedWeights:
     """See the module. Caches folded layers where the model is resident; folds at each call where it is memory-mapped."""
 
@@ -89,6 +93,11 @@ class FoldedWeights:
     def resident(self) -> bool:
         """The raw model's."""
         return self.raw.resident
+
+    @property
+    def final_norm(self) -> Norm:
+        """The raw model's, in the dtype of the conventions."""
+        return mapped(self._stored.unembed().norm, self._cast)
 
     @property
     def n_parameters(self) -> int:
@@ -153,11 +162,11 @@ class FoldedWeights:
         move_pos = self.config.positions != "shortformer"
         pos = None if raw.W_pos is None else self._cast(raw.W_pos)
         W_E = self._written(self._cast(raw.W_E), raw.W_E)
-        return Embed(W_E, self._written(pos, raw.W_pos) if move_pos and pos is not None else pos)
+        return Embed(W_E, self._written(pos, raw.W_pos) if move_pos and pos is not None else pos, self._centre_writes)
 
     def _folded_unembed(self) -> Unembed:
         raw = self._stored.unembed()
-        W, norm = self._cast(raw.W_U), self._cast_norm(raw.norm)
+        W, norm = self._cast(raw.W_U), mapped(raw.norm, self._cast)
         b = None if raw.b_U is None else self._cast(raw.b_U)
         if self._fold_final:
             b = _with_bias(b, norm.bias, W)
@@ -171,15 +180,11 @@ class FoldedWeights:
         """To the dtype of the conventions, before folding, so that the products of folding have its precision."""
         return x.to(_TORCH[self.conventions.dtype])
 
-    def _cast_norm(self, norm: Norm) -> Norm:
-        gain = None if norm.gain is None else self._cast(norm.gain)
-        return Norm(gain, None if norm.bias is None else self._cast(norm.bias))
-
     def _written(self, x: Tensor, stored: Tensor | None) -> Tensor:
         return _less(x, x.mean(dim=-1, keepdim=True), stored) if self._centre_writes else x
 
     def _folded_layer(self, stored: Layer) -> Layer:
-        raw = self._cast_layer(stored)
+        raw = mapped(stored, self._cast)  # experts stay as they are stored: each is converted where it is used
         # shortformer adds positions after the norm, where a folded gain would act on them too
         reads = self._fold and self.config.positions != "shortformer"
         attention = self._folded_attention(raw, stored) if reads else raw
@@ -205,26 +210,6 @@ class FoldedWeights:
             scaled = W if gain is None else _times(W, gain[None, :, None], getattr(stored, f"W_{name}"))
             folded |= {f"W_{name}": scaled, f"b_{name}": b}
         return replace(raw, attn_norm=Norm(), **folded)
-
-    def _cast_layer(self, layer: Layer) -> Layer:
-        changed = {}
-        for name, value in vars(layer).items():
-            if isinstance(value, Tensor):
-                changed[name] = self._cast(value)
-            elif isinstance(value, Norm):
-                changed[name] = self._cast_norm(value)
-        return replace(layer, mlp=self._cast_mlp(layer.mlp), **changed)
-
-    def _cast_mlp(self, mlp: Mlp | Mixture | None) -> Mlp | Mixture | None:
-        """Experts stay as they are stored: each is converted where it is used."""
-        if mlp is None:
-            return None
-        cast: dict[str, Any] = {n: self._cast(v) for n, v in vars(mlp).items() if isinstance(v, Tensor)}
-        if isinstance(mlp, Mlp):
-            return Mlp(**cast, norm=self._cast_norm(mlp.norm))
-        shared = self._cast_mlp(mlp.shared)
-        assert shared is None or isinstance(shared, Mlp)
-        return replace(mlp, shared=shared, **cast)
 
 
 def _to_cpu(tokens: Tokens) -> Tokens:

@@ -22,7 +22,7 @@ from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor, check_edits
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.positions import positions_in_stream
 from circuitlab.model.run import Captured, Run, after_attention, after_mlp, mlp_written, post_norm, unembed
 from circuitlab.model.weights import Embed, Layer, Weights
 
@@ -98,12 +98,8 @@ def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> T
     x = embed.W_E[tokens]
     if config.embed_scale != 1.0:
         x = x * config.embed_scale
-    stop = start + tokens.shape[-1]
-    if config.positions == "learned" and embed.W_pos is not None:
-        x = x + embed.W_pos[start:stop]
-    if config.positions == "sinusoidal":
-        x = x + sinusoid_table(stop, config.d_model, x.dtype, x.device)[start:stop]
-    return x
+    positions = positions_in_stream(config, embed, start, start + tokens.shape[-1])
+    return x if positions is None else x + positions
 
 
 def _read(config: ModelConfig, layer: Layer, x: Tensor) -> Tensor:

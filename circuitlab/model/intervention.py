@@ -177,6 +177,11 @@ class Intervention:
         inside = all(p < n_tokens for site in sites for p in (*site.positions, *site.sources))
         return inside and (not self.align or len(self.align) == n_tokens)
 
+    def partners(self, n_tokens: int) -> tuple[int, ...]:
+        """For each position of a prompt of `n_tokens`, the one of the other prompt whose value it takes, −1 for none."""
+        limit = len(self.source) or n_tokens
+        return tuple(a if a < limit else -1 for a in self.align or range(n_tokens))
+
     @property
     def depends_on_prompt(self) -> bool:
         """Whether a change at the end of the prompt can change this operation at earlier positions."""

@@ -6,15 +6,13 @@ on top caches what it has folded of a resident model, so that such a model is mo
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mlp, Unembed, Unread, Weights, parameters_of
+from circuitlab.model.weights import Embed, Layer, Mlp, Unembed, Unread, Weights, mapped, parameters_of
 
 T = TypeVar("T")
 
@@ -65,15 +63,9 @@ class WeightsOnDevice:
 
 
 def moved(part: T, device: torch.device) -> T:
-    """A part of a model (a dataclass of tensors, of such parts, and of None) with every tensor on `device`."""
-    if isinstance(part, Tensor):
-        return cast(T, part.to(device))
-    if isinstance(part, Unread):  # experts: each when a token is sent to it
-        return cast(T, Unread(len(part), lambda e: _read(part, e, device), keep=True))
-    if not is_dataclass(part) or isinstance(part, type):
-        return part
-    values: dict[str, Any] = {f.name: moved(getattr(part, f.name), device) for f in fields(part)}
-    return replace(part, **values)
+    """A part of a model with every tensor on `device`; experts each when a token is sent to it."""
+    experts = lambda unread: Unread(len(unread), lambda e: _read(unread, e, device), keep=True)
+    return mapped(part, lambda x: x.to(device), experts)
 
 
 def _read(experts: Unread, e: int, device: torch.device) -> Mlp:

@@ -9,8 +9,8 @@ pass multiplies once for all heads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from torch import Tensor
 
@@ -19,6 +19,8 @@ from circuitlab.model.config import ModelConfig
 
 if TYPE_CHECKING:
     from circuitlab.model.text.tokenizer import Tokenizer
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Embed:
-    """Token and position embeddings; `W_pos` is the table of learned and shortformer positions."""
+    """Token and position embeddings; `W_pos` is the table of learned and shortformer positions.
+
+    `centred`: what writes to the stream is without its mean over d_model, positions that are computed and not stored, too.
+    """
 
     W_E: Tensor
     W_pos: Tensor | None = None
+    centred: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,21 @@ class Unembed:
     W_U: Tensor
     b_U: Tensor | None = None
     norm: Norm = Norm()
+
+
+def mapped(part: Part, change: Callable[[Tensor], Tensor], experts: Callable[[Unread], Unread] | None = None) -> Part:
+    """A part of a model (a dataclass of tensors, of such parts, and of None) with every tensor changed.
+
+    `experts`: what becomes of the unread experts of a mixture; None: they stay as they are.
+    """
+    if isinstance(part, Tensor):
+        return cast(Part, change(part))
+    if isinstance(part, Unread):
+        return cast(Part, part if experts is None else experts(part))
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    values: dict[str, Any] = {f.name: mapped(getattr(part, f.name), change, experts) for f in fields(part)}
+    return replace(part, **values)
 
 
 def parameters_of(weights: Weights) -> int:

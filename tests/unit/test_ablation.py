@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,10 @@ import torch
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.behaviour.in_context import windows
 from circuitlab.analysis.interventions import _metric, ablation_sweep
-from circuitlab.analysis.interventions._gradient_estimate import first_order
+from circuitlab.analysis.interventions._gradient_estimate import first_order, for_autograd
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.analysis.interventions.ablation_sweep import Holding, prepare_sweep
+from circuitlab.engine import store
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.in_flight import InFlight
 from circuitlab.engine.inputs import InputsOf
@@ -27,8 +29,10 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
+from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.forward import forward, forward_from, rerun_from
 from circuitlab.model.intervention import Intervention, Site
+from circuitlab.model.lazy_weights import CanonicalParts, LazyWeights
 from circuitlab.model.run import Run
 from circuitlab.model.saving import random_tensors
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
@@ -202,7 +206,8 @@ def test_held_patterns_are_those_of_the_run_with_its_interventions(ask: Asker) -
 
 
 SLOPES = [("attention-only", False), ("gpt2", True), ("llama", False), ("llama", True), ("both-norms-capped", False)]
-SLOPES += [("post-residual", True), ("parallel", False), ("smeared-rotary", True)]
+SLOPES += [("post-residual", True), ("parallel", False), ("smeared-rotary", True), ("experts", False), ("shared-expert", True)]
+SLOPES += [("solu", False)]
 
 
 @pytest.mark.parametrize(("name", "frozen"), SLOPES)
@@ -225,6 +230,33 @@ def test_the_estimate_is_the_slope_of_a_small_change(tmp_path: Path, name: str, 
                 values.append(float(made.measure(made.run, final, lambda: None)[0]))
             slope = (values[1] - values[0]) / (2 * size)
             assert float(estimate[head]) == pytest.approx(-slope, rel=1e-4, abs=1e-8)
+
+
+def test_estimates_of_a_model_whose_tensors_are_read_when_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In inference mode: the same numbers as of the one in memory."""
+    path = directory(tmp_path / "m", CONFIGS["shared-expert"])
+    wanted = Asker(path, Conventions())(AblationParams())
+    monkeypatch.setattr(store, "SMALL", 0)
+    np.testing.assert_allclose(Asker(path, Conventions())(AblationParams()).effect, wanted.effect, atol=1e-5)
+
+
+def test_autograd_gets_no_tensor_of_inference_mode() -> None:
+    """Of every kind of part, experts included, which a device keeps as they were read during the forward pass."""
+    for name in ("gpt2", "solu", "shared-expert", "post-sublayer"):
+        with torch.inference_mode():
+            made = {n: t.clone() for n, t in random_tensors(CONFIGS[name]).items()}
+            layer = LazyWeights(CONFIGS[name], None, CanonicalParts(CONFIGS[name], ResidentTensors(made))).layer(1)
+        with torch.inference_mode(False):
+            tensors = list(tensors_in(for_autograd(layer)))
+        assert len(tensors) > 8 and not any(t.is_inference() for t in tensors)
+
+
+def tensors_in(part: Any) -> Iterator[torch.Tensor]:
+    if isinstance(part, torch.Tensor):
+        yield part
+    elif is_dataclass(part) or isinstance(part, Sequence):
+        for inner in part if isinstance(part, Sequence) else vars(part).values():
+            yield from () if isinstance(inner, str) else tensors_in(inner)
 
 
 class Plain(Editor):

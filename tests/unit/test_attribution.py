@@ -357,3 +357,22 @@ def test_cancelled_norms_are_gone_on_from(folder: Path, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(found.stream, fresh.stream)
     np.testing.assert_array_equal(found.cosine, fresh.cosine)
     assert found.done == 1 and found.components == fresh.components
+
+
+@pytest.mark.parametrize("site", ["z", "result"])
+@pytest.mark.parametrize("more", [{}, {"align": (0, 1, 2, 4, 3, -1, -1, -1, -1)}], ids=["shorter", "no partner"])
+def test_a_patch_that_leaves_a_position_alone_leaves_its_sources(folder: Path, site: Any, more: Any) -> None:
+    """In the last layer a patch changes nothing but the positions that have a partner."""
+    ask = asker(folder, "gpt2")
+    source = (0, 2, 6, 1, 4) if not more else (0, 2, 6, 1, 4, 4, 4, 4, 4, 4)
+    edits = (Intervention("patch", Site(site, 1, (1, 2)), source=source, **more),)
+    assert not np.allclose(ask("token_attribution", TokenAttributionParams(position=4), edits=edits).placed, 0)
+    for position in (5, 7, 8):
+        p = TokenAttributionParams(Target((3,)), position)
+        free, found = ask("token_attribution", p), ask("token_attribution", p, edits=edits)
+        np.testing.assert_allclose(found.values, free.values, atol=1e-12)
+        assert not found.placed.any() and found.remainder.size < 1e-10
+    p = TokenAttributionParams(Target((3,)), 2, direction="destinations")
+    free, found = ask("token_attribution", p), ask("token_attribution", p, edits=edits)
+    np.testing.assert_allclose(found.values[:, 5:], free.values[:, 5:], atol=1e-12)
+    assert not found.values[[5, 6], :5][:, 2:].any() and free.values[[5, 6], 2:5].all()

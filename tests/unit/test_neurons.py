@@ -152,3 +152,15 @@ def test_a_model_of_attention_alone_is_refused_in_a_sentence(folder: Path) -> No
         asker(folder, "attention-only")("neurons", NeuronsParams())
     with pytest.raises(Refused, match="residual stream itself"):
         asker(folder, "post-residual")("neurons", NeuronsParams())
+
+
+def test_a_patch_that_leaves_the_position_alone_leaves_its_neurons(folder: Path) -> None:
+    ask = asker(folder, "gpt2")
+    p = NeuronsParams(Target((TARGET,)), P, k=5)
+    free = ask("neurons", p)
+    for source, align in (((0, 2, 6), ()), ((0, 2, 6, 1, 4), (0, 1, 2, 3, 4, 4, -1, -1, -1))):
+        found = ask("neurons", p, edits=(Intervention("patch", Site("mlp_out", 1), source=source, align=align),))
+        np.testing.assert_allclose(found.every, free.every, atol=1e-12)
+        assert not found.placed.any() and found.summed.all()
+        patched = ask("neurons", replace(p, position=2), edits=(Intervention("patch", Site("mlp_out", 1), source=source),))
+        assert patched.placed[1] and not patched.every[1].any()

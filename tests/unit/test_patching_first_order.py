@@ -68,7 +68,10 @@ def first_of(lab: Lab, p: PatchingParams, edits: Any) -> tuple[PatchingResult, l
     return result, kept.seen
 
 
-@pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "odd", "smeared", "parallel", "alibi"])
+NAMES = ("attention-only", "gpt2", "llama", "both-norms-capped", "odd", "smeared", "parallel", "alibi", "experts")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_estimate_is_the_slope_towards_the_other_prompt(tmp_path: Path, name: str) -> None:
     lab, rng = Lab(tmp_path, CONFIGS[name]), np.random.default_rng(len(name))
     cases = (((), SAME_LENGTH, -1), (CUTS, LONGER, 5), (MEANS, LONGER, -2))

@@ -150,6 +150,19 @@ def test_rows_and_the_rest_add_up_to_the_whole_with_interventions_too(tmp_path: 
     assert in_use(path, sources=99, edits=(half,)).total != pytest.approx(whole.total)
 
 
+def test_a_patch_that_leaves_positions_alone_leaves_their_sources(tmp_path: Path) -> None:
+    path, head = directory(tmp_path / "m", CONFIGS["gpt2"], tokenizer=False), Head(1, 2)
+    patch = Intervention("patch", Site("result", 1, (2,)), source=TOKENS[1:4][::-1])
+    result = in_use(path, head=head, sources=99, by="logit", edits=(patch,))
+    sums: dict[int, float] = {}
+    for i in range(3, len(TOKENS) - 1):  # those of before without the patch, in the last layer
+        params = TokenAttributionParams(Target((TOKENS[i + 1],)), i, (head,))
+        for j, value in enumerate(np.nan_to_num(answer(path, "token_attribution", params).values[0]).tolist()):
+            sums[TOKENS[j]] = sums.get(TOKENS[j], 0.0) + value
+    assert dict(zip(result.source.tolist(), result.logit.tolist(), strict=True)) == pytest.approx(sums, rel=1e-6, abs=1e-9)
+    assert result.placed and result.remainder is not None and result.remainder.size < 1e-10
+
+
 def test_in_a_file_the_beginning_is_no_source_and_each_piece_has_its_own_places(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", ONE_LAYER)
     file = tmp_path / "words.txt"

@@ -19,8 +19,7 @@ from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.intervention import Intervention
-from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.positions import positions_in_stream
 from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights
@@ -64,11 +63,8 @@ def initial_stream(run: Run, dest: slice) -> dict[str, Tensor]:
     """The initial stream's parts, [dest, d_model] each: "embedding" and, if they are added to it, "position"."""
     c, embed = run.weights.config, run.weights.embed()
     parts = {"embedding": embed.W_E[torch.tensor(run.tokens[dest])] * c.embed_scale}
-    if c.positions == "learned" and embed.W_pos is not None:
-        parts["position"] = embed.W_pos[: run.n][dest]
-    if c.positions == "sinusoidal":
-        parts["position"] = sinusoid_table(run.n, c.d_model, embed.W_E.dtype)[dest]
-    return parts
+    positions = positions_in_stream(c, embed, 0, run.n)
+    return parts if positions is None else parts | {"position": positions[dest]}
 
 
 def stream_intervention(run: Run, layer: int, dest: slice) -> Tensor | None:
@@ -116,15 +112,3 @@ def head_contributions(run: Run, layer: int, weights: Layer, E: Directions, z: T
     q = block.split_heads(E.base @ block.flat_out(weights.W_O).T, z.shape[0])
     dots = (z @ q.transpose(1, 2))[..., 0] if q.shape[1] == 1 else (z * q).sum(-1)
     return dots * E.scale[:, 0]
-
-
-def kept_share(edits: tuple[Intervention, ...], layer: int, names: tuple[str, ...], heads: int, positions: Tensor) -> Tensor:
-    """[head, pos]: the factor that interventions at these sites leave of the computed value: 1 without, 0 if it is replaced."""
-    share = torch.ones(heads, len(positions))
-    for edit in (e for name in names for e in edits if (e.site.name, e.site.layer) == (name, layer) and e.path_from is None):
-        where = (
-            torch.isin(positions, torch.tensor(edit.site.positions)) if edit.site.positions else torch.ones(len(positions)) > 0
-        )
-        rows = list(edit.site.heads) or list(range(heads))
-        share[rows] = torch.where(where, share[rows] * (edit.value[0] if edit.op == "scale" else 0.0), share[rows])
-    return share

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import PARTS_SUM, Directions, directions, kept_share, refuse_norm_on_stream
+from circuitlab.analysis.attribution._contributions import PARTS_SUM, Directions, directions, refuse_norm_on_stream
 from circuitlab.analysis.attribution._recorded_words import at_final_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, at_least, over, read_only, scalar
 from circuitlab.analysis.target import position_of, target_at
@@ -152,7 +152,7 @@ def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
     return NO_NEURONS if config.experts is not None else refuse_norm_on_stream(config)
 
 
-@analysis(version=3, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def neurons(inputs: Inputs, p: NeuronsParams, ctx: Ctx) -> NeuronsResult:
     """The MLP neurons with the largest direct effect on a target at a position."""
     run, c = inputs.run(), inputs.weights.config
@@ -184,7 +184,7 @@ def _layer(
     assert mlp is not None
     act = activations(run, layer, weights, row)
     E, constant = directions_at_mlp(run, weights, D, act)
-    share = kept_share(run.edits, layer, ("mlp_out",), 1, torch.arange(run.n)[row])[0, 0].to(act.dtype)
+    share = run.editor.kept_share(layer, ("mlp_out",), act.new_empty(run.n, 1))[row][0, 0]
     effect = act[0] * (mlp.W_out @ E.base[0]) * E.scale[0] * share
     bias = (constant if mlp.b_out is None else constant + E.of(mlp.b_out[None])) * share
     whole, summed = float(D.of(run.get("mlp_out", layer, (), row))), float(effect.sum())

@@ -21,7 +21,7 @@ from torch import Tensor
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import embedded
-from circuitlab.model.intervention import Intervention
+from circuitlab.model.intervention import SiteName
 from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer
@@ -79,27 +79,9 @@ def refuse_on_stream(config: ModelConfig) -> str | None:
     return None
 
 
-def share_of(run: Run, edits: tuple[Intervention, ...], like: Tensor) -> Tensor:
-    """[..., pos, 1]: the factor that interventions at one site leave of an activation shaped as `like` [..., pos, width].
-
-    "zero" and "scale" are linear; every other operation replaces the activation, and the factor is 0.
-    """
-    factor = torch.ones_like(like[..., :1])
-    for edit in edits:
-        at_site = run.editor.where(edit.site, factor, 0, None)
-        if edit.op == "patch":
-            align = edit.align or tuple(range(run.n))
-            has_partner = torch.tensor([0 <= a < len(edit.source) for a in align])
-            at_site = at_site & has_partner[:, None]
-        left = factor * edit.value[0] if edit.op == "scale" else torch.zeros_like(factor)
-        factor = torch.where(at_site, left, factor)
-    return factor
-
-
-def _share(run: Run, layer: int, site: str, recorded: Tensor, before: Tensor, n: int) -> Share:
+def _share(run: Run, layer: int, site: SiteName, recorded: Tensor, before: Tensor, n: int) -> Share:
     """The `Share` of an activation that interventions change from `before` to `recorded`."""
-    site_edits = tuple(e for e in run.edits if (e.site.name, e.site.layer) == (site, layer))
-    factor = share_of(run, tuple(e for e in site_edits if e.path_from is None), before)
+    factor = run.editor.kept_share(layer, (site,), before)
     return Share(factor[..., :n, :], (recorded - factor * before)[..., :n, :])
 
 

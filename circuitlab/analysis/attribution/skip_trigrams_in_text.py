@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attribution._contributions import PARTS_SUM, kept_share
+from circuitlab.analysis.attribution._contributions import PARTS_SUM
 from circuitlab.analysis.attribution._linear_reading import Passage
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
 from circuitlab.analysis.behaviour.samples import check_counts, needs_of, refuse_loss, run_on, text_pieces
@@ -138,7 +138,7 @@ def _memory(config: ModelConfig, n: int, p: SkipTrigramsInTextParams) -> int:
     return 8 * (length * (stream + 8 * length + 4 * config.d_mlp) + PAIRS * length + logits + 6 * config.d_vocab + places)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def skip_trigrams_in_text(inputs: Inputs, p: SkipTrigramsInTextParams, ctx: Ctx) -> SkipTrigramsInTextResult:
     """Skip-trigrams in use: the sources through which a head raised the tokens that came, with nats gained and examples."""
     check_heads(inputs.weights.config, p.head)
@@ -225,7 +225,7 @@ def _read(run: Run, head: Head, D: Tensor) -> _Reading:
     c, i, only, dest = run.weights.config, head.layer, (head.head,), slice(0, run.n - 1)
     passage = Passage(run, i, c.n_layers, dest)
     v, W_O = run.get("v", i, (c.kv_head(head.head),))[0], run.weights.layer(i, mlp=False).W_O[head.head]
-    share = kept_share(run.edits, i, ("z", "result"), c.n_heads, torch.arange(run.n - 1))[head.head].to(v.dtype)
+    share = run.editor.kept_share(i, ("z", "result"), v.new_empty(c.n_heads, run.n, 1))[head.head, dest, 0]
     A = run.get("pattern", i, only, dest)[0] * share[:, None]
     moved = passage.apply(v @ W_O)
     gain = A * (D @ moved.T) * passage.scale

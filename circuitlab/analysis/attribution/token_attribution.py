@@ -26,7 +26,6 @@ from circuitlab.analysis.attribution._contributions import (
     directions,
     directions_at_heads,
     head_contributions,
-    kept_share,
     refuse_norm_on_stream,
 )
 from circuitlab.analysis.attribution._recorded_words import at_final_scale
@@ -119,7 +118,7 @@ def _refuse(config: ModelConfig, p: TokenAttributionParams) -> str | None:
     return refuse_norm_on_stream(config)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_attribution(inputs: Inputs, p: TokenAttributionParams, ctx: Ctx) -> TokenAttributionResult:
     """Token attribution: direct effects of all sources on a target through each head, or of one source on later targets."""
     run, config = inputs.run(), inputs.weights.config
@@ -156,9 +155,8 @@ class _TokenEffects:
 
     def share(self, layer: int, heads: list[int]) -> Tensor:
         """[head, dest]: the factor that interventions after the pattern leave of the sources' contributions."""
-        where = torch.arange(self.run.n)[self.dest]
-        share = kept_share(self.run.edits, layer, ("z", "result"), self.run.weights.config.n_heads, where)
-        return share[heads].to(self.D.scale.dtype)
+        like = self.D.scale.new_empty(self.run.weights.config.n_heads, self.run.n, 1)
+        return self.run.editor.kept_share(layer, ("z", "result"), like)[heads, self.dest, 0]
 
     def directions_at(self, layer: int, z: Tensor) -> Directions:
         """The directions at the destinations for the head outputs of a layer."""

@@ -9,9 +9,7 @@ layer's activations are in memory. Gradients do not pass through patterns that a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,23 +17,13 @@ from torch import Tensor
 
 from circuitlab.analysis.interventions.ablation_sweep import AblationSweep
 from circuitlab.model.forward import after_heads, attended
-from circuitlab.model.weights import Layer, Mlp, Norm
-
-T = TypeVar("T", Layer, Mlp, Norm)
+from circuitlab.model.weights import Layer, Unread, mapped
 
 
-def for_autograd(weights: T) -> T:
-    """The same weights as tensors that autograd accepts: tensors created in inference mode are copied."""
-
-    def each(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.clone() if value.is_inference() else value
-        if isinstance(value, Mlp):
-            return for_autograd(value)
-        return for_autograd(value) if isinstance(value, Norm) else value
-
-    changes: dict[str, Any] = {f.name: each(getattr(weights, f.name)) for f in dataclasses.fields(weights)}
-    return dataclasses.replace(weights, **changes)
+def for_autograd(layer: Layer) -> Layer:
+    """The same weights as tensors that autograd accepts: copies of those created in inference mode; experts as they are read."""
+    copied = lambda x: x.clone() if x.is_inference() else x
+    return mapped(layer, copied, lambda experts: Unread(len(experts), lambda e: mapped(experts[e], copied)))
 
 
 def kinds_of(exact: np.ndarray, values: np.ndarray) -> np.ndarray:
