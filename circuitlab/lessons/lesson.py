@@ -31,7 +31,6 @@ name.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -47,6 +46,7 @@ from circuitlab.story.setup import Setup
 from circuitlab.story.story import Step, Story
 from circuitlab.story.values import read_value
 from circuitlab.story.words import Refuse, read_setup
+from circuitlab.toml_reading import toml_of
 
 SUFFIX = ".md"
 LARGEST = 2**20  # bytes of a lesson's file
@@ -165,7 +165,7 @@ def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
 def _toml(lines: list[str], first: int, error_at: ErrorAt) -> dict[str, Any]:
     """Parsed TOML; errors name lines of the whole file, `first` being the number of its first line."""
     try:
-        return tomllib.loads("\n".join(lines))
+        return toml_of("\n".join(lines))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         match = _TOML_LINE.search(str(error))
         inside = int(match[1]) if match and match[1] else len(lines) if match else 1

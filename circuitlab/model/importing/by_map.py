@@ -18,7 +18,6 @@ applied, and what shapes cannot show.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,7 @@ from circuitlab.model.lazy_weights import expected_shapes
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
+from circuitlab.toml_reading import toml_of
 
 _STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset", "identity"}
 _MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}
@@ -69,7 +69,7 @@ def read_map(path: Path) -> ImportMap:
                 got="more",
                 remedy="Name the TOML file with --map, not the weights.",
             )
-        data = tomllib.loads(read.decode("utf-8-sig"))
+        data = toml_of(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("The map cannot be read.", expected="a TOML file", got=cause(error), remedy=_REMEDY) from error
     return map_of(data)
