@@ -81,8 +81,8 @@ def write_log(text: str) -> str:
     """Append lines to the log's file; where they are, in words: the lines themselves where no file can be written."""
     where = paths.log_file()
     try:
-        where.parent.mkdir(parents=True, exist_ok=True)
-        with where.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        paths.private_folder(where.parent)
+        with open(where, "a", encoding="utf-8", errors="backslashreplace", opener=paths.private_file) as file:
             file.write(f"{text.rstrip()}\n")
     except OSError:
         return text

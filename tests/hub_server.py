@@ -28,8 +28,9 @@ class Hub:
     `cut_after`: bytes after which a transfer breaks off, once. `wait`: a transfer pauses after every block until this is set.
     `damage`: bytes sent are not those of the file. `etag`, `commit`: what it says in place of hashes, `etag` from the
     `honest`-th question for a file on. `endless`: a transfer says no length and never ends. `packed`: gzip, though not asked for.
-    `elsewhere`: a host that large files are redirected to. `sent` counts the bytes of weights that went out; `tokens`: the
-    authorization of each question, "" for none.
+    `swapped`: by name, what is sent in place of a small file, under the name of the file itself. `elsewhere`: a host that large
+    files are sent from. `sent` counts the bytes of weights that went out; `tokens`: the authorization of each question,
+    "" for none.
     """
 
     repos: dict[str, Path]
@@ -42,6 +43,7 @@ class Hub:
     etag: str = ""
     honest: int = 0
     commit: str = COMMIT
+    swapped: dict[str, bytes] = field(default_factory=dict)
     endless: bool = False
     packed: bool = False
     elsewhere: str = ""
@@ -51,7 +53,13 @@ class Hub:
 
 
 def _name_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest() if len(data) >= LARGE else hashlib.sha1(data).hexdigest()  # as git names blobs
+    if len(data) >= LARGE:
+        return hashlib.sha256(data).hexdigest()
+    return _git_name(data)
+
+
+def _git_name(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
 class _Handler(Handler):
@@ -89,8 +97,15 @@ class _Handler(Handler):
             self._error(404, "RevisionNotFound", f"no revision {what}")
         else:
             files = [f for f in sorted(self.hub.repos[repo].iterdir()) if f.is_file()]
-            siblings = [{"rfilename": f.name, "size": f.stat().st_size, "blobId": "0"} for f in files]
+            siblings = [self._listed(f) for f in files]
             self._json({"id": repo, "modelId": repo, "sha": self.hub.commit, "siblings": siblings, "tags": [], "private": False})
+
+    def _listed(self, file: Path) -> dict[str, object]:
+        data = file.read_bytes()
+        about: dict[str, object] = {"rfilename": file.name, "size": len(data), "blobId": _git_name(data)}
+        if len(data) >= LARGE:
+            about["lfs"] = {"size": len(data), "sha256": _name_of(data), "pointerSize": 134}
+        return about
 
     def _file(self, repo: str, revision: str, name: str, body: bool) -> None:
         file = self.hub.repos.get(repo, Path("/nowhere")) / name
@@ -130,6 +145,7 @@ class _Handler(Handler):
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
         if body:
+            data = self.hub.swapped.get(self.path.rpartition("/")[2], data)
             self._blocks(bytes(len(data) - start) if self.hub.damage and len(data) >= LARGE else data[start:])
 
     def _misbehave(self, data: bytes) -> None:

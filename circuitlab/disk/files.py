@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.disk.paths import private_folder
 from circuitlab.disk.unfinished_files import unfinished_file, unfinished_link
 from circuitlab.errors import BadMachine, bounded
 
@@ -68,16 +69,25 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
             return
         path = _at_its_end(path)
         with contextlib.nullcontext(fresh) if fresh else unfinished_file(path.parent) as beside, _gone_after(beside):
+            mode = _readers_of(path)
+            os.close(os.open(beside, os.O_WRONLY | os.O_CREAT, 0o666 if mode is None else 0o600))
+            if mode is not None:  # from before its first byte: what nobody else may read they may not read meanwhile
+                os.chmod(beside, mode | 0o600)
+            usual = beside.stat().st_mode & 0o7777
             yield beside
             if durable:
                 _on_disk(beside)
-            if path.is_file():
-                os.chmod(beside, path.stat().st_mode & 0o7777)
-                if previous is not None:
-                    _keep(path, previous, fresh)
+            os.chmod(beside, usual if mode is None else mode)  # a library may have put a file of its own there
+            if mode is not None and previous is not None:
+                _keep(path, previous, fresh)
             os.replace(beside, path)
             if durable:
                 _on_disk(path.parent)
+
+
+def _readers_of(path: Path) -> int | None:
+    """The mode of the file that is to be replaced, None where there is none."""
+    return path.stat().st_mode & 0o7777 if path.is_file() else None
 
 
 def _cannot_be_replaced(path: Path) -> bool:
@@ -228,10 +238,10 @@ def _on_disk(path: Path) -> None:
         os.close(opened)
 
 
-def made_folder(path: Path) -> None:
-    """Create a folder and its parents. Raises `BadMachine`."""
+def made_folder(path: Path, private: bool = False) -> None:
+    """Create a folder and its parents; `private`: one of ours, which nobody else reads. Raises `BadMachine`."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder(path) if private else path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import tomllib
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from circuitlab.errors import UsageError, cause, printable
 
@@ -66,6 +67,12 @@ def base_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
 
 
+def without_folders(path: str) -> str:
+    """A path without its folders where it begins at a root, a drive or `~`, and so says whose machine it is of; as it is else."""
+    absolute = path[:1] in ("/", "\\", "~") or PureWindowsPath(path).drive != ""
+    return base_name(path) if absolute else path
+
+
 def _base(variable: str, mac: str, windows: str, fallback: str) -> Path:
     if os.environ.get(variable):
         return Path(os.environ[variable])
@@ -94,6 +101,24 @@ def cache_home() -> Path:
 def data_home() -> Path:
     """The folder of what was fetched for this person, such as checkpoints of shipped models (not created here)."""
     return _base("XDG_DATA_HOME", "Library/Application Support", ".", ".local/share") / "circuitlab"
+
+
+def private_folder(path: Path) -> Path:
+    """A folder of ours that nobody else reads, made if it is not there. Raises `OSError`."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name != "nt" and stat.S_IMODE(path.stat().st_mode) & 0o077:  # made by an earlier version
+        with contextlib.suppress(PermissionError):  # another's, who has let this person in
+            path.chmod(0o700)
+    return path
+
+
+def private_file(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """The descriptor of a file that nobody else reads, made if it is not there. Raises `OSError`."""
+    descriptor = os.open(path, flags, 0o600)
+    if os.name != "nt":
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def log_file() -> Path:

@@ -174,7 +174,7 @@ class Engine:
         """`answer` with a given cache, so that an answer requested by another analysis goes to the same cache."""
         model = self.store.open(request.subject.model)
         model.need_weights(request.analysis.name)
-        request = replace(request, params=self._texts.settled(request.params))
+        request = replace(request, params=self._texts.settled(request.params, ctx=ctx))
         place = self.place(request)
         key = self.key(request, model, place)
         with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same request")):

@@ -109,7 +109,8 @@ class InputsOf:
         return self._engine.read_text(self._model, ref, self._ctx)
 
     def prompts(self, ref: TextRef) -> tuple[Prompt, ...]:
-        return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config)
+        tick = lambda i, n: self._ctx.tick(i, n, "tokens of its prompts")
+        return read_prompts(checked_text(ref), ref.path, self.weights.tokenizer, self.weights.config, tick)
 
     def series(self, ref: SeriesRef) -> SeriesMeasures:
         return checked_series(ref)

@@ -11,13 +11,14 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from circuitlab.analysis.base import Ctx, SeriesRef, TextRef
+from circuitlab.analysis.base import Ctx, NullContext, SeriesRef, TextRef
+from circuitlab.counting import number_of
+from circuitlab.disk.regular_file import on_another_machine, opened_regular, pieces
 from circuitlab.engine.request import FileRef, with_files
-from circuitlab.errors import BadInput, CircuitLabError, cause, stated
+from circuitlab.errors import BadInput, Cancelled, CircuitLabError, cause, stated
 from circuitlab.model.loading import resolve
 from circuitlab.model.records.series import series_of
 from circuitlab.model.records.series_measures import FILE, SeriesMeasures, beside, read_series
@@ -25,6 +26,7 @@ from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.long_text import PIECE, encode_in_pieces
 from circuitlab.model.text.tokenizer import Tokenizer
 
+LARGEST_SET = 2**25  # bytes of a text that is read as a whole: a prompt set
 _CHANGED = "Ask again: the new answer is for the file as it is now."
 _FileKey = tuple[str, int, int]
 _T = TypeVar("_T")
@@ -36,17 +38,19 @@ class Texts:
     def __init__(self) -> None:
         self._hashes: dict[_FileKey, str] = {}
 
-    def settled(self, params: Any, read: bool = True, absent: bool = False) -> Any | None:
+    def settled(self, params: Any, read: bool = True, absent: bool = False, ctx: Ctx = NullContext()) -> Any | None:  # noqa: B008
         """`params` with the hash of every file in it; None if a hash is unknown and `read` is False.
 
         `absent`: a file that is not there, or cannot be read, stays without its hash. Else that raises `BadInput` or `BadModel`
-        where `read`, and is None where not: it is reported when the answer is computed.
+        where `read`, and is None where not: it is reported when the answer is computed. `Cancelled` at a tick of `ctx`.
         """
         unknown: list[FileRef] = []
 
         def hashed(ref: FileRef) -> FileRef:
             try:
-                sha256 = ref.sha256 or self._hash(_file_of(ref), read)
+                sha256 = ref.sha256 or self._hash(_file_of(ref), read, ctx)
+            except Cancelled:
+                raise
             except CircuitLabError:
                 if absent:
                     return ref
@@ -59,14 +63,14 @@ class Texts:
         settled = with_files(params, hashed)
         return None if unknown else settled
 
-    def _hash(self, path: Path, read: bool) -> str | None:
+    def _hash(self, path: Path, read: bool, ctx: Ctx) -> str | None:
         try:
-            stat = path.stat()
+            stat = _stat(path)
             key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
         except (OSError, ValueError) as error:
             raise _missing(path) from error
         if key not in self._hashes and read:
-            self._hashes[key] = _sha256(path)
+            self._hashes[key] = _sha256(path, ctx)
         return self._hashes.get(key)
 
 
@@ -103,11 +107,21 @@ def _missing(path: Path) -> BadInput:
     return BadInput("A text file does not exist.", expected="a UTF-8 text file", got=stated(str(path)), remedy=remedy)
 
 
-def _opened(path: Path, read: Callable[[BufferedReader], _T]) -> _T:
+def _stat(path: Path) -> os.stat_result:
+    """Raises `OSError` without looking where the path is on another machine."""
+    if on_another_machine(path):
+        raise FileNotFoundError
+    return path.stat()
+
+
+def _opened(path: Path, read: Callable[[IO[bytes]], _T]) -> _T:
+    if on_another_machine(path):
+        what, expected = f"{path.name} is on another machine.", "a file of this one"
+        raise BadInput(what, expected=expected, got=stated(str(path)), remedy="Copy it here, or give its folder a letter.")
     if not path.is_file():
         raise _missing(path)
     try:
-        with path.open("rb") as file:
+        with opened_regular(path) as file:
             return read(file)
     except OSError as error:
         raise BadInput(
@@ -115,20 +129,36 @@ def _opened(path: Path, read: Callable[[BufferedReader], _T]) -> _T:
         ) from error
 
 
-def _sha256(path: Path) -> str:
-    """The hash of a file, read in pieces: it may be larger than memory."""
-    return _opened(path, lambda file: hashlib.file_digest(file, "sha256").hexdigest())
+def _sha256(path: Path, ctx: Ctx = NullContext()) -> str:  # noqa: B008
+    """The hash of a file, read in pieces: it may be larger than memory. `Cancelled` at a tick of `ctx`."""
+
+    def hashed(file: IO[bytes]) -> str:
+        size, done, digest = os.fstat(file.fileno()).st_size, 0, hashlib.sha256()
+        for piece in pieces(file):
+            done += len(piece)
+            ctx.tick(min(done, size), size, f"hash of {path.name}")
+            digest.update(piece)
+        return digest.hexdigest()
+
+    return _opened(path, hashed)
 
 
 def checked_text(ref: TextRef) -> str:
-    """The file's text. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash."""
+    """The file's text. Raises `BadInput` if it is missing, too large for memory, not UTF-8, or does not match its hash."""
     path = Path(ref.path)
-    data = _opened(path, lambda file: file.read())
+    data = _opened(path, lambda file: _whole(file, path))
     _check_hash(ref, hashlib.sha256(data).hexdigest())
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, cause(error)) from error
+
+
+def _whole(file: IO[bytes], path: Path) -> bytes:
+    if (size := os.fstat(file.fileno()).st_size) > LARGEST_SET:
+        expected, remedy = f"at most {LARGEST_SET >> 20} MiB", "Divide the file: its prompts are held in memory together."
+        raise BadInput(f"{path.name} is too large.", expected=expected, got=number_of(size, "byte"), remedy=remedy)
+    return b"".join(pieces(file))
 
 
 def _check_hash(ref: TextRef, sha256: str) -> None:
@@ -157,14 +187,15 @@ def read_text(ref: TextRef, tokenizer: Tokenizer | None, ctx: Ctx, memory: int) 
     return _opened(path, lambda file: encode_in_pieces(tokenizer, _blocks(file, ref, path, ctx), memory // 16))
 
 
-def _blocks(file: BufferedReader, ref: TextRef, path: Path, ctx: Ctx) -> Iterator[str]:
+def _blocks(file: IO[bytes], ref: TextRef, path: Path, ctx: Ctx) -> Iterator[str]:
     """The text as `text_of` gives it, in blocks. Raises `BadInput` at the end of a file that does not match its hash."""
     size, sha256 = max(1, os.fstat(file.fileno()).st_size), hashlib.sha256()
+    parts = pieces(file, size=PIECE)
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
     position, newline = 0, ""  # a newline at the end of a block waits: that at the end of the text is none of it
     while True:
         ctx.tick(min(position, size), size, f"tokens of {path.name}")
-        data = file.read(PIECE)
+        data = next(parts, b"")
         position += len(data)
         sha256.update(data)
         try:

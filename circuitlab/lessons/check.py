@@ -99,7 +99,7 @@ def _value(value: Value, setup: Setup) -> Iterable[str]:
     model = reference(setup.model) if setup.model else ModelRef("builtin:any")
     stand_in = State(model, selection=Selection((Head(0, 0),), 0, 0, token=0, target=Target((0,))))
     yield from _faults_of(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
-    match = READ.match(value.read)
+    match = READ.fullmatch(value.read)
     name = match[2] if match else ""
     readable = {f.name for f in fields(analysis.result)} | {n for n in dir(analysis.result) if not n.startswith("_")}
     readable |= {str(n) for f in fields(analysis.result) if f.name == "names" and isinstance(f.default, tuple) for n in f.default}

@@ -31,7 +31,6 @@ name.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -41,6 +40,7 @@ from typing import Any
 from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.paths import config_home, resource
+from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadInput, cause, quoted, stated
 from circuitlab.story.places import real_folder, with_absolute_models
 from circuitlab.story.setup import Setup
@@ -165,7 +165,7 @@ def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
 def _toml(lines: list[str], first: int, error_at: ErrorAt) -> dict[str, Any]:
     """Parsed TOML; errors name lines of the whole file, `first` being the number of its first line."""
     try:
-        return tomllib.loads("\n".join(lines))
+        return toml_of("\n".join(lines))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         match = _TOML_LINE.search(str(error))
         inside = int(match[1]) if match and match[1] else len(lines) if match else 1

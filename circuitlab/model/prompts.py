@@ -11,6 +11,7 @@ other one. The other prompt is what is patched from.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from circuitlab.counting import number_of
@@ -19,6 +20,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Target
 from circuitlab.model.text.tokenizer import Tokenizer
 
+MOST = 2**18  # prompts of a set: they are held in memory together
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
@@ -37,7 +39,8 @@ class Prompt:
 
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """(line number from 1, prompt and answers) of every line that is not skipped. Raises `BadInput` for more than four fields."""
+    """(line number from 1, prompt and answers) of every line that is not skipped. Raises `BadInput` for more than four fields,
+    and for more than `MOST` prompts."""
     lines = []
     # not splitlines(): a form feed or a line separator inside a prompt is part of it
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
@@ -53,6 +56,9 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
                 got=line[:80],
                 remedy="Correct the line; fields stand between tabs.",
             )
+        if len(lines) == MOST:
+            what, remedy = "A prompt set has too many prompts.", "Divide the file."
+            raise BadInput(what, expected=f"at most {number_of(MOST, 'prompt')}", got="more", remedy=remedy)
         lines.append((number, fields))
     return lines
 
@@ -73,8 +79,10 @@ def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: Mod
     return tokens
 
 
-def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: ModelConfig) -> tuple[Prompt, ...]:
-    """The prompts of a file's text. Raises `BadInput` with the line that does not fit the model."""
+def read_prompts(
+    text: str, name: str, tokenizer: Tokenizer | None, config: ModelConfig, tick: Callable[[int, int], None] = lambda i, n: None
+) -> tuple[Prompt, ...]:
+    """The prompts of a file's text; `tick(i, n)` before each. Raises `BadInput` with the line that does not fit the model."""
     if tokenizer is None:
         raise BadInput(
             "The model has no tokenizer.",
@@ -82,7 +90,10 @@ def read_prompts(text: str, name: str, tokenizer: Tokenizer | None, config: Mode
             got=name,
             remedy="Open a model that has a tokenizer.json beside its weights.",
         )
-    prompts = [read_prompt(number, fields, name, tokenizer, config) for number, fields in lines_of(text)]
+    prompts, lines = list[Prompt](), lines_of(text)
+    for i, (number, fields) in enumerate(lines):
+        tick(i, len(lines))
+        prompts.append(read_prompt(number, fields, name, tokenizer, config))
     if not prompts:
         raise BadInput(
             f"{name} holds no prompt.",

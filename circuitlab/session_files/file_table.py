@@ -6,19 +6,20 @@ and the hash of its bytes, so that a file that is missing or has changed is repo
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.regular_file import on_another_machine, sha256_of
 from circuitlab.session_files.session import FileEntry, Session
 from circuitlab.story.places import file_controls
 from circuitlab.story.setup import Setup, Views
 
 FILE = "file"
+LARGEST_HASHED = 8 * 2**30  # bytes of a file that is hashed because a session names it
+_hashes: dict[tuple[str, int, int], str] = {}
 
 
 def with_file_names(session: Session, views: Views) -> Session:
@@ -52,19 +53,23 @@ def with_file_paths(session: Session) -> Session:
     return with_controls(session, absolute)
 
 
-def file_sha256(path: str) -> str:
-    """The hash of a file's bytes, "" where it cannot be read. It is read again only once its size or time has changed."""
+def file_sha256(path: str, stopped: Callable[[], bool] = lambda: False) -> str:
+    """The hash of a file's bytes, "" where it cannot be read: it is none, too large, or on another machine, which is not asked.
+
+    It is read again only once its size or time has changed. Raises `Cancelled` once `stopped()`.
+    """
+    if on_another_machine(path):
+        return ""
     try:
         stat = os.stat(path)
-        return _sha256(path, stat.st_size, stat.st_mtime_ns) if os.path.isfile(path) else ""
+        key = (path, stat.st_size, stat.st_mtime_ns)
+        if key not in _hashes:
+            if stat.st_size > LARGEST_HASHED:
+                return ""
+            _hashes[key] = sha256_of((Path(path),), stopped)
+        return _hashes[key]
     except (OSError, ValueError):
         return ""
-
-
-@functools.lru_cache(maxsize=64)
-def _sha256(path: str, size: int, mtime_ns: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _free_name(path: str, files: Mapping[str, FileEntry]) -> str:

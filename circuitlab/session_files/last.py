@@ -56,7 +56,7 @@ def last() -> Last | None:
 def keep_last(session: Session, of: Path | None, unsaved: bool, seen: Stamp | None = None) -> None:
     """Keep a session for the next start. `seen`: the stamp of the one that its window came back to. Raises `BadMachine`."""
     path = last_path()
-    made_folder(path.parent)
+    made_folder(path.parent, private=True)
     if seen is None or seen != _stamp():
         _give_way()
     write_whole(path, marked_bytes(session, path.parent, of, unsaved=unsaved))

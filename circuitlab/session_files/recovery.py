@@ -11,6 +11,7 @@ from pathlib import Path
 
 from circuitlab.disk.file_lock import FileLock
 from circuitlab.disk.files import linked, made_folder, moved, write_whole
+from circuitlab.disk.paths import state_home
 from circuitlab.session_files.orphans import Orphan
 from circuitlab.session_files.recovery_files import (
     GENERATIONS,
@@ -41,7 +42,8 @@ class Recovery:
 
     def write(self, session: Session, of: Path | None, closed: bool = False) -> None:
         """Autosave a session; `of` is the file it belongs to. Raises `BadMachine`; what was written before is intact then."""
-        made_folder(self.folder)
+        made_folder(state_home(), private=True)
+        made_folder(self.folder, private=True)
         if not self._lock.held:
             with contextlib.suppress(OSError):  # a disk without locks: the process and the boot tell whether it is gone
                 self._lock.take()

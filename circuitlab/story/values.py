@@ -38,7 +38,10 @@ from circuitlab.state.state import State
 from circuitlab.story.setup import Other
 from circuitlab.story.words import SUBJECT_KEYS, Refuse, read_other, table_of
 
-READ = re.compile(r"^\s*(?:(mean|sum|max|min|best|exp|abs)\()?\s*([A-Za-z_]\w*)\s*((?:\.[A-Za-z_]\w*|\[[^\[\]]+\])*)\s*(\))?\s*$")
+LONGEST_READ = 500  # characters
+READ = re.compile(  # nothing is tried twice
+    r"\s*+(?:(mean|sum|max|min|best|exp|abs)\()?+\s*+([A-Za-z_]\w*+)\s*+((?:\.[A-Za-z_]\w*+|\[[^\[\]]++\])*+)\s*+(\))?+\s*+"
+)
 _REDUCTIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "mean": np.nanmean,
     "sum": np.nansum,
@@ -119,7 +122,9 @@ def read_value(name: str, table: Any, refuse: Refuse, tolerant: bool = False) ->
         texts |= {"read": f"best({alone[1]})", "analysis": texts["analysis"] or "head_scores", "format": "head"}
     if not all(isinstance(v, str) for v in texts.values()) or not texts["analysis"] or not texts["read"]:
         raise refuse(name, f"The value {name} lacks something.", "analysis and read, as texts", table)
-    if not READ.match(texts["read"]):
+    if len(texts["read"]) > LONGEST_READ:
+        raise refuse(name, "read is too long.", f"at most {LONGEST_READ} characters", texts["read"])
+    if not READ.fullmatch(texts["read"]):
         raise refuse(name, "read cannot be read.", 'such as "mean", "loss[-1]", "mean(loss[26:51])"', texts["read"])
     if texts["on"] not in ("", "pin"):
         raise refuse(name, "on cannot be read.", '"pin"', texts["on"])
@@ -188,7 +193,7 @@ def _last(position: int | None) -> int:
 
 def read_out(value: Value, result: Any, state: State) -> float | Head:
     """The number that `read` takes from a result. Raises `BadInput` if it is missing, not one number, or not computed."""
-    match = READ.match(value.read)
+    match = READ.fullmatch(value.read)
     assert match, "checked where it was read"
     reduction, name, rest = match[1], match[2], match[3]
     target = _attribute(result, name, value)

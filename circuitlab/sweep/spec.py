@@ -37,7 +37,6 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -45,6 +44,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from circuitlab.analysis.base import Analysis, TextRef, find_analysis
+from circuitlab.disk.files import read_at_most
+from circuitlab.disk.toml_reading import toml_of
 from circuitlab.engine.codec import params_of, parse
 from circuitlab.engine.request import needs, with_files
 from circuitlab.errors import BadInput, CircuitLabError, advising, cause, quoted
@@ -57,7 +58,7 @@ from circuitlab.state.edit_syntax import EditText, read_edits
 LONGEST = 16 << 20  # bytes of a declaration
 FINAL, ALL = "final", "all"
 _REMEDY = "Correct the declaration: README, Sweeps, shows each of its keys."
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_RANGE = re.compile(r"(\d{1,15})\.\.(\d{1,15})")
 _SPLIT = re.compile(r"lines|paragraphs|tokens:([1-9]\d{0,8})")
 Step = str | int | tuple[int, int]  # FINAL, ALL, a step, or first and last
 T = TypeVar("T")
@@ -130,12 +131,11 @@ def is_pattern(name: str) -> bool:
 def read_spec(path: Path) -> Spec:
     """The sweep that a TOML file declares. Raises `BadInput` with the line where a key is not known."""
     try:
-        with path.open("rb") as file:
-            data = file.read(LONGEST + 1)
-        text = data.decode("utf-8-sig")
-        if len(data) > LONGEST:
+        data = read_at_most(path, LONGEST)
+        if data is None:
             raise ValueError(f"more than {LONGEST >> 20} MiB")
-        parsed = tomllib.loads(text)
+        text = data.decode("utf-8-sig")
+        parsed = toml_of(text)
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{path.name} declares no sweep.", expected="a TOML file", got=cause(error), remedy=_REMEDY) from error
     return spec_of(parsed, path.resolve().parent, text, path.name)

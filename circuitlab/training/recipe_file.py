@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import read_at_most
 from circuitlab.disk.paths import resource
+from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadInput, advising, cause, quoted
 from circuitlab.training.recipe import Checkpoints, Data, Export, Optimiser, Recipe, Stage
 from circuitlab.training.recipe_checks import checked
+
+LARGEST = 2**20  # bytes of a recipe
+MOST_BASES = 16  # recipes that one builds on
 
 
 def read_recipe(name_or_path: str) -> Recipe:
@@ -39,7 +43,10 @@ def _found(name_or_path: str, beside: Path | None = None) -> Path:
 def _with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The values of a file, over those of its base. Raises `BadInput` for a base that leads back to itself."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        read = read_at_most(path, LARGEST)
+        if read is None:
+            raise ValueError(f"more than {LARGEST >> 20} MiB")
+        data = toml_of(read.decode("utf-8-sig"))
     except (ValueError, RecursionError, OSError) as error:  # also a number of thousands of digits
         raise BadInput(f"{path.name} is not TOML.", expected="a recipe", got=cause(error)) from error
     if "base" not in data:
@@ -47,6 +54,10 @@ def _with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = data.pop("base")
     if not isinstance(base, str):
         raise BadInput(f"{path.name}: base cannot have this value.", expected="the name of a recipe", got=quoted(base))
+    if len(above) == MOST_BASES:
+        raise BadInput(
+            f"{path.name}: base leads too far.", expected=f"at most {MOST_BASES} recipes below one another", got=quoted(base)
+        )
     from_path = _found(base, path.parent)
     if from_path.resolve() in (*above, path.resolve()):
         raise BadInput(

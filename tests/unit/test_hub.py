@@ -117,6 +117,65 @@ def test_a_file_that_was_damaged_on_its_way_does_not_count(hub: Hub) -> None:
     assert fetch(plan(NAME), lambda p: None).is_dir()
 
 
+def test_a_swapped_configuration_is_refused(hub: Hub) -> None:
+    """Of the same length, under the name of the file that is listed: git's hash, which names small files, tells them apart."""
+    config = (hub.repos[NAME.repo] / "config.json").read_bytes()
+    at = config.index(b'"n_layers": ') + len(b'"n_layers": ')
+    hub.swapped["config.json"] = config[:at] + b"9" + config[at + 1 :]
+    with pytest.raises(BadModel, match="damaged in transit"):
+        fetch(plan(NAME), lambda p: None)
+    assert snapshot(NAME) is None and not list(NAME.folder.rglob("config.json"))
+    hub.swapped.clear()
+    assert (fetch(plan(NAME), lambda p: None) / "config.json").read_bytes() == config
+
+
+def test_a_file_under_another_hash_than_the_list_has_is_refused(hub: Hub) -> None:
+    what = plan(NAME)
+    assert all(len(file.etag) in (40, 64) for file in what.files)
+    swapped = replace(what, files=tuple(replace(f, etag="a" * 40 if f.name == "config.json" else f.etag) for f in what.files))
+    with pytest.raises(BadModel, match="than it lists"):
+        fetch(swapped, lambda p: None)
+    assert not list(NAME.folder.rglob("*config.json*"))
+
+
+def test_git_names_a_blob_as_the_check_does(hub: Hub, tmp_path: Path) -> None:
+    """The hash of `hello` in git, which any repository has."""
+    from circuitlab.model.sources.hub_transfer import _check
+    from circuitlab.model.sources.transfer_meter import Meter
+
+    (part := tmp_path / "part").write_bytes(b"hello\n")
+    _check(part, "ce013625030ba8dba906f756967f9e9ca394464a", Meter(6, lambda p: None, lambda: False))
+    with pytest.raises(BadModel):
+        _check(part, "f572d396fae9206628714fb2ce00f72e94f2258f", Meter(6, lambda p: None, lambda: False))  # its bare sha1
+
+
+def test_two_downloads_at_once_receive_a_file_once(hub: Hub) -> None:
+    """The second waits for the first, then finds the file; no byte of the large one comes twice."""
+    hub.wait = threading.Event()
+    what, began, done = plan(NAME), threading.Event(), list[Path]()
+    small = sum(f.size for f in what.files if f.size < 2**14)
+
+    def say(p: Progress) -> None:
+        if p.done > small:
+            began.set()
+
+    first = threading.Thread(target=lambda: done.append(fetch(what, say)))
+    first.start()
+    assert began.wait(60)
+    asked = threading.Event()
+    second = threading.Thread(target=lambda: done.append(fetch(what, lambda p: None, lambda: asked.set() or False)))
+    second.start()
+    assert asked.wait(60)
+    hub.wait.set()
+    for one in (first, second):
+        one.join(60)
+    assert len(done) == 2 and done[0] == done[1]
+    original = hub.repos[NAME.repo] / "model.safetensors"
+    assert (done[0] / "model.safetensors").read_bytes() == original.read_bytes()
+    assert sum(method == "GET" and path.endswith("model.safetensors") for method, path, _ in hub.log) == 1
+    assert not list((NAME.folder / "blobs").glob("*.circuitlab*"))
+
+
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from contextlib import suppress
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QDockWidget, QHBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
-from circuitlab.disk.paths import log_file
+from circuitlab.disk.paths import log_file, private_file, private_folder
 from circuitlab.draw.look.theme import Theme
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.work.app_context import AppContext
@@ -36,11 +38,19 @@ class LogHandler(QObject, logging.Handler):
             self.line_logged.emit(record.levelno, self.format(record))
 
 
+class _PrivateFile(RotatingFileHandler):
+    """A log that nobody else reads."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = private_file(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return TextIOWrapper(os.fdopen(descriptor, "ab"), self.encoding, self.errors)
+
+
 def file_handler(level: str = "INFO") -> logging.Handler | None:
     """The handler of the log file, None if that cannot be written."""
     try:
-        log_file().parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
+        private_folder(log_file().parent)
+        handler = _PrivateFile(log_file(), maxBytes=2_000_000, backupCount=2, encoding="utf-8", delay=True)
     except OSError:
         return None
     handler.setFormatter(logging.Formatter(FORMAT))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QListWidgetItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
+from circuitlab.errors import bounded
 from circuitlab.gui.lessons.readiness_row import ReadinessRow
 from circuitlab.gui.lessons.rows import SIDE, Paragraph, RowList
 from circuitlab.gui.lessons.step_film import film_words
@@ -20,7 +21,7 @@ from circuitlab.session_files.work import Work
 from circuitlab.story.story import Step
 
 EMPTY = "Ctrl+K keeps this view as a step. Right-click a head, a token or a panel to write a note on it."
-_LINK, _MARKS = re.compile(r"\[([^\]]*)\]\([^)]*\)"), re.compile(r"[*_`#>]+")
+_LINK, _MARKS = re.compile(r"\[([^\[\]]*+)\]\([^)]{0,500}+\)"), re.compile(r"[*_`#>]+")
 STEPS, NOTES = 0.4, 0.25  # of the dock's height, at most
 LEAST = 40  # px
 
@@ -217,4 +218,4 @@ class SessionPart(QWidget):
 def first_line(text: str) -> str:
     """The first line of a Markdown text that says something, without its marks."""
     lines = (_MARKS.sub("", _LINK.sub(r"\1", line)).strip(" -") for line in text.split("\n"))
-    return next(filter(None, lines), "")
+    return bounded(next(filter(None, lines), ""))

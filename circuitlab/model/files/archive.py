@@ -34,6 +34,7 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
         with file.duplicate() as handle, zipfile.ZipFile(handle) as archive:
             infos = archive.infolist()
         spans = {info.filename: _span(file, info) for info in infos}
+        sums = {info.filename: info.CRC for info in infos}
     except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError, EOFError, OverflowError) as error:
         raise damaged(file, "a zip directory", str(error)[:150] or type(error).__name__) from error
     if len(spans) != len(infos):
@@ -41,6 +42,8 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
     in_order = sorted(spans.values())
     if any(after[0] < before[1] for before, after in pairwise(in_order)):
         raise damaged(file, "entries side by side", "entries that overlap")
+    for name in (name for name in spans if name.endswith("/data.pkl")):  # now, when all of them have no more bytes than the file
+        _check_sum(file, spans[name], sums[name])
     return {name.partition("/")[2] or name: span for name, span in spans.items()}
 
 
@@ -83,10 +86,13 @@ def _span(file: WholeFile, info: zipfile.ZipInfo) -> tuple[int, int]:
     start = info.header_offset + 30 + sum(struct.unpack_from("<HH", head, 26))
     if info.file_size != info.compress_size or start + info.file_size > file.size:
         raise damaged(file, f"{name} within the file", f"{number_of(info.file_size, 'byte')} from byte {start}")
-    checked = info.filename.endswith("/data.pkl") and info.file_size <= LARGEST_PICKLE
-    if checked and zlib.crc32(file.read(start, start + info.file_size)) != info.CRC:
-        raise damaged(file, "the structure that was saved", "another checksum")
     return start, start + info.file_size
+
+
+def _check_sum(file: WholeFile, span: tuple[int, int], wanted: int) -> None:
+    """Raise `BadModel` for a pickle with other bytes than were saved; one that is too large is refused where it is read."""
+    if span[1] - span[0] <= LARGEST_PICKLE and zlib.crc32(file.read(*span)) != wanted:
+        raise damaged(file, "the structure that was saved", "another checksum")
 
 
 def _end(file: WholeFile) -> int | None:

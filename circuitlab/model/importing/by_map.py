@@ -18,7 +18,6 @@ applied, and what shapes cannot show.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any, cast
 import torch
 
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadModel, UsageError, advising, cause, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
@@ -69,7 +69,7 @@ def read_map(path: Path) -> ImportMap:
                 got="more",
                 remedy="Name the TOML file with --map, not the weights.",
             )
-        data = tomllib.loads(read.decode("utf-8-sig"))
+        data = toml_of(read.decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("The map cannot be read.", expected="a TOML file", got=cause(error), remedy=_REMEDY) from error
     return map_of(data)

@@ -13,11 +13,12 @@ from tokenizers import AddedToken, decoders, normalizers
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.tokenizer import Tokenizer
 
-_LARGEST = 2**25  # bytes
+_LARGEST, _LONGEST = 2**23, 256  # bytes of a file, and of a piece, which is divided at each of its characters
 _SPECIAL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 BOS = 1
 _REMEDY = "Write it with llama2.c's tokenizer.py, or remove it and use token ids."
@@ -39,7 +40,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
     file = WholeFile(path)
     if file.size > _LARGEST:
         raise BadModel(f"{file.name} is too large.", expected=f"at most {_LARGEST} bytes", got=str(file.size), remedy=_REMEDY)
-    pieces = _pieces(file.read(0, file.size))
+    pieces = _pieces(file.read(0, file.size), file.name)
     if pieces is None or tuple(text.strip("\n") for text, _ in pieces[:3]) != _SPECIAL:
         raise BadModel(
             f"{file.name} is not a tokenizer of llama2.c.",
@@ -65,8 +66,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _pieces(data: bytes) -> list[tuple[str, float]] | None:
-    """(text, score) by id, None if the bytes are something else."""
+def _pieces(data: bytes, name: str) -> list[tuple[str, float]] | None:
+    """(text, score) by id, None if the bytes are something else. Raises `BadModel` for a piece that is too long to be divided."""
     pieces, at = [], 4
     while at < len(data):
         if at + 8 > len(data):
@@ -75,6 +76,9 @@ def _pieces(data: bytes) -> list[tuple[str, float]] | None:
         at += 8
         if not 0 <= length <= len(data) - at:
             return None
+        if length > _LONGEST:
+            what, got = f"{name} has a piece that is too long.", number_of(length, "byte")
+            raise BadModel(what, expected=f"at most {_LONGEST} bytes", got=got, remedy=_REMEDY)
         try:
             pieces.append((data[at : at + length].decode("utf-8"), score))
         except UnicodeDecodeError:

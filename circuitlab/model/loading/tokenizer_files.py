@@ -142,8 +142,10 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     else:
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     inner.decoder = decoders.ByteLevel()
-    for content, number in _added(folder, settings, vocab):
-        inner.add_special_tokens([AddedToken(content, special=True, normalized=False)])
+    added = _added(folder, settings, vocab)
+    # at once: the library builds its search for all of them anew at each call
+    inner.add_special_tokens([AddedToken(content, special=True, normalized=False) for content, _ in added])
+    for content, number in added:
         if inner.token_to_id(content) != number:
             what = f"the added token {content[:40]!r} at id {number}"
             raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))

@@ -62,9 +62,9 @@ def cache_folder() -> Path:
     """The hub's cache folder, by the environment variables that its own library reads."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
+            return Path(os.path.expanduser(os.environ[name]))  # a person that there is not stays as it is written
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-    return Path(home).expanduser() / "hub"
+    return Path(os.path.expanduser(home)) / "hub"
 
 
 def snapshot(name: HubName) -> Path | None:

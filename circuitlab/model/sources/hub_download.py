@@ -15,7 +15,7 @@ from typing import Any
 
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_transfer import PART, HubFile, checked_hash, into_cache, is_bare
+from circuitlab.model.sources.hub_transfer import PART, HubFile, checked_hash, into_cache, is_bare, is_hash
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
 __all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
@@ -68,7 +68,8 @@ def plan(name: HubName) -> Plan:
     """The commit and files to fetch. Raises `CircuitLabError`."""
     with _library(name) as hub:
         info = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
-    sizes = {s.rfilename: max(0, int(s.size or 0)) for s in info.siblings or () if is_bare(s.rfilename)}
+    listed = {s.rfilename: s for s in info.siblings or () if is_bare(s.rfilename)}
+    sizes = {name: max(0, int(one.size or 0)) for name, one in listed.items()}
     weights = _weights(sizes)
     if "config.json" not in sizes or not weights:
         raise BadModel(
@@ -78,7 +79,14 @@ def plan(name: HubName) -> Plan:
             remedy="Check the model's page on the hub, or try again later.",
         )
     files = [*(n for n in _COMPANIONS if n in sizes), *weights]
-    return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n]) for n in files))
+    return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n], _etag(listed[n])) for n in files))
+
+
+def _etag(listed: Any) -> str:
+    """The hash that names a file of the list: a large one's sha256, a small one's in git; "" where the list says none."""
+    large = getattr(listed, "lfs", None)
+    etag = getattr(large, "sha256", None) if large is not None else getattr(listed, "blob_id", None)
+    return etag if is_hash(etag) else ""
 
 
 def _weights(sizes: dict[str, int]) -> list[str]:

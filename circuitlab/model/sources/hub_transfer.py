@@ -1,8 +1,9 @@
 """Downloading one file of the hub into its cache, from an untrusted server.
 
 A server's answer becomes part of a path only after validation: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256 hash), a
-commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed. A partial file is stored
-beside the cache's blobs under its own name until it is complete; bytes received are not requested twice.
+commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed, and its bytes have the hash
+that names them. A partial file is stored beside the cache's blobs under its own name until it is complete; bytes received are not
+requested twice, and one process receives them at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 from circuitlab.counting import number_of
+from circuitlab.disk.file_lock import FileLock
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.transfer_meter import Meter
 
-PART = ".circuitlab-part"
+PART, LOCK = ".circuitlab-part", ".circuitlab-lock"
 _ATTEMPTS = 5  # broken connections in a row without a byte between them
 _HASH = re.compile(r"[0-9A-Fa-f]{40,64}")
 _BARE = re.compile(r"[A-Za-z0-9_][\w.-]{0,200}", re.ASCII)
@@ -28,10 +32,12 @@ _BARE = re.compile(r"[A-Za-z0-9_][\w.-]{0,200}", re.ASCII)
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repository; its size in bytes as the hub lists it, 0 if it does not."""
+    """One file of a repository; its size in bytes as the hub lists it, 0 if it does not, and the hash that names it there, "" if
+    it lists none."""
 
     name: str
     size: int
+    etag: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Place:
 
 def checked_hash(text: object, what: str) -> str:
     """`text`, checked to be a hash as the cache uses for names. Raises `BadModel`."""
-    if not isinstance(text, str) or not _HASH.fullmatch(text):
+    if not is_hash(text):
         raise BadModel(
             f"The hub names {what} by something that is not a hash.",
             expected="40 to 64 hexadecimal digits",
@@ -54,6 +60,11 @@ def checked_hash(text: object, what: str) -> str:
             remedy="Nothing was written. Check HF_ENDPOINT, and download from a hub that you trust.",
         )
     return text
+
+
+def is_hash(text: object) -> TypeGuard[str]:
+    """Whether `text` is a hash as the cache uses for names."""
+    return isinstance(text, str) and bool(_HASH.fullmatch(text))
 
 
 def is_bare(name: str) -> bool:
@@ -88,8 +99,16 @@ def _place(file: HubFile, url: str, about: Any) -> Place:
             got=stated,
             remedy="Try again later, or download the model another way and open its folder.",
         )
+    etag = checked_hash(about.etag, file.name)
+    if file.etag and file.etag.lower() != etag.lower():
+        raise BadModel(
+            f"The hub offers another {file.name} than it lists.",
+            expected=f"the hash {file.etag[:16]}…",
+            got=f"{etag[:16]}…",
+            remedy="Nothing was written. Check HF_ENDPOINT and the network between; the list of files may have changed just now.",
+        )
     same = about.location.split("/")[2:3] == url.split("/")[2:3]
-    return Place(about.location, checked_hash(about.etag, file.name), sizes.pop(), same)
+    return Place(about.location, etag, sizes.pop(), same)
 
 
 def _link(link: Path, blob: Path) -> None:
@@ -110,8 +129,31 @@ def _link(link: Path, blob: Path) -> None:
 def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
     blob.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(blob.with_name(blob.name + LOCK), meter):
+        if blob.is_file():  # another process has had it meanwhile
+            meter.add(place.size, moved=False)
+        else:
+            _transfer_alone(hub, place, blob, meter)
+
+
+@contextmanager
+def _alone(path: Path, meter: Meter) -> Iterator[None]:
+    """Waits until no other download receives the same file. On a disk without locks nobody waits: the size is checked then."""
+    lock = FileLock(path)
+    with suppress(OSError):
+        while lock.take() is not None:
+            meter.wait(0.2)
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
+
+
+def _transfer_alone(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     part = blob.with_name(blob.name + PART)
-    with part.open("ab") as file:
+    part.touch()
+    with part.open("r+b", buffering=0) as file:  # each byte at its own place, whoever else writes
+        file.seek(0, os.SEEK_END)
         if file.tell() > place.size:  # part of another file, or from a server that sent too much
             _empty(file)
         meter.add(file.tell(), moved=False)
@@ -130,6 +172,7 @@ def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
                 meter.wait(failures)
         if file.tell() != place.size:
             raise OSError(f"{meter.file}: {number_of(file.tell(), 'byte')} came, not {place.size}")
+        file.truncate()
     _check(part, place.etag, meter)
     part.replace(blob)
 
@@ -186,10 +229,13 @@ def _refuse_packed(response: Any, name: str) -> None:
 
 
 def _check(part: Path, etag: str, meter: Meter) -> None:
-    """Check a large file against the sha256 that names it. Raises `BadModel`, and removes the file, where they differ."""
-    if len(etag) != 64:
+    """Check a file against the hash that names it: a large one's sha256, a small one's name in git, the sha1 of its head and its
+    bytes. Raises `BadModel`, and removes the file, where they differ."""
+    if len(etag) not in (40, 64):
         return
     digest = hashlib.sha256()
+    if len(etag) == 40:
+        digest = hashlib.sha1(b"blob %d\0" % part.stat().st_size, usedforsecurity=False)
     with part.open("rb") as file:
         while chunk := file.read(1 << 22):
             meter.add(0, moved=False)
@@ -197,6 +243,8 @@ def _check(part: Path, etag: str, meter: Meter) -> None:
     if digest.hexdigest() != etag.lower():
         part.unlink()
         raise BadModel(
-            f"{meter.file} was damaged in transit.", expected=f"sha256 {etag[:16]}…", got=f"{digest.hexdigest()[:16]}…",
+            f"{meter.file} was damaged in transit, or is another file.",
+            expected=f"{'sha256' if len(etag) == 64 else 'the git hash'} {etag[:16]}…",
+            got=f"{digest.hexdigest()[:16]}…",
             remedy="Download it again.",
         )  # fmt: skip
