@@ -16,7 +16,7 @@ from pathlib import Path
 
 from circuitlab.errors import BadMachine, UsageError, cause
 from circuitlab.file_lock import FileLock, locked
-from circuitlab.files import write_whole, writing
+from circuitlab.files import made_folder, write_whole, writing
 from circuitlab.sweep.journal import NAME, Journal
 from circuitlab.sweep.work import Outcome
 
@@ -99,8 +99,7 @@ class Record:
         """Write an archive of what waits, then the lines that name it."""
         if not self._waiting:
             return
-        with writing(self._folder):
-            self._folder.mkdir(exist_ok=True)
+        made_folder(self._folder, within=self._folder.parent)
         name = f"{self._number + 1:06d}.zip"
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:

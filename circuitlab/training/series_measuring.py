@@ -22,12 +22,13 @@ import torch
 from circuitlab.analysis.training.scores import late_minus_early, repetitions
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadMachine, BadModel
-from circuitlab.files import writing
+from circuitlab.files import made_folder, writing
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of
 from circuitlab.model.records.series_measures import FILE, GONE, TEXT_ARRAYS, SeriesMeasures, read_series, write_series
 from circuitlab.model.text.tokenizer import Tokenizer
+from circuitlab.own_files import open_own
 from circuitlab.training.corpus import Stream
 from circuitlab.training.measured_texts import CONTEXT, WINDOWS, MeasuredTexts, texts_for
 from circuitlab.training.series_point import measure_point
@@ -178,9 +179,9 @@ def _without_weights(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[t
 def _stage_of(folder: Path) -> Path:
     """The folder of the points measured so far, created. Raises `BadMachine` if it cannot be written to, before any work."""
     stage = folder / STAGE
+    made_folder(stage, within=folder)
     try:
-        stage.mkdir(exist_ok=True)
-        (stage / "writable").touch()
+        open_own(stage / "writable").close()
     except OSError as error:
         raise _unwritable(folder, error) from error
     return stage

@@ -22,6 +22,7 @@ from circuitlab.errors import BadMachine, UsageError, cause, printable
 from circuitlab.files import writing
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.sources.transfer_meter import Meter
+from circuitlab.own_files import open_own
 
 PIECE = 1 << 16
 MAGIC = b"PK\x03\x04"  # how a zip begins
@@ -76,7 +77,7 @@ def transfer(url: str, part: Path, size: int, meter: Meter) -> None:
 def _growing(part: Path) -> Iterator[IO[bytes]]:
     """The file, open to be read and appended to; one in which nothing stands at the end is removed."""
     try:
-        with part.open("a+b") as file:
+        with open_own(part) as file:
             yield file
     finally:
         with contextlib.suppress(OSError):

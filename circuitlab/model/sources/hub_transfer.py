@@ -19,6 +19,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.transfer_meter import Meter
+from circuitlab.own_files import open_own
 
 PART = ".circuitlab-part"
 _ATTEMPTS = 5  # broken connections in a row without a byte between them
@@ -111,7 +112,7 @@ def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
     blob.parent.mkdir(parents=True, exist_ok=True)
     part = blob.with_name(blob.name + PART)
-    with part.open("ab") as file:
+    with open_own(part) as file:
         if file.tell() > place.size:  # part of another file, or from a server that sent too much
             _empty(file)
         meter.add(file.tell(), moved=False)
