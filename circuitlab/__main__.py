@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+
+
+def _leave_start_folder() -> None:
+    """`python -m` looks for modules in the folder it was started in first, which may be a stranger's: not where we are not."""
+    home = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    start = os.path.realpath(sys.path[0]) if sys.path else home
+    if not sys.flags.safe_path and start == os.path.realpath(os.curdir) != home:
+        del sys.path[0]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -11,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without `argv` the process is the command's own, and ends here: Ctrl+C ends it with status 130 whenever it comes.
     """
+    if argv is None:
+        _leave_start_folder()
     try:
         from circuitlab.interrupts import starting
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from circuitlab import __version__, plugins, probe
+from circuitlab.child_process import finished, python
 from circuitlab.counting import number_of
 from circuitlab.disk import paths
 
@@ -97,17 +98,10 @@ def _last_line(text: str) -> str:
 def _child(code: str) -> tuple[bool, str]:
     """Run `code` in a subprocess: whether it succeeded, and its output or the last line of its error."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=120,
-            check=False,
-        )
+        status, output, errors = finished(python("-c", code), 120)
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)
-    return (True, done.stdout) if done.returncode == 0 else (False, _last_line(done.stderr))
+    return (True, output) if status == 0 else (False, _last_line(errors))
 
 
 def _package(name: str) -> Package:

@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from circuitlab.child_process import environment, finished, python
 from circuitlab.disk import paths
 from circuitlab.disk.files import made_folder, write_whole
 from circuitlab.errors import BadMachine
@@ -214,10 +215,10 @@ def unmet_libraries(platform: str) -> tuple[str, ...]:
     if not files or not sys.platform.startswith("linux"):
         return ()
     try:
-        ldd = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        _, output, errors = finished(["ldd", *map(str, files)], _SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    return missing_libraries(ldd.stdout + ldd.stderr)
+    return missing_libraries(output + errors)
 
 
 def _requested_plugin(env: Mapping[str, str]) -> str:
@@ -228,22 +229,14 @@ def _requested_plugin(env: Mapping[str, str]) -> str:
 
 def probe(environ: Mapping[str, str] | None = None, *, torch: bool = True) -> Probe:
     """Import torch, then Qt, and load the platform plugin, in a subprocess with this environment."""
-    env = dict(os.environ if environ is None else environ)
+    env = environment(environ)
     try:
-        child = subprocess.run(
-            [sys.executable, "-P", "-c", _CHILD.format(torch=torch)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-            env=env,
-        )
+        status, output, errors = finished(python("-c", _CHILD.format(torch=torch)), _SECONDS, env)
     except subprocess.TimeoutExpired:
         return Probe(False, problem=f"It did not respond within {_SECONDS} seconds.")
-    if child.returncode == 0:
-        return Probe(True, platform=json.loads(child.stdout.splitlines()[-1])["platform"])
-    return explain(child.stderr, unmet_libraries(_requested_plugin(env)))
+    if status == 0:
+        return Probe(True, platform=json.loads(output.splitlines()[-1])["platform"])
+    return explain(errors, unmet_libraries(_requested_plugin(env)))
 
 
 def explain(stderr: str, unmet: tuple[str, ...]) -> Probe:

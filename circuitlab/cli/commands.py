@@ -211,7 +211,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str])
 def _put(data: bytes, target: str) -> None:
     """Write to a file; "-" prints."""
     if target != "-":
-        return write_whole(Path(target), data)
+        return write_whole(Path(target), data, named=True)
     if sys.stdout.isatty() and b"\0" not in data:  # a text, for somebody's eyes
         print(data.decode("utf-8"), end="")
         return None
@@ -348,7 +348,7 @@ def _sheet(args: argparse.Namespace) -> int:
     paper = paper_of(args, WIDE)
     sheet = step.sheet(paper)
     picture = sheet.drawn(out.suffix.lower(), "" if args.no_view else sheet.view_text())
-    write_whole(out, picture.data)
+    write_whole(out, picture.data, named=True)
     return _written(out, paper, picture.height_mm)
 
 

@@ -35,7 +35,7 @@ def write_lesson(file: Path, out: Path) -> int:
     need_writable(out)
     session = opened_session(file, Engine(ModelStore())).session
     lesson = for_lesson(session, out, view_types())
-    write_whole(out, markdown_of(lesson.story).encode("utf-8"))
+    write_whole(out, markdown_of(lesson.story).encode("utf-8"), named=True)
     print("\n".join(map(on_one_line, (f"{out}: {number_of(len(lesson.story.steps), 'step')}", *lesson.remarks))))
     return 0
 
@@ -53,6 +53,6 @@ def write_session(file: Path, out: Path) -> int:
     session, store = session_of_lesson(read(file).story, real_folder(file), view_types()), ModelStore()
     session = replace(session, models={name: hashed(entry, store) for name, entry in session.models.items()})
     with replacing(out):
-        write_whole(out, bytes_of(session, real_folder(out)))
+        write_whole(out, bytes_of(session, real_folder(out)), named=True)
     print(f"{out}: {number_of(len(session.story.steps), 'step')}")
     return 0

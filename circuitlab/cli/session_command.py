@@ -71,7 +71,7 @@ def write_results(args: argparse.Namespace) -> int:
             computed = session.with_results(FRONTS, ctx)
         assert computed.results is not None
         lines = (f"{out}:", *_results_lines(results_table(computed.results)), *_changed(session.results, computed.results))
-        write_whole(Path(out), file_bytes(computed.session, real_folder(Path(out)), computed.results))
+        write_whole(Path(out), file_bytes(computed.session, real_folder(Path(out)), computed.results), named=True)
     print("\n".join(map(on_one_line, lines)))
     return _tell_empty(computed.session.story, computed.results)
 

@@ -59,21 +59,23 @@ def _write_all(args: argparse.Namespace, paper: Paper, engine: Engine, folder: P
         for number, step in enumerate(session.steps, 1):
             try:
                 with part():
-                    _write(args, step, paper, folder / f"fig{number}{suffix}")
+                    _write(args, step, paper, folder / f"fig{number}{suffix}", named=False)
             except CircuitLabError as error:
                 status = error.exit_code
                 print(f"Step {number}, {on_one_line(step.title)}: {error}", file=sys.stderr)
     return status
 
 
-def _write(args: argparse.Namespace, step: SavedStep, paper: Paper, out: Path, columns: int | None = None) -> None:
-    """`columns` None: those of the arguments, or as many as there are parts."""
+def _write(
+    args: argparse.Namespace, step: SavedStep, paper: Paper, out: Path, columns: int | None = None, named: bool = True
+) -> None:
+    """`columns` None: those of the arguments, or as many as there are parts. `named`: as in `Sheet.save`."""
     panels = tuple(name.strip() for name in args.panels.split(",") if name.strip())
     with progress(out.name) as ctx:
         sheet = step.sheet(paper, panels, columns, ctx)
         if columns is None and args.columns is not None:
             sheet = sheet.on(paper, min(args.columns, len(sheet.cells)))
-        output = sheet.save(out, args.data, not args.no_view)
+        output = sheet.save(out, args.data, not args.no_view, named)
     high = output.height_mm
     fewer = f" (--panels {sheet.cells[0].panel} draws fewer parts)" if len(sheet.cells) > 1 and paper.height_mm is None else ""
     remark = f": {words}{fewer}" if (words := height_remark(high)) else ""

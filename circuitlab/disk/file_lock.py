@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from circuitlab.disk.own_files import open_own, open_plain, plain_stat
 from circuitlab.errors import CircuitLabError
 
 HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what systems say of a lock that another process has
@@ -56,8 +57,11 @@ class FileLock:
 
         Raises `OSError` where the file cannot be opened or written, or the disk has no locks; nothing is locked then.
         """
+        found = plain_stat(self.path)
+        if found is not None and found.st_nlink > 1 and (holder := holder_of(self.path)) is not None:
+            return holder  # of a file with a second name, as backups make, which is replaced where nobody holds it
         for _ in range(_ATTEMPTS):
-            file = self.path.open("a+b")
+            file = open_own(self.path)
             try:
                 _take(file)
                 if not _still_there(file, self.path):
@@ -119,9 +123,11 @@ def locked(
 def holder_of(path: Path) -> Holder | None:
     """Who has the lock on a file now, None if nobody does (whatever the file says) or it cannot be found out."""
     try:
-        with path.open("r+b") as file:
+        with contextlib.ExitStack() as stack:
+            if (file := open_plain(path)) is None:
+                return None
             try:
-                _take(file)
+                _take(stack.enter_context(file))
             except OSError as error:
                 return _holder(file) if error.errno in HELD else None
     except OSError:
@@ -141,7 +147,7 @@ def _holder(file: IO[bytes]) -> Holder:
 def _still_there(file: IO[bytes], path: Path) -> bool:
     """Whether the opened file is the one that the path names: a lock on one that has been removed protects nothing."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
         return False
 

@@ -1,6 +1,7 @@
 """Atomic writes: the new file is written beside the old one, flushed to disk, then put in its place. All output goes this way.
 
-If anything goes wrong, the old file is unchanged and no partial file is left beside it.
+If anything goes wrong, the old file is unchanged and no partial file is left beside it. A link, a pipe or a device is written to
+only at a path that a person has `named`; at every other it is replaced, see `own_files`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.disk.own_files import fresh_file, plain_stat
 from circuitlab.disk.paths import private_folder
 from circuitlab.disk.unfinished_files import unfinished_file, unfinished_link
 from circuitlab.errors import BadMachine, bounded
@@ -41,35 +43,44 @@ def write_whole(
     previous: Path | None = None,
     durable: bool = True,
     fresh: Path | None = None,
+    named: bool = False,
 ) -> None:
     """Write a file atomically; the old file is kept as `previous` if that is given.
 
     `data`: the bytes, or a function that writes them to an open file. `durable`: wait until they are on disk. `fresh`: the
     temporary path, where nobody else writes to the folder; by default a random name in it, and such ones of killed processes are
-    removed. Raises `BadMachine` if the disk is full or not writable, or nobody reads a pipe; the old file is then unchanged.
+    removed. `named`: a person has named this path, where a link is followed, and a pipe or a device written to.
+
+    Raises `BadMachine` if the disk is full or not writable, or nobody reads a pipe; the old file is then unchanged.
     """
-    with whole(path, previous, durable, fresh) as beside, beside.open("wb") as file:
+    with whole(path, previous, durable, fresh, named) as beside, beside.open("wb") as file:
         data(file) if callable(data) else file.write(data)
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write several files, each atomically, and none before all are written beside the old ones. Raises `BadMachine`."""
+def write_together(files: Mapping[Path, bytes], named: Collection[Path] = ()) -> None:
+    """Write several files, each atomically, and none before all are written beside the old ones. Raises `BadMachine`.
+
+    `named`: those of them that a person has named, see `write_whole`.
+    """
     with contextlib.ExitStack() as stack:
         for path, data in files.items():
-            stack.enter_context(whole(path)).write_bytes(data)
+            stack.enter_context(whole(path, named=path in named)).write_bytes(data)
 
 
 @contextlib.contextmanager
-def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh: Path | None = None) -> Iterator[Path]:
+def whole(
+    path: Path, previous: Path | None = None, durable: bool = True, fresh: Path | None = None, named: bool = False
+) -> Iterator[Path]:
     """A temporary path whose file replaces `path` at the end, for libraries that write to a path. See `write_whole`."""
     with writing(path):
-        if _cannot_be_replaced(path):
+        if named and _cannot_be_replaced(path):
             with _reader_of(path):
                 yield path
             return
-        path = _at_its_end(path)
-        with contextlib.nullcontext(fresh) if fresh else unfinished_file(path.parent) as beside, _gone_after(beside):
-            mode = _readers_of(path)
+        path = _replaceable(path, named)
+        with _new(fresh) if fresh else unfinished_file(path.parent) as beside, _gone_after(beside):
+            old = plain_stat(path)
+            mode = None if old is None else stat.S_IMODE(old.st_mode)
             os.close(os.open(beside, os.O_WRONLY | os.O_CREAT, 0o666 if mode is None else 0o600))
             if mode is not None:  # from before its first byte: what nobody else may read they may not read meanwhile
                 os.chmod(beside, mode | 0o600)
@@ -83,11 +94,6 @@ def whole(path: Path, previous: Path | None = None, durable: bool = True, fresh:
             os.replace(beside, path)
             if durable:
                 _on_disk(path.parent)
-
-
-def _readers_of(path: Path) -> int | None:
-    """The mode of the file that is to be replaced, None where there is none."""
-    return path.stat().st_mode & 0o7777 if path.is_file() else None
 
 
 def _cannot_be_replaced(path: Path) -> bool:
@@ -106,12 +112,19 @@ def _no_name(error: ValueError) -> OSError:
     return OSError(errno.EINVAL, "a name with characters that no name can have")
 
 
-def _at_its_end(path: Path) -> Path:
-    """The file that a link points to, which is replaced in place of the link. Raises `OSError` where it is a folder."""
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if path.is_dir():
+def _replaceable(path: Path, named: bool) -> Path:
+    """The file that is replaced: where the path is `named`, the one that a link points to. Raises `OSError` for a folder."""
+    path = Path(os.path.realpath(path)) if named and path.is_symlink() else path
+    if path.is_dir() and not path.is_symlink():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     return path
+
+
+@contextlib.contextmanager
+def _new(fresh: Path) -> Iterator[Path]:
+    """A new empty file at this path, in place of what was there."""
+    fresh_file(fresh).close()
+    yield fresh
 
 
 def linked(source: Path, path: Path, fresh: Path) -> None:
@@ -120,14 +133,15 @@ def linked(source: Path, path: Path, fresh: Path) -> None:
     Raises `BadMachine`.
     """
     with writing(path):
-        if path.exists() and path.samefile(source):
+        if _same(path, source):
             return
         with _gone_after(fresh):
             fresh.unlink(missing_ok=True)
             try:
                 os.link(source, fresh)
             except OSError:  # another disk, or one without links
-                shutil.copyfile(source, fresh)
+                with fresh_file(fresh) as target, source.open("rb") as file:
+                    shutil.copyfileobj(file, target)
             os.replace(fresh, path)
 
 
@@ -159,7 +173,7 @@ def opened(path: Path) -> IO[bytes]:
 
 def _keep(path: Path, previous: Path, fresh: Path | None) -> None:
     """Give a file a second name, so that `path` is there at any moment; where links are not possible, another one."""
-    if previous.exists() and previous.samefile(path):  # since a write that was killed
+    if _same(previous, path):  # since a write that was killed
         return
     with contextlib.ExitStack() as stack:
         try:
@@ -168,6 +182,12 @@ def _keep(path: Path, previous: Path, fresh: Path | None) -> None:
             os.replace(path, previous)
         else:
             os.replace(beside, previous)
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether both are names of one plain file; a link is no name of what it leads to."""
+    one, two = plain_stat(path), plain_stat(other)
+    return one is not None and two is not None and os.path.samestat(one, two)
 
 
 @contextlib.contextmanager
@@ -238,23 +258,40 @@ def _on_disk(path: Path) -> None:
         os.close(opened)
 
 
-def made_folder(path: Path, private: bool = False) -> None:
-    """Create a folder and its parents; `private`: one of ours, which nobody else reads. Raises `BadMachine`."""
+def made_folder(path: Path, private: bool = False, within: Path | None = None) -> None:
+    """Create a folder and its parents; `private`: one of ours, which nobody else reads. Raises `BadMachine`.
+
+    `within`: the folder that a person has named; below it, nothing on the way to `path` may be a link, which would lead whatever
+    is written into another folder.
+    """
     try:
+        for folder in () if within is None else (path, *path.parents)[: len(path.relative_to(within).parts)]:
+            if folder.is_symlink() or getattr(folder, "is_junction", bool)():
+                raise _link_in_the_way(folder)
         private_folder(path) if private else path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
 
 
-def need_writable(*paths: Path) -> None:
+def _link_in_the_way(folder: Path) -> BadMachine:
+    return BadMachine(
+        f"A link is in the way of a folder: nothing was written to {bounded(folder.name)}.",
+        expected=f"a folder, or nothing, at {bounded(str(folder))}",
+        got="a link to another place",
+        remedy="Remove the link, or choose another folder.",
+    )
+
+
+def need_writable(*paths: Path, named: bool = True) -> None:
     """Raise `BadMachine` where one of these files could not be written: before the work, not behind it.
 
     Found out by making a file beside each, which is removed at once. A pipe or a device is not tried: trying it would be writing.
+    `named`: as in `write_whole`.
     """
     for path in paths:
         with writing(path):
-            if not _cannot_be_replaced(path):
-                _try_folder(_at_its_end(path).parent)
+            if not (named and _cannot_be_replaced(path)):
+                _try_folder(_replaceable(path, named).parent)
 
 
 def need_folder(path: Path) -> None:

@@ -249,5 +249,5 @@ def write_answers(answers: Mapping[str, Exported], path: Path) -> Path:
         raise UsageError(
             "A file of that name exists already.", expected="an unused name", got=str(target), remedy="Choose another name."
         )
-    write_whole(target, data)
+    write_whole(target, data, named=target == path)
     return target

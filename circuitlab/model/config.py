@@ -23,6 +23,7 @@ _MOST = {
     "d_head": 65_536,
     "n_heads": 65_536,
     "experts": 65_536,
+    "layers × experts": 131_072,
 }  # beyond any model, so that nothing grows without bound with the number of layers or heads
 _LARGEST = 2**40
 _NUMBERS = ("norm_eps", "embed_scale", "score_scale", "score_soft_cap", "logit_soft_cap")
@@ -256,6 +257,12 @@ class ModelConfig:
     def _check_experts(self) -> None:
         if not isinstance(self.experts, Experts):
             raise BadModel("The experts cannot be read.", expected="n and active", got=quoted(self.experts))
+        if self.n_layers * self.experts.n > _MOST["layers × experts"]:
+            raise BadModel(
+                "The model has too many experts.",
+                expected=f"at most {_MOST['layers × experts']:,} in all layers",
+                got=f"{number_of(self.n_layers, 'layer')} of {number_of(self.experts.n, 'expert')}",
+            )
         if self.attention_only or "mlp" in self.biases or self.activation == "solu_ln":
             raise BadModel(
                 "A mixture of experts of this kind is not known.",

@@ -22,6 +22,7 @@ from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, 
 
 _NORMS = ("attn_norm", "mlp_norm", "attn_post_norm", "mlp_post_norm", "q_norm", "k_norm")
 _ATTENTION = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "smear")
+_MOST_LACKING = 2**14  # tensors that a file may lack and still have each of them named
 _MLP = ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
 
 
@@ -202,8 +203,17 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes | (_norm_shapes("unembed.norm", config.norm, config.d_model) if config.final_norm else {})
 
 
+def need_names(needed: int, source: TensorSource, what: str) -> None:
+    """Raise `BadModel` where a file has many fewer tensors than are `needed`: before anything is built of a number that it only
+    states. Of a few that are missing, the names are said later.
+    """
+    if needed > (there := len(source.names())) + _MOST_LACKING:
+        raise BadModel("The weights lack tensors.", expected=f"at least {needed:,}, for {what}", got=number_of(there, "tensor"))
+
+
 def check_shapes(config: ModelConfig, source: TensorSource) -> None:
     """Raise `BadModel` unless `source` holds exactly the canonical tensors of `config`."""
+    need_names(config.n_layers * (1 if config.experts is None else config.experts.n), source, config.sizes)
     shapes = expected_shapes(config)
     if missing := sorted(set(shapes) - source.names()):
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]), got=f"{len(missing)} missing")

@@ -190,5 +190,5 @@ def write_plan(engine: Engine, plan: FilmPlan, path: Path, slide: Slide, ctx: Ct
         ctx.tick(i, 2 * len(film.frames), "drawing")
         if image is not None:
             images.append(rgb_bytes(image))
-    write_whole(path, animation(images, suffix, slide, film.title, film.about))
+    write_whole(path, animation(images, suffix, slide, film.title, film.about), named=True)
     return (*(f"{title}: no room on the slide" for title in plan.left_out), *lacking)

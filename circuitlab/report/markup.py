@@ -15,6 +15,7 @@ from itertools import groupby
 from PySide6.QtGui import QTextBlock, QTextCharFormat, QTextDocument, QTextFormat, QTextFrame, QTextListFormat, QTextTable
 
 from circuitlab.draw.look.app import application
+from circuitlab.draw.look.closed_document import ClosedDocument
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 TOP = 3  # the level of a heading that Markdown calls the first: a report and its steps stand above
@@ -48,7 +49,7 @@ def link(where: str) -> str:
 def prose(markdown: str) -> str:
     """Markdown as HTML."""
     application(offscreen=True)
-    document = QTextDocument()
+    document = ClosedDocument()
     document.setMarkdown(visible(markdown), FEATURES)
     return "".join(_elements(_parts(document.rootFrame())))
 

@@ -33,6 +33,7 @@ from circuitlab.draw.export.documents import pdf_document
 from circuitlab.draw.export.outline import Bookmark
 from circuitlab.draw.export.plate import Plate
 from circuitlab.draw.look.app import application
+from circuitlab.draw.look.closed_document import ClosedDocument
 from circuitlab.draw.look.paper import INCH, Paper
 from circuitlab.draw.look.theme import LIGHT, MONO
 from circuitlab.errors import CircuitLabError, reason
@@ -196,7 +197,7 @@ class _Document:
         return document.size().height() + _dots(10)
 
     def _document(self, writer: QPdfWriter) -> QTextDocument:
-        document = QTextDocument()
+        document = ClosedDocument()
         document.setDocumentMargin(0)
         document.setUndoRedoEnabled(False)
         font = LETTERING.font()

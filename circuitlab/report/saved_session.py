@@ -279,7 +279,7 @@ class SavedSession:
         """
         writer = writer_of(Path(out))
         content = self.content(ctx)
-        write_whole(Path(out), b"".join(writer(content, asides, paper or REPORT_PAPER)))
+        write_whole(Path(out), b"".join(writer(content, asides, paper or REPORT_PAPER)), named=True)
         return content
 
     def _refuse_lost(self, name: str) -> None:

@@ -109,17 +109,18 @@ class Sheet:
             files[path.with_suffix(".zip")] = zipped(numbers, caption, named)
         return SheetOutput(files, picture.height_mm)
 
-    def save(self, path: str | Path, data: bool = True, with_view: bool = True) -> SheetOutput:
+    def save(self, path: str | Path, data: bool = True, with_view: bool = True, named: bool = True) -> SheetOutput:
         """Write the picture (.pdf, .svg, .png), and beside it its caption as .txt and .tex and with `data` its numbers as .zip.
 
-        All of them, or nothing, is written. `with_view`: the picture can be opened for what it shows. Raises `UsageError` for
+        All of them, or nothing, is written. `with_view`: the picture can be opened for what it shows. `named`: a link at `path`
+        is followed, as a person has named it; one beside it never is. Raises `UsageError` for
         another format, where a part cannot be read at this size, and where a file beside it is not that of a sheet; `BadMachine`.
         """
         path = Path(path)
         format_of(path)
         refuse_others(path, data)
         output = self.output(path, self.numbers() if data else None, self.view_text() if with_view else "")
-        write_together(output.files)
+        write_together(output.files, named=[path] if named else ())
         return output
 
     def drawn(self, suffix: str, view: str = "") -> SheetPicture:
@@ -227,7 +228,8 @@ def refuse_others(path: Path, data: bool = True) -> None:
     `BadMachine` where one of its files could not be written.
     """
     beside = {suffix: path.with_suffix(suffix) for suffix in (BESIDE if data else BESIDE[:2])}
-    need_writable(path, *beside.values())
+    need_writable(path)
+    need_writable(*beside.values(), named=False)
     for suffix, other in beside.items():
         if other.exists() and not _of_sheet(other):
             raise UsageError(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from circuitlab.analysis.base import Ctx
+from circuitlab.child_process import several
 from circuitlab.errors import BadMachine, UsageError, cause
 from circuitlab.interrupts import pass_on
 from circuitlab.sweep.crews import WAIT, Batches
@@ -43,6 +44,7 @@ class Cluster:
         try:
             if self._address:
                 return dask.Client(self._address, timeout=WITHIN, set_as_default=False)
+            self._stack.enter_context(several())
             local = dask.LocalCluster(
                 n_workers=self.size, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
             )

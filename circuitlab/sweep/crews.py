@@ -18,6 +18,7 @@ from multiprocessing.connection import wait as wait_for
 from typing import Protocol
 
 from circuitlab.analysis.base import Ctx
+from circuitlab.child_process import several
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadMachine
 from circuitlab.interrupts import pass_on
@@ -60,7 +61,10 @@ class Processes:
 
     def outcomes(self, orders: Sequence[Order], ctx: Ctx) -> Generator[Outcome, None, None]:
         """As they are finished. When it is left, the processes end at once."""
-        pool = ProcessPoolExecutor(self.size, multiprocessing.get_context("spawn"), _prepared)
+        with several() as context:
+            yield from self._outcomes(ProcessPoolExecutor(self.size, context, _prepared), orders)
+
+    def _outcomes(self, pool: ProcessPoolExecutor, orders: Sequence[Order]) -> Generator[Outcome, None, None]:
         try:
             yield from _finished(pool, self._machine, Batches(orders), 2 * self.size)
         except BrokenProcessPool as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.disk.files import writing
+from circuitlab.disk.own_files import open_own
 
 NAME = "journal.jsonl"
 EVERY = 2.0  # s between two waits for the disk, while lines come faster
@@ -31,7 +32,7 @@ class Journal:
         self.status: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         with writing(self.path):
-            self._file = self.path.open("a+b")
+            self._file = open_own(self.path)
             self._cut()
         self._waited = time.monotonic()
 

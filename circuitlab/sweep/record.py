@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from circuitlab.disk.file_lock import FileLock, locked
-from circuitlab.disk.files import write_whole, writing
+from circuitlab.disk.files import made_folder, write_whole, writing
 from circuitlab.errors import BadMachine, UsageError, cause
 from circuitlab.sweep.journal import NAME, Journal
 from circuitlab.sweep.work import Outcome
@@ -99,8 +99,7 @@ class Record:
         """Write an archive of what waits, then the lines that name it."""
         if not self._waiting:
             return
-        with writing(self._folder):
-            self._folder.mkdir(exist_ok=True)
+        made_folder(self._folder, within=self._folder.parent)
         name = f"{self._number + 1:06d}.zip"
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:

@@ -26,7 +26,7 @@ def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> 
     `command`: the command as typed. Checkpoints are hard links to those of the run if disk and format allow it.
     """
     gpt2, metrics = trainer.recipe.export.format == "gpt2", trainer.measured()
-    made_folder(path / FOLDER)
+    made_folder(path / FOLDER, within=trainer.out if path.is_relative_to(trainer.out) else path)
     with writing(path):
         write = save_gpt2 if gpt2 else save_directory
         write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, metrics, command))

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         device = device_of(args.device)
         own_tokenizer = None if args.tokenizer is None else fitting(Tokenizer.from_file(args.tokenizer), recipe, args.tokenizer)
         ours = identity(recipe, sources, args.tokenizer)
-        made_folder(args.out / "state")
+        made_folder(args.out / "state", within=args.out)
         with alone_in(args.out / "state"):
             claim(args.out / "state", ours)
             progress = Progress(args.out, recipe.optimiser.steps)

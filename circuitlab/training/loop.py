@@ -115,8 +115,8 @@ class Trainer:
             )
         self.recipe, self.streams, self.out, self.device, self.pieces = recipe, streams, out, device, pieces
         self.config = recipe.config()
-        made_folder(out / "checkpoints")
-        made_folder(out / "state")
+        made_folder(out / "checkpoints", within=out)
+        made_folder(out / "state", within=out)
         self.progress = progress or Progress(out, recipe.optimiser.steps)
         torch.set_float32_matmul_precision("highest")
         initial = initial_tensors(recipe, self.config)

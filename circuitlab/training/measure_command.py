@@ -56,7 +56,7 @@ def measure_folder(
     """
     torch.set_num_threads(threads)
     points = points_of(folder, recipe)
-    need_writable(folder / FILE)
+    need_writable(folder / FILE, named=False)
     weights = open_model(folder).weights
     tokenizer = Tokenizer.from_file(tokenizer_file) if tokenizer_file else weights.tokenizer
     bos = bos_of(tokenizer, weights.config.d_vocab)

@@ -29,7 +29,7 @@ def part_way(out: Path, recipe: Recipe) -> Path:
             remedy="Wait for the first checkpoint.",
         )
     folder = out / NAME
-    made_folder(folder / FOLDER)
+    made_folder(folder / FOLDER, within=out)
     for _, file in checkpoints:
         linked(file, folder / FOLDER / file.name)
     linked(tokenizer_file, folder / "tokenizer.json")

@@ -21,7 +21,8 @@ import torch
 
 from circuitlab.analysis.training.scores import late_minus_early, repetitions
 from circuitlab.counting import number_of
-from circuitlab.disk.files import writing
+from circuitlab.disk.files import made_folder, writing
+from circuitlab.disk.own_files import open_own
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.checkpoint import weight_files
@@ -178,9 +179,9 @@ def _without_weights(folder: Path, texts: MeasuredTexts, like: Arrays) -> list[t
 def _stage_of(folder: Path) -> Path:
     """The folder of the points measured so far, created. Raises `BadMachine` if it cannot be written to, before any work."""
     stage = folder / STAGE
+    made_folder(stage, within=folder)
     try:
-        stage.mkdir(exist_ok=True)
-        (stage / "writable").touch()
+        open_own(stage / "writable").close()
     except OSError as error:
         raise _unwritable(folder, error) from error
     return stage

@@ -24,7 +24,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from circuitlab.counting import number_of
-from circuitlab.disk.files import whole
+from circuitlab.disk.files import made_folder, whole
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.model.loading import open_model
 from circuitlab.model.records.corpus_bigrams import FILE as BIGRAMS
@@ -68,7 +68,7 @@ def ship(run: Path, folder: Path, steps: Iterable[int] | None = None, half: bool
             remedy="Choose among these.",
         )
     final = final_step(model)
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    made_folder(folder / FOLDER, within=folder)
     for file in sorted(p for p in model.iterdir() if p.is_file()):
         _copy(file, folder / file.name)
     for step in sorted(chosen - {final}):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.fuzz.runner import run, seeds
+from tests.fuzz import bombs
+from tests.fuzz.runner import rows, run, seeds
 
 
 def main() -> int:
@@ -17,7 +18,9 @@ def main() -> int:
     wanted = parser.parse_args()
     report = run(iter([wanted.only]) if wanted.only else seeds(wanted.count, wanted.seed), print if wanted.verbose else None)
     print(report.table())
-    return 1 if report.failures else 0
+    kinds, failures = ({}, []) if wanted.only else bombs.run(max(10, wanted.count // 10), wanted.seed)
+    print("\n".join(["", *rows(kinds, "steps"), *(f"\nFAILED {one}" for one in failures)]))
+    return 1 if report.failures or failures else 0
 
 
 if __name__ == "__main__":

@@ -92,6 +92,20 @@ def json_text(file: Path, rng: random.Random) -> str:
     return f"{kind} in {file.name}"
 
 
+def sizes_multiplied(file: Path, rng: random.Random) -> str:
+    """Two sizes or more, each of which a model might have, and whose product none has."""
+    data = json.loads(file.read_text())
+    sizes = sorted(key for key, value in data.items() if type(value) is int) if isinstance(data, dict) else []
+    if not sizes:
+        return json_value(file, rng)
+    chosen = rng.sample(sizes, min(len(sizes), rng.choice([2, 2, 3])))
+    data |= {key: rng.choice([9_999, 10_000, 60_000, 65_536]) for key in chosen}
+    if rng.random() < 0.5:
+        data |= {rng.choice(["num_local_experts", "num_experts"]): rng.choice([13, 9_999, 60_000]), "num_experts_per_tok": 1}
+    file.write_text(json.dumps(data))
+    return f"{', '.join(chosen)} multiplied in {file.name}"
+
+
 def index_paths(file: Path, rng: random.Random) -> str:
     data = json.loads(file.read_text())
     table = data["weight_map"]
@@ -222,5 +236,5 @@ def not_finite(file: Path, rng: random.Random) -> str:
     return f"{name} is not finite in {file.name}"
 
 
-JSON = (json_value, json_value, json_value, json_key, json_text)
+JSON = (json_value, json_value, json_value, json_key, json_text, sizes_multiplied)
 SAFETENSORS = (header_value, header_value, header_value, header_names, header_text, header_tensors, not_finite)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from tests.fuzz.sharing import PROGRAMS
+
 CANARY = "the-code-ran"  # a folder beside the model that exists only if something in a file was run
 
 
@@ -199,6 +201,7 @@ def _program(rng: random.Random) -> tuple[str, bytes]:
         "nothing on the stack": b"\x80\x02.",
         "itself": b"\x80\x02}q\0X\x01\0\0\0ah\0s.",
     }
+    programs |= PROGRAMS
     kind = rng.choice(sorted(programs))
     return kind, programs[kind]
 

@@ -135,7 +135,7 @@ def test_the_same_is_taken_up_again_and_only_one_runs(qtbot: QtBot, start: Start
     qtbot.waitUntil(lambda: process.outcome == "failed")
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len(calls) == 2 and calls[0] == calls[1]
-    assert calls[0].startswith("-m circuitlab train tiny --text text --out ")
+    assert calls[0].startswith("-P -m circuitlab train tiny --text text --out ")
 
 
 def test_handed_over_it_goes_on_in_another_process(qtbot: QtBot, start: Start, tmp_path: Path) -> None:

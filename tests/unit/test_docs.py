@@ -28,7 +28,7 @@ from circuitlab.session_files.session import SUFFIX
 from tests.unit.test_registered_names import registered_names
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 LINKED = [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -228,6 +228,9 @@ def resolves(span: str) -> bool:
         return True
     if re.match(r"(circuitlab|make|python) ", span) or span == "circuitlab":
         return _is_command(span)
+    if "::" in span:
+        test, _, name = span.partition("::")
+        return (ROOT / test).is_file() and f"\ndef {name}(" in (ROOT / test).read_text(encoding="utf-8")
     file, colon, name = span.partition(":")
     if colon and file.endswith(".py"):
         return _defined_in(file, name)
@@ -249,6 +252,13 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     spans = _spans(page)
     assert len(spans) > 10
     assert not [span for span in spans if not resolves(span)]
+
+
+def test_what_no_file_may_do_has_a_test_a_line() -> None:
+    rows = [line.split("|") for line in (ROOT / "SECURITY.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[1].strip() != "a file may"]
+    assert len(rows) > 10
+    assert all(len(row) == 6 and re.search(r"`tests/\S+::test_\w+`", row[4]) for row in rows)
 
 
 def _anchors(page: Path) -> set[str]:

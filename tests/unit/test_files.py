@@ -65,13 +65,13 @@ def test_a_link_stays_a_link_rights_stay_and_a_pipe_is_written_to(tmp_path: Path
     real.write_bytes(b"old")
     real.chmod(0o640)
     link.symlink_to(real)
-    write_whole(link, b"new")
+    write_whole(link, b"new", named=True)
     assert link.is_symlink() and real.read_bytes() == b"new" and real.stat().st_mode & 0o777 == 0o640
     os.mkfifo(pipe)
     came: list[bytes] = []
     reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
     reader.start()
-    write_whole(pipe, b"through")
+    write_whole(pipe, b"through", named=True)
     reader.join(30)
     assert came == [b"through"] and sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe", "real"]
 
@@ -83,12 +83,12 @@ def test_a_pipe_that_nobody_reads_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     reader = threading.Timer(20, pipe.read_bytes)  # where the test fails it does not wait for ever
     reader.start()
     with pytest.raises(BadMachine, match="reads the pipe"):
-        write_whole(pipe, b"data")
+        write_whole(pipe, b"data", named=True)
     assert reader.is_alive(), "before anybody reads it"
     reader.cancel()
     reader.join()
     assert list(tmp_path.iterdir()) == [pipe] and pipe.is_fifo()
-    write_whole(Path("/dev/null"), b"data")
+    write_whole(Path("/dev/null"), b"data", named=True)
     assert Path("/dev/null").is_char_device()
 
 
@@ -185,8 +185,6 @@ _OTHERWISE = {
     "model/archives/transfer.py",  # appends to what a later attempt goes on with
     "model/archives/unpacking.py",  # into a folder that is put in place as a whole
     "training/archiving.py",  # a member of a zip
-    "gui/sweeping/run.py",  # what the process of a sweep says, while it says it
-    "sweep/journal.py",  # appends to what a later run goes on with
     "unforeseen.py",  # appends to the log
 }
 _WRITERS = {"write_text", "write_bytes", "savez", "savez_compressed"}

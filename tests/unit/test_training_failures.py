@@ -22,6 +22,7 @@ from circuitlab.training.corpus import Stream
 from circuitlab.training.files import alone_in, write_whole
 from circuitlab.training.loop import Trainer
 from circuitlab.training.recipe_file import read_recipe
+from tests.full_disk import no_room_for
 
 WORDS = "the grey heron stood in the shallow water and the small boat went by; def f(x): return x + 1\n"
 LETTERS = "".join(chr(i) for i in range(0xC0, 0x180)) * 9
@@ -69,9 +70,8 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     out = tmp_path / "run"
-    (out / name).parent.mkdir(parents=True)
-    (out / name).symlink_to("/dev/full")  # the system itself says that there is no room
-    assert train(text, out) == 3
+    with no_room_for(out / name):
+        assert train(text, out) == 3
     said = capsys.readouterr().err
     assert "The disk is full" in said and "No space left" in said and "Free space" in said
     if not name.startswith(("state/run", "progress")):

@@ -25,6 +25,7 @@ from circuitlab.training.loop import Trainer
 from circuitlab.training.metrics import repeated_random
 from circuitlab.training.recipe import Export, Recipe
 from circuitlab.training.recipe_file import read_recipe
+from tests.full_disk import no_room_for
 
 TEXT = "The grey heron stood in the shallow water, naïve and still; def f(x): return x + 1\n"
 GPT2 = """
@@ -208,8 +209,7 @@ def test_a_full_disk_leaves_the_directory_of_before(written: Any, tmp_path: Path
     before = (path / name).read_bytes()
     tokenizer = open_model(path).weights.tokenizer
     assert tokenizer is not None
-    (path / f"{name}.new").symlink_to("/dev/full")
-    with pytest.raises(BadMachine, match="disk is full"):
+    with no_room_for(path / f"{name}.new"), pytest.raises(BadMachine, match="disk is full"):
         export(trainer, tokenizer, path, "circuitlab train mine")
     assert (path / name).read_bytes() == before
     (path / f"{name}.new").unlink(missing_ok=True)

@@ -177,8 +177,9 @@ def test_a_disk_without_locks_is_not_another_process(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_lock_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "lock").symlink_to("/dev/full")
+def test_a_lock_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_lock, "open_own", lambda path: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b"))
+    monkeypatch.setattr(file_lock, "_still_there", lambda file, path: True)
     with pytest.raises(BadMachine, match="lock could not be written"), alone_in(tmp_path):
         pass
 

@@ -71,7 +71,7 @@ def export(figure: Figure, path: Path, paper: Paper | None = None, parts: Parts 
     path, paper = Path(path), paper or Paper()
     suffix = format_of(path)
     file = written(lambda: laid_out(figure, paper, parts), suffix, paper, view)
-    write_whole(path, file.data)
+    write_whole(path, file.data, named=True)
     return file.height_mm
 
 

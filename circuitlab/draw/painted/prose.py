@@ -6,9 +6,10 @@ from html import escape
 from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QPainter, QTextDocument
+from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QWidget
 
+from circuitlab.draw.look.closed_document import ClosedDocument
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.painted.mark import PaintedMark
@@ -25,7 +26,7 @@ class ProseMark(PaintedMark):
         super().__init__(theme, parent)
         self.mark: Prose = Prose("", ())
         self._on_paper = False
-        self._document = QTextDocument(self)
+        self._document = ClosedDocument(self)
         self._document.setDocumentMargin(0)
 
     def show_mark(self, mark: Prose) -> None:

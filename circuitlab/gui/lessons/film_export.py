@@ -140,7 +140,7 @@ class FilmExport(QObject):
             film, lacking = filmed(engine, FilmPlan(scenes, panels, reel.title, reel.setup.zoom, (), left_out, stand_ins), ctx)
             frames = self.drawer.parts(lambda: _frames(film, slide), 2 * len(film.frames), ctx)
             images = [frame for frame in frames if frame is not None]
-            write_whole(path, animation(images, suffix, slide, film.title, film.about))
+            write_whole(path, animation(images, suffix, slide, film.title, film.about), named=True)
             return path, (*(f"{title}: no room" for title in left_out), *lacking)
 
         runner.do(self._slot, f"film {path.name}", work, LANE)

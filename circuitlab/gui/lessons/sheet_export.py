@@ -123,7 +123,7 @@ class SheetExport(QObject):
 
         def act() -> None:
             output = chosen.sheet.output(chosen.path, numbers, view)
-            write_together(output.files)
+            write_together(output.files, named=[chosen.path])
             beside = ", ".join(file.name for file in [*output.files][1:])
             self.context.message.emit(f"Written: {chosen.path}, and its caption and numbers: {beside}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from PySide6.QtCore import QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -16,6 +17,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
+from circuitlab.draw.look.closed_document import ClosedDocument
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import LIGHT, Theme
@@ -34,6 +36,7 @@ class LessonText(QTextBrowser):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setDocument(ClosedDocument(self))
         self.setOpenLinks(False)
         self.setUndoRedoEnabled(False)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -67,6 +70,10 @@ class LessonText(QTextBrowser):
         self.moveCursor(QTextCursor.MoveOperation.Start)
         _ = self.document().size()  # forces the layout: before it there is nothing to scroll
         bar.setValue(scrolled)
+
+    def loadResource(self, type: int, name: QUrl | str) -> Any:
+        """Never what it names; Qt asks the view before the document."""
+        return self.document().loadResource(type, name)
 
     @Slot(QUrl)
     def _clicked(self, url: QUrl) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from PySide6.QtGui import QTextDocument
-
+from circuitlab.draw.look.closed_document import ClosedDocument
 from circuitlab.figures.contracts.about import name_and_weights
 from circuitlab.figures.contracts.compare import shows_reference
 from circuitlab.figures.contracts.facts import Facts
@@ -28,7 +27,7 @@ UNTITLED = "Untitled"
 
 def first_line(markdown: str) -> str:
     """The first paragraph of a text as plain words."""
-    document = QTextDocument()
+    document = ClosedDocument()
     document.setMarkdown(markdown, FEATURES)
     lines = (line.strip() for line in document.toPlainText().splitlines())
     return next((line for line in lines if line), "")

@@ -110,7 +110,7 @@ def save_file(file: SessionFile, path: Path) -> SessionFile:
         before = None  # it cannot be read, so there is nothing to keep of it
     if before is not None and before != data:
         write_whole(previous_path(path), before)
-    write_whole(path, data)
+    write_whole(path, data, named=True)
     return file if file.results is None else replace(file, results=read_results(path) or file.results)
 
 

@@ -50,7 +50,7 @@ class LessonFiles(QObject):
         def write() -> tuple[Path, LessonStory]:
             with titled("The story cannot be exported"):
                 lesson = for_lesson(Session(work.models, story=work.story, notes=work.notes), path, views)
-                write_whole(path, markdown_of(lesson.story).encode("utf-8"))
+                write_whole(path, markdown_of(lesson.story).encode("utf-8"), named=True)
             return path, lesson
 
         self.context.runner.do(self._exporting, f"export {path.name}", lambda job: write())

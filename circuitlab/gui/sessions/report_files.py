@@ -74,7 +74,7 @@ class ReportFiles(QObject):
                 refuse_empty(report)
                 total = 2 * sum(len(section.figures) for section in report.sections)
                 parts = self.drawer.parts(lambda: writer(report, asides, REPORT_PAPER), total, ctx)
-                write_whole(path.absolute(), b"".join(parts))
+                write_whole(path.absolute(), b"".join(parts), named=True)
             return _Written(path, report)
 
         runner.do(self._slot, f"report {path.name}", work, LANE)

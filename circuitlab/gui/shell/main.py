@@ -190,7 +190,7 @@ def render_window(
                 got="a timeout",
                 remedy="Run the command again on a machine that is less busy, or draw one panel: circuitlab figure.",
             )
-        write_whole(path, png_bytes(picture(window, QSize(*size), ratio)))
+        write_whole(path, png_bytes(picture(window, QSize(*size), ratio)), named=True)
     finally:
         window.close()
         window.deleteLater()

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
+from circuitlab.child_process import environment, python, started
 from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import holder_of
+from circuitlab.disk.own_files import fresh_file
 from circuitlab.errors import CircuitLabError, cause
-from circuitlab.gui.work.own_process import environment, in_words
+from circuitlab.gui.work.own_process import in_words
 from circuitlab.gui.work.processes import OwnProcess
 from circuitlab.interrupts import STATUS
 from circuitlab.sweep.journal import NAME
@@ -57,15 +59,10 @@ class SweepRun(OwnProcess):
     def start(self, arguments: Sequence[str], program: str = sys.executable) -> None:
         """Start the process, whose words go to a file of the folder."""
         try:
-            with (self.folder / LOG).open("wb") as log:
-                self._process = subprocess.Popen(
-                    [program, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment(),
-                    start_new_session=True,
-                )
+            with fresh_file(self.folder / LOG) as log:
+                env = environment(finds_us=True, PYTHONIOENCODING="utf-8")
+                words = python(*arguments, program=program)
+                self._process = started(words, stdout=log, stderr=subprocess.STDOUT, env=env, apart=True)
         except OSError as error:
             self._end("failed", f"The process could not be started: {cause(error)}")
             return

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
+from circuitlab.child_process import environment, python
+from circuitlab.disk.own_files import open_own
 from circuitlab.gui.training.job import TrainingJob
-from circuitlab.gui.work.own_process import environment
 from circuitlab.training.files import holder_of
 
 PATIENCE = 15_000  # ms a process gets to stop before it is killed
@@ -28,7 +29,7 @@ STOPPED, TYPED = 130, (2, 3, 4)  # exit codes; see `circuitlab.errors`
 
 def _environment() -> QProcessEnvironment:
     env = QProcessEnvironment()
-    for name, value in environment().items():
+    for name, value in environment(finds_us=True, PYTHONIOENCODING="utf-8").items():
         env.insert(name, value)
     return env
 
@@ -74,7 +75,8 @@ class TrainingProcess(QObject):
             return
         self.job, self.outcome, self.error, self.stopping = job, "", "", False
         self._partial_line = self._stderr = ""
-        self._process.start(self.program, job.arguments())
+        program, *arguments = python(*job.arguments(), program=self.program)
+        self._process.start(program, arguments)
         self.changed.emit()
 
     @Slot()
@@ -115,9 +117,12 @@ class TrainingProcess(QObject):
             return False
         heir = QProcess()
         heir.setProcessEnvironment(_environment())
-        heir.setProgram(self.program)
-        heir.setArguments(job.arguments())
+        program, *arguments = python(*job.arguments(), program=self.program)
+        heir.setProgram(program)
+        heir.setArguments(arguments)
         log = str(Path(job.out).expanduser() / LOG)
+        with contextlib.suppress(OSError):  # Qt, which opens it, would follow a link
+            open_own(Path(log)).close()
         heir.setStandardOutputFile(log, QProcess.OpenModeFlag.Append)
         heir.setStandardErrorFile(log, QProcess.OpenModeFlag.Append)
         started = heir.startDetached()

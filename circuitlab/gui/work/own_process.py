@@ -1,23 +1,11 @@
-"""Long work in a process of its own, which a window starts and does not need: its environment, its folder, its errors."""
+"""Long work in a process of its own, which a window starts and does not need: its folder, its errors."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import circuitlab
 from circuitlab.errors import BadInput, BadMachine
-
-
-def environment() -> dict[str, str]:
-    """This process' environment, with a PYTHONPATH where the child finds the same CircuitLab, from a checkout or installed."""
-    home = str(Path(circuitlab.__file__).resolve().parent.parent)
-    python_path = os.environ.get("PYTHONPATH", "")
-    return {
-        **os.environ,
-        "PYTHONPATH": home if not python_path else f"{home}{os.pathsep}{python_path}",
-        "PYTHONIOENCODING": "utf-8",
-    }
 
 
 def writable_folder(text: str) -> Path:

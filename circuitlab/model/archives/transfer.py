@@ -19,6 +19,7 @@ from typing import IO, Any
 from circuitlab import __version__
 from circuitlab.counting import number_of
 from circuitlab.disk.files import writing
+from circuitlab.disk.own_files import open_own
 from circuitlab.errors import BadMachine, UsageError, cause, printable
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.sources.transfer_meter import Meter
@@ -76,7 +77,7 @@ def transfer(url: str, part: Path, size: int, meter: Meter) -> None:
 def _growing(part: Path) -> Iterator[IO[bytes]]:
     """The file, open to be read and appended to; one in which nothing stands at the end is removed."""
     try:
-        with part.open("a+b") as file:
+        with open_own(part) as file:
             yield file
     finally:
         with contextlib.suppress(OSError):

@@ -12,7 +12,18 @@ from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
-from circuitlab.model.files.described import Inert, Mark, OddKey, Other, Strided, kind_of, named_parts, plain, state_dict
+from circuitlab.model.files.described import (
+    MOST_OF_MODULES,
+    Inert,
+    Mark,
+    OddKey,
+    Other,
+    Strided,
+    kind_of,
+    named_parts,
+    plain,
+    state_dict,
+)
 
 _USUAL = ("model", "state_dict", "model_state_dict", "module")
 _DEEPEST = 6
@@ -79,8 +90,9 @@ def _without(keys: list[str], key: str) -> tuple[str, ...]:
 def _options(contents: Any) -> list[_Option]:
     """Every dictionary of tensors, outermost first; for a module that was saved whole, its state dict."""
     options: list[_Option] = []
-    waiting, count, modules = [_Option((), {}, ())], 0, set[int]()
+    waiting, count, modules, room = [_Option((), {}, ())], 0, set[int](), MOST_OF_MODULES
     at: dict[tuple[str, ...], Any] = {(): contents}
+    seen: dict[int, tuple[bool, list[tuple[Any, Any]]]] = {}  # what is in a dictionary that may stand under many keys
     while waiting and count < _MOST:
         option, count = waiting.pop(0), count + 1
         value = at[option.path]
@@ -89,20 +101,29 @@ def _options(contents: Any) -> list[_Option]:
             if id(value) in modules:
                 continue
             modules.add(id(value))
-            module_tensors = state_dict(value)
+            module_tensors, room = state_dict(value, room)
             around = (*around, ({k: v for k, v in value.entries.items() if not k.startswith("_")}, None))
         parts = module_tensors if module_tensors is not None else named_parts(value)
         if parts is None:
             continue
-        if any(isinstance(v, Strided | Other) for v in parts.values()):
+        if id(parts) not in seen or module_tensors is not None:
+            seen[id(parts)] = _inside(parts)
+        tensors, dictionaries = seen[id(parts)]
+        if tensors:
             options.append(_Option(option.path, parts, around))
         if module_tensors is not None or _is_optimiser(parts) or len(option.path) == _DEEPEST:
             continue
-        for key, inner in parts.items():
-            if named_parts(inner) is not None and (path := (*option.path, str(key))) not in at:
+        for key, inner in dictionaries[: _MOST - len(at)]:
+            if (path := (*option.path, str(key))) not in at:
                 at[path] = inner
                 waiting.append(_Option(path, {}, (*option.around, (parts, key))))
     return options
+
+
+def _inside(parts: Mapping[Any, Any]) -> tuple[bool, list[tuple[Any, Any]]]:
+    """Whether there are tensors in a dictionary, and the dictionaries and objects in it by their keys."""
+    tensors = any(isinstance(v, Strided | Other) for v in parts.values())
+    return tensors, [(key, inner) for key, inner in parts.items() if named_parts(inner) is not None]
 
 
 def _is_optimiser(parts: Mapping[Any, Any]) -> bool:
@@ -151,7 +172,7 @@ class _Beside:
                 self.metadata[str(key)] = value
                 continue
             parts = named_parts(value) or {}
-            few = len(parts) <= self._left  # a dictionary cut short would hide what it lacks
+            few = len(parts) <= self._left  # a dictionary cut short would hide what it lacks; a long one is said in one line
             plain_attributes = (
                 {k: v for k, v in parts.items() if not isinstance(k, OddKey) and self._plain(v)}
                 if few and not _is_optimiser(parts)
@@ -159,7 +180,7 @@ class _Beside:
             )
             if plain_attributes:
                 self.metadata[str(key)] = plain_attributes
-            self.skipped += self._named(key, value, parts, plain_attributes)
+            self.skipped += self._named(key, value, parts, plain_attributes) if few else [_line(key, value)]
 
     def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], plain_attributes: Mapping[Any, Any]) -> list[str]:
         """Lines on the parts of one entry that are not read."""
@@ -168,7 +189,7 @@ class _Beside:
         lost = {k: v for k, v in parts.items() if k not in plain_attributes and not (isinstance(v, Mark) and v.value is not None)}
         if isinstance(value, Inert) or not parts or any(isinstance(v, Strided | Other) for v in lost.values()):
             only = ", but for its plain attributes" if plain_attributes and isinstance(value, Inert) else ""
-            return [f"{_shown(key)} ({kind_of(value)[:60]}{only})"]
+            return [_line(key, value, only)]
         return [f"{_shown(key)}.{_shown(k)} ({kind_of(v)[:60]})" for k, v in lost.items()]
 
     def _plain(self, value: Any) -> bool:
@@ -177,6 +198,11 @@ class _Beside:
         is_plain, count = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
         self._room -= count
         return is_plain and self._left >= 0
+
+
+def _line(key: Any, value: Any, only: str = "") -> str:
+    """That a value is not read, and of what kind it is."""
+    return f"{_shown(key)} ({kind_of(value)[:60]}{only})"
 
 
 def _shown(key: Any) -> str:

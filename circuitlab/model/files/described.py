@@ -2,12 +2,17 @@
 
 People save their arguments, paths, sets, arrays and configuration objects beside the weights. Pickle stores an object as its
 class and its attributes, which can be read without either: `Inert`.
+
+A value that a pickle names twice is there once, and thirty tuples of two are a thousand million values to whoever walks or prints
+them: everything here looks at a bounded part.
 """
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,6 +20,12 @@ import torch
 _DEEPEST, _MOST_MODULES, _MOST_TENSORS = 64, 20_000, 100_000  # nesting of modules, their number, and that of their tensors
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
+MOST_OF_MODULES, _LONGEST_NAME = 2**19, 1000  # entries of modules that are looked at; characters of a name in a dictionary
+_SEEN = 64  # values of a container by which its kind is told
+_CHARACTERS = 64  # of a text that count as one value
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+_SHORT.maxlevel, _SHORT.maxtuple, _SHORT.maxlist, _SHORT.maxdict = 3, 12, 12, 6
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class Storage:
     n: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Strided:
     """A tensor: its offset in its storage (in elements of `dtype`), sizes and strides, none of them checked yet."""
 
@@ -35,6 +46,9 @@ class Strided:
     offset: Any
     shape: Any
     stride: Any
+
+    def __repr__(self) -> str:
+        return kind_of(self)
 
 
 @dataclass(frozen=True)
@@ -54,9 +68,12 @@ class OddKey:
         return self.text
 
 
-def key_of(key: Any) -> Any:
-    """A key that a dictionary may hold. Nothing nested is hashed: endlessly nested tuples would end the process."""
-    if isinstance(key, str | int | float | bool | bytes | None):
+def key_of(key: Any) -> str | int | OddKey:
+    """A key that a dictionary may hold: a text, a whole number, or words on what it was.
+
+    Nothing nested is hashed: endlessly nested tuples would end the process.
+    """
+    if type(key) is int or (type(key) is str and len(key) <= _LONGEST_NAME):
         return key
     text = _in_words(key)
     return OddKey(text if text.isprintable() else ascii(text)[1:-1])
@@ -66,12 +83,19 @@ def _in_words(key: Any, depth: int = 2) -> str:
     if isinstance(key, tuple) and depth:
         inner = ", ".join(_in_words(part, depth - 1) for part in key[:4])
         return f"({inner}{', …' if len(key) > 4 else ',' if len(key) == 1 else ''})"
-    if isinstance(key, str | int | float | bool | bytes | None):
-        return repr(key)[:40] if isinstance(key, str | bytes | float | None) or abs(key) < 10**18 else "a large number"
+    if isinstance(key, str | bytes):
+        return repr(key[:40])[:40]
+    if isinstance(key, int | float | None):
+        return repr(key)[:40] if not isinstance(key, int) or abs(key) < 10**18 else "a large number"
     return kind_of(key)[:60]
 
 
-@dataclass(frozen=True)
+def in_short(value: Any, most: int = 80) -> str:
+    """The beginning of what a value would be as text, in ASCII, however much is in it."""
+    return _SHORT.repr(value).encode("ascii", "backslashreplace").decode()[:most]
+
+
+@dataclass(frozen=True, repr=False)
 class Mark:
     """What a `name` in the pickle stands for here: `make` is the effect of calling it, `value` its meaning.
 
@@ -82,20 +106,24 @@ class Mark:
     value: Any = None
     name: str = ""
 
+    def __repr__(self) -> str:
+        return kind_of(self)[:60]
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Inert:
     """An object that was not created: the name of its class, and its attributes or entries by name."""
 
     kind: str
     entries: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return self.kind[:60]
+
     def take(self, state: Any) -> None:
-        """Add the attributes that BUILD would set: a dictionary, or a pair of dictionaries (the second for slots)."""
-        parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
-        for part in parts:
-            if isinstance(part, dict):
-                self.entries.update({k: v for k, v in part.items() if isinstance(k, str)})
+        """Add the attributes that BUILD would set."""
+        for part in attributes(state):
+            self.entries.update({k: v for k, v in part.items() if isinstance(k, str)})
 
     @property
     def is_module(self) -> bool:
@@ -103,8 +131,15 @@ class Inert:
         return all(isinstance(self.entries.get(name), dict) for name in _OF_MODULES)
 
 
-def state_dict(module: Inert) -> dict[str, Any]:
-    """The parameters and buffers of a torch module that was saved whole, under the names of its `state_dict()`.
+def attributes(state: Any) -> list[dict[Any, Any]]:
+    """What BUILD sets: a dictionary, or a pair of dictionaries (the second for slots)."""
+    parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def state_dict(module: Inert, room: int = MOST_OF_MODULES) -> tuple[dict[str, Any], int]:
+    """The parameters and buffers of a torch module that was saved whole, under the names of its `state_dict()`; and what is left
+    of `room`, the entries of modules that are looked at.
 
     Buffers that `state_dict()` would leave out are included: their names are stored in a set, which is not read.
     """
@@ -112,11 +147,14 @@ def state_dict(module: Inert) -> dict[str, Any]:
     waiting, count = [("", module, 0)], 0
     while waiting and count < _MOST_MODULES and len(tensors) < _MOST_TENSORS:  # a shared one counts each time
         (at, module, depth), count = waiting.pop(), count + 1
+        room -= sum(len(module.entries[part]) for part in _OF_MODULES) * (1 + len(at) // _CHARACTERS)
+        if room < 0:
+            break
         for part in ("_parameters", "_buffers"):
-            tensors |= {f"{at}{name}": value for name, value in module.entries[part].items() if value is not None}
-        inner = module.entries["_modules"].items() if depth < _DEEPEST else ()
+            tensors |= {at + str(name): value for name, value in module.entries[part].items() if value is not None}
+        inner = module.entries["_modules"].items() if depth < _DEEPEST and len(at) < _LONGEST_NAME else ()
         waiting += [(f"{at}{name}.", m, depth + 1) for name, m in inner if isinstance(m, Inert) and m.is_module]
-    return tensors
+    return tensors, room
 
 
 def kind_of(value: Any) -> str:
@@ -130,7 +168,8 @@ def kind_of(value: Any) -> str:
     if isinstance(value, dict | list | tuple):
         inner = value.values() if isinstance(value, dict) else value
         shape = "a dictionary" if isinstance(value, dict) else "a list"
-        return f"{shape} with tensors" if any(isinstance(v, Strided | Other) for v in inner) else f"{shape} of objects"
+        tensors = any(isinstance(v, Strided | Other) for v in islice(inner, _SEEN))
+        return f"{shape} with tensors" if tensors else f"{shape} of objects"
     return type(value).__name__
 
 
@@ -142,17 +181,18 @@ def named_parts(value: Any) -> dict[Any, Any] | None:
 def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
     """Whether `value` is numbers, text and containers of them, within `budget` values and `depth` levels; and the values counted.
 
-    A shared value counts each time.
+    A shared value counts each time, a long text as several.
     """
     level, count = [value], 0
     for _ in range(depth):
         count += len(level)
         if count > budget or not all(isinstance(v, _PLAIN) for v in level):
             return False, count
-        if any(isinstance(k, OddKey) for v in level if isinstance(v, dict) for k in v):
-            return False, count
+        count += sum(len(v) // _CHARACTERS for v in level if isinstance(v, str))
         inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, list | tuple | dict)]
         if sum(map(len, inner)) > budget - count:
+            return False, count
+        if any(isinstance(k, OddKey) for v in level if isinstance(v, dict) for k in v):
             return False, count
         level = [x for items in inner for x in items]
     return not level, count

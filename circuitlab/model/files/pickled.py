@@ -19,10 +19,10 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.files.choosing import Chosen, beside, choose
-from circuitlab.model.files.described import OddKey, Other, Strided
+from circuitlab.model.files.described import OddKey, Other, Strided, in_short
 from circuitlab.model.files.places import Place, check_name, check_shape
 from circuitlab.model.files.tensors import MappedTensors
-from circuitlab.model.files.unpickling import DAMAGE, Unwanted, unpickled
+from circuitlab.model.files.unpickling import DAMAGE, Unwanted, storage_key, unpickled
 from circuitlab.model.files.whole_file import WholeFile
 
 _PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
@@ -88,15 +88,15 @@ def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
     contents, sizes = unpickled(stream)
     keys, _ = unpickled(stream)
     if version != _VERSION or not isinstance(machine, dict) or machine.get("little_endian") is not True:
-        raise damaged(file, f"version {_VERSION}, little-endian", f"{ascii(version)[:40]}, {ascii(machine)[:80]}")
+        raise damaged(file, f"version {_VERSION}, little-endian", f"{in_short(version, 40)}, {in_short(machine)}")
     spans: dict[str, tuple[int, int]] = {}
     at = stream.tell()
-    for key in keys if isinstance(keys, list) else ():
-        if str(key) not in sizes:
-            raise damaged(file, "storages of tensors", f"storage {ascii(key)[:40]}, which no tensor uses")
+    for name in map(storage_key, keys if isinstance(keys, list) else ()):
+        if name not in sizes:
+            raise damaged(file, "storages of tensors", f"storage {in_short(name, 40)}, which no tensor uses")
         n = int.from_bytes(file.read(at, at + 8), "little")
-        spans[str(key)] = (at + 8, at + 8 + n * sizes[str(key)])
-        at = spans[str(key)][1]
+        spans[name] = (at + 8, at + 8 + n * sizes[name])
+        at = spans[name][1]
     return contents, spans
 
 
@@ -131,7 +131,7 @@ def _odd(value: Other) -> Place:
 def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tuple[int, int]]) -> Place:
     """The place of one tensor. Raises `BadModel` where it exceeds its storage, or its elements overlap."""
     if value.storage.key not in storages:
-        raise damaged(file, f"the numbers of {name}", f"no storage {ascii(value.storage.key)[:40]}")
+        raise damaged(file, f"the numbers of {name}", f"no storage {in_short(value.storage.key, 40)}")
     start, stop = storages[value.storage.key]
     if value.storage.n * value.storage.dtype.itemsize != stop - start or stop > file.size:
         stored = value.storage.n * value.storage.dtype.itemsize
@@ -139,7 +139,7 @@ def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tu
     shape = check_shape(file.name, name, value.shape)
     stride, offset = check_shape(file.name, name, value.stride), value.offset
     if len(stride) != len(shape) or type(offset) is not int or offset < 0:
-        raise damaged(file, f"a start and {number_of(len(shape), 'stride')} of {name}", f"{ascii(offset)[:40]} and {stride}")
+        raise damaged(file, f"a start and {number_of(len(shape), 'stride')} of {name}", f"{in_short(offset, 40)} and {stride}")
     kind = str(value.dtype).removeprefix("torch.")
     item = value.dtype.itemsize
     place = Place(start + offset * item, kind, value.dtype if value.dtype in _WEIGHTS else None, shape, stride)

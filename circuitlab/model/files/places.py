@@ -13,6 +13,7 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.files import strict_json
+from circuitlab.model.files.described import in_short
 from circuitlab.model.files.whole_file import WholeFile
 
 _LARGEST_SIZE = 2**48
@@ -76,19 +77,19 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 def check_name(file: str, name: object) -> str:
     """A tensor's name, checked to be printable. Raises `BadModel`."""
     if not isinstance(name, str) or not name.isprintable() or len(name) > 500:
-        got = number_of(len(name), "character") if isinstance(name, str) and len(name) > 500 else ascii(name)[:100]
+        got = number_of(len(name), "character") if isinstance(name, str) and len(name) > 500 else in_short(name, 100)
         raise BadModel(f"{file} has a tensor without a usable name.", expected="at most 500 printable characters", got=got)
     return name
 
 
 def check_shape(file: str, name: str, shape: object) -> tuple[int, ...]:
     """A shape, checked to be possible. Raises `BadModel`."""
-    sizes = tuple(shape) if isinstance(shape, list | tuple) else (-1,)
+    sizes = tuple(shape[: _MOST_AXES + 1]) if isinstance(shape, list | tuple) else (-1,)
     if len(sizes) > _MOST_AXES or not all(type(n) is int and 0 <= n < _LARGEST_SIZE for n in sizes):
         raise BadModel(
             f"{file}: {name} has an impossible shape.",
             expected=f"at most {_MOST_AXES} sizes, none negative",
-            got=ascii(sizes[:12])[:100] if sizes != (-1,) else type(shape).__name__,
+            got=in_short(sizes, 100) if isinstance(shape, list | tuple) else type(shape).__name__,
         )
     return sizes
 
@@ -128,13 +129,13 @@ def _entry(
 ) -> tuple[int, int, str, tuple[str, torch.dtype | None, tuple[int, ...], tuple[int, ...]]]:
     check_name(file.name, name)
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _damaged(file, f"dtype, shape and data_offsets of {name}", ascii(entry)[:100])
+        raise _damaged(file, f"dtype, shape and data_offsets of {name}", in_short(entry, 100))
     kind, where = entry["dtype"], entry["data_offsets"]
     if not isinstance(kind, str) or kind not in _BITS:
-        raise _damaged(file, f"a dtype of {name}: {' '.join(_BITS)}", ascii(kind)[:60])
+        raise _damaged(file, f"a dtype of {name}: {' '.join(_BITS)}", in_short(kind, 60))
     shape = check_shape(file.name, name, entry["shape"])
     if not (isinstance(where, list) and len(where) == 2 and all(type(n) is int and 0 <= n <= file.size for n in where)):
-        raise _damaged(file, f"two offsets of {name} within the file", ascii(where)[:100])
+        raise _damaged(file, f"two offsets of {name} within the file", in_short(where, 100))
     bits = math.prod(shape) * _BITS[kind]
     if bits != 8 * (where[1] - where[0]):
         raise _damaged(file, f"{bits / 8:g} bytes of {name}, {kind} {shape}", number_of(where[1] - where[0], "byte"))

@@ -4,13 +4,15 @@ What is read is little more than a subset of what `torch.load(weights_only=True)
 leave in their configurations), text, plain containers and tensors. Names in a pickle become inert marks of this module, never the
 things they name; tensors become descriptions (`Strided`), checked before a byte of them is read; objects of all other classes
 become descriptions too (`Inert`). A call of an unknown function is refused. A hostile file cannot run its code in torch either,
-but there it could make torch allocate an array as large as the file claims.
+but there it could make torch allocate an array as large as the file claims. What calls and attributes copy is counted against the
+pickle's length: 218 kB that name one list again and again would otherwise make 5 GB.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import torch
 
 from circuitlab.counting import number_of
-from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided, key_of
+from circuitlab.model.files.described import Inert, Mark, Other, Storage, Strided, attributes, key_of
 from circuitlab.model.files.harmless import CALLS, RECONSTRUCTORS
 
 _KINDS: dict[str, torch.dtype] = {
@@ -88,8 +90,9 @@ def _tensor(value: Any, *_: Any) -> Strided | Other:
     return value
 
 
-def _subclassed(make: Any, kind: Any, args: Any, *_: Any) -> Any:
-    return _called(make, args)
+def _subclassed(*_: Any) -> Any:
+    """A call within a call: (what makes the tensor, its class, the arguments); see `_called`."""
+    raise TypeError("a subclass of a tensor without its parts")
 
 
 def _ordered(*args: Any) -> dict[Any, Any]:
@@ -99,11 +102,28 @@ def _ordered(*args: Any) -> dict[Any, Any]:
     return entries
 
 
-def _called(mark: Any, args: Any) -> Any:
+def _encoded(text: Any = "", *_: Any) -> bytes:
+    return text.encode("latin1")
+
+
+def _size(sizes: Any = ()) -> Any:
+    if not isinstance(sizes, tuple | list):
+        raise TypeError("sizes that are no list")
+    return sizes
+
+
+def _called(mark: Any, args: Any, copies: Callable[[int], None]) -> Any:
+    """What a call gives. `copies(n)` is told how many values it copies, before it does."""
+    while isinstance(mark, Mark) and mark.make is _subclassed and isinstance(args, tuple) and len(args) > 2:
+        copies(1)
+        mark, args = args[0], args[2]
     if isinstance(mark, Mark) and mark.name and mark.make is None:
         raise Unwanted(mark.name)
     if not isinstance(mark, Mark) or mark.make is None or not isinstance(args, tuple):
         raise TypeError("a call of what cannot be called")
+    copies(len(args))
+    if args and mark.make in (_ordered, _encoded):
+        copies(len(args[0]))
     return mark.make(*args)
 
 
@@ -151,7 +171,7 @@ _NAMES: dict[str, Mark] = {
     "torch._utils._rebuild_qtensor": _other("quantised"),
     "torch._utils._rebuild_meta_tensor_no_storage": _other("a meta tensor, without data"),
     "torch._utils._rebuild_nested_tensor": _other("nested"),
-    "torch.Size": Mark(lambda sizes=(): tuple(sizes)),
+    "torch.Size": Mark(_size),
     "torch.device": Mark(lambda *_: None),
     "torch.serialization._get_layout": Mark(lambda *_: None),
     "torch.Tensor": Mark(),
@@ -162,14 +182,23 @@ _NAMES: dict[str, Mark] = {
     "numpy.core.multiarray.scalar": Mark(_number),
     "numpy._core.multiarray.scalar": Mark(_number),
     "numpy.ndarray": Mark(),
-    "_codecs.encode": Mark(lambda text, *_: text.encode("latin1")),
+    "_codecs.encode": Mark(_encoded),
     **{name: _inert(kind) for name, kind in CALLS.items()},
     **{name: Mark(_reconstructed) for name in RECONSTRUCTORS},
 }
 
 
+def storage_key(key: Any) -> str:
+    """The name of a storage: a number of the older format, as text. Raises `TypeError` for anything else."""
+    if type(key) is str:
+        return key[:200]
+    if type(key) is int:
+        return str(key)[:200]
+    raise TypeError("a storage whose name is no text")
+
+
 def _named(module: str, name: str) -> Mark:
-    whole = f"{module}.{name}"[:300]
+    whole = f"{module[:300]}.{name[:300]}"[:300]
     if module in ("torch", "torch.cuda", "torch.storage") and name in _KINDS:
         return Mark(value=_KINDS[name], name=whole)
     if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
@@ -186,22 +215,29 @@ class _Reader(_Python):
     def find_class(self, module: str, name: str) -> Mark:
         return _named(module, name)
 
+    def _copies(self, n: int) -> None:
+        """Count values that are about to be copied. Raises `ValueError` once they are more than the pickle has bytes."""
+        self.room -= n
+        if self.room < 0:
+            raise ValueError("values that are copied again and again, more than the file holds")
+
     def persistent_load(self, pid: Any) -> Storage | Mark:
-        what = pid[0].decode("ascii") if isinstance(pid[0], bytes) else pid[0]
-        if what == "module" and isinstance(pid[1], Mark):  # how the older format names a class, followed by its source
+        if not isinstance(pid, tuple) or not 2 <= len(pid) <= 6:
+            raise TypeError("a reference to something else than a storage")
+        if pid[0] in ("module", b"module") and isinstance(pid[1], Mark):  # how the older format names a class and its source
             return pid[1]
         _, kind, key, _, n, *view = pid
-        if what != "storage" or not isinstance(kind, Mark) or not isinstance(kind.value, torch.dtype):
+        if pid[0] not in ("storage", b"storage") or not isinstance(kind, Mark) or not isinstance(kind.value, torch.dtype):
             raise TypeError("a reference to something else than a storage")
         if type(n) is not int or n < 0 or any(v is not None for v in view):
             raise TypeError("a storage whose length cannot be, or that is part of another")
-        storage = Storage(str(key)[:200], kind.value, n)
+        storage = Storage(storage_key(key), kind.value, n)
         self.named[storage.key] = storage.dtype.itemsize
         return storage
 
     def _call(self) -> None:
         args = self.stack.pop()
-        self.stack[-1] = _called(self.stack[-1], args)
+        self.stack[-1] = _called(self.stack[-1], args, self._copies)
 
     def _new_object(self) -> None:
         self.stack.pop()  # arguments of the class, which is not called
@@ -214,6 +250,7 @@ class _Reader(_Python):
     def _built(self) -> None:
         state = self.stack.pop()  # attributes; those of containers and parameters are not needed
         if isinstance(self.stack[-1], Inert):
+            self._copies(sum(len(part) for part in attributes(state)))
             self.stack[-1].take(state)
 
     def _bytes(self) -> None:
@@ -275,5 +312,5 @@ def unpickled(stream: BytesIO) -> tuple[Any, dict[str, int]]:
     Raises `Unwanted`, or one of `DAMAGE`.
     """
     reader = _Reader(stream, encoding="utf-8")
-    reader.named = {}
+    reader.named, reader.room = {}, len(stream.getbuffer()) - stream.tell()
     return reader.load(), reader.named

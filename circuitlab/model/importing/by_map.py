@@ -25,6 +25,7 @@ from typing import Any, cast
 
 import torch
 
+from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadModel, UsageError, advising, cause, quoted
@@ -32,9 +33,9 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.renamed import Sliced, whole_of
 from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
 from circuitlab.model.importing.unseen import defaults, unseen
-from circuitlab.model.lazy_weights import expected_shapes
+from circuitlab.model.lazy_weights import expected_shapes, need_names
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, stacked, stored
+from circuitlab.model.loading.layout import LaidOut, Layout, Misfit, Stored, Which, identity, least_names, stacked, stored
 from circuitlab.model.loading.leftovers import attention_among
 
 _STEPS = {"from", "transpose", "permute", "split", "half", "heads", "offset", "identity"}
@@ -42,6 +43,8 @@ _MAPS = {"W_Q": "q", "W_K": "k", "W_V": "v", "W_O": "o"}
 _WITHIN = " within heads"
 _OPTIONAL = ("norm.gain", "norm.bias")  # a norm may have neither
 _LARGEST = 2**20
+_LONGEST_NAME = 500  # characters of a tensor's, as in files
+_MOST_LINES, _MOST_HEADS = 2**20, 4096  # lines of the map times layers; heads that are a tensor each
 _REMEDY = "Correct the map; the README explains it under Any other checkpoint."
 
 
@@ -92,9 +95,16 @@ def _map_of(data: Mapping[str, Any]) -> ImportMap:
     except BadModel as error:
         remedy = "State them under [config] in the map."
         raise BadModel(error.what, expected=error.expected, got=error.got, remedy=remedy) from error
+    lines = data.get("tensors", {})
+    if len(lines) * config.n_layers > _MOST_LINES:
+        raise UsageError(
+            "The map has too many tensors.",
+            expected=f"at most {_MOST_LINES:,} in all layers",
+            got=f"{number_of(len(lines), 'line')} for each of {number_of(config.n_layers, 'layer')}",
+        )
     ends: dict[str, Stored] = {}
     block: dict[str, Stored] = {}
-    for ours, value in data.get("tensors", {}).items():
+    for ours, value in lines.items():
         where = _stored(config, ours, value)
         (ends if ours.startswith(("embed.", "unembed.")) else block)[ours] = where
     ignore = tuple(str(name) for name in data.get("ignore", ()))
@@ -110,6 +120,8 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
         return _identity(ours, steps)
     if not isinstance(steps, dict) or not isinstance(steps.get("from"), str):
         raise UsageError(f"The map’s {ours} cannot be read.", expected="a name, or {from = NAME, …}", got=quoted(value))
+    if len(steps["from"]) > _LONGEST_NAME:
+        raise UsageError(f"The map’s {ours} cannot be a name.", expected=f"{_LONGEST_NAME} characters", got=quoted(steps["from"]))
     if unknown := sorted(set(steps) - _STEPS):
         raise UsageError(f"The map’s {ours} has unknown steps.", expected=" ".join(sorted(_STEPS)), got=" ".join(unknown))
     if "{h}" not in steps["from"]:
@@ -121,6 +133,10 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
             got=quoted(value),
         )
     n = config.n_kv_heads if ours[-1] in "KV" else config.n_heads
+    if n > _MOST_HEADS:
+        raise UsageError(
+            f"The map’s {ours} has too many heads.", expected=f"at most {_MOST_HEADS:,}, a tensor each", got=f"{n:,}"
+        )
     return stacked([_stepped(ours, {**steps, "from": steps["from"].replace("{h}", str(h))}) for h in range(n)])
 
 
@@ -211,6 +227,7 @@ class Survey:
 
 def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut]:
     """All problems of a map for this file, and the parts of the resulting model."""
+    need_names(least_names(import_map.layout, import_map.config.n_layers), source, import_map.config.sizes)
     prefix = import_map.layout.prefixes[0]
     parts = LaidOut(import_map.config, import_map.layout, Sliced(source, frozenset(_tensor_names(import_map, prefix))), prefix)
     shapes, problems, used = expected_shapes(import_map.config), list[str](), set[str]()

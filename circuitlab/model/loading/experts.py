@@ -12,6 +12,7 @@ from torch import Tensor
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Experts, ModelConfig
+from circuitlab.model.lazy_weights import need_names
 from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.decoder_parts import ReadConfig, attention, lay_out_and_open, mlp
 from circuitlab.model.loading.family import Keep, Opened
@@ -61,9 +62,15 @@ def opener(read_config: ReadConfig, at: str, names: Names, title: str) -> Callab
     """The `load` of a family whose experts are at `at`.experts.N.`names`, or all in two tensors, as newer code stores them."""
 
     def load(checkpoint: Checkpoint, keep: Keep) -> Opened:
-        read = read_config(checkpoint.config)
-        together = any(name.endswith(".experts.gate_up_proj") for name in checkpoint.needed().names())
-        where = layout(read[0], "mlp", None) if together else layout(read[0], at, names)
+        read, source = read_config(checkpoint.config), checkpoint.needed()
+        config, together = read[0], [name for name in source.names() if name.endswith(".experts.gate_up_proj")]
+        assert config.experts is not None
+        n = config.experts.n
+        need_names(config.n_layers * (1 if together else n), source, config.sizes)
+        if wrong := next((name for name in together if source.shape(name)[:1] != (n,)), None):
+            expected = f"a matrix for each of {number_of(n, 'expert')}"
+            raise BadModel(f"The tensor {wrong} has the wrong shape.", expected=expected, got=str(source.shape(wrong)))
+        where = layout(config, "mlp", None) if together else layout(config, at, names)
         return lay_out_and_open(read, where, checkpoint, keep, title)
 
     return load

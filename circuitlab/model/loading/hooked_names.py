@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from circuitlab.counting import number_of
 from circuitlab.model.files.renamed import RenamedTensors
 from circuitlab.model.files.tensors import TensorSource
+from circuitlab.model.lazy_weights import need_names
 
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 _ANY_BLOCK = re.compile(r"((?:[A-Za-z_]\w*\.)+)(\d+)\.(attn\.)?_?W_[QKVO]$")  # of a list of blocks under any name
@@ -43,8 +45,10 @@ class Names:
 
     @property
     def n_layers(self) -> int:
-        """Number of blocks."""
-        return 1 + max((int(m[1]) for n in self.all if (m := _BLOCK.match(n))), default=-1)
+        """Number of blocks. Raises `BadModel` where there are fewer names than blocks."""
+        n = 1 + max((int(m[1]) for n in self.all if (m := _BLOCK.match(n))), default=-1)
+        need_names(n, self.source, number_of(n, "block"))
+        return n
 
     def attention(self, which: str, layer: int = 0) -> str:
         """The name of `W_K` … in one layer; weights of grouped key-value heads have an underscore in front (`_W_K`)."""

@@ -22,7 +22,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource, check_kind, copied
-from circuitlab.model.lazy_weights import Named, expected_shapes
+from circuitlab.model.lazy_weights import Named, expected_shapes, need_names
 from circuitlab.model.loading.leftovers import refuse_attention
 
 Step = Callable[[ModelConfig, Tensor], Tensor]
@@ -269,12 +269,22 @@ class LaidOut:
         return self.source.tensor(self.full(name))
 
 
+def least_names(layout: Layout, n_layers: int) -> int:
+    """How many stored names the blocks of a model need at least, without listing them."""
+    of_each = lambda block: (
+        {n for where in block.values() for n in where.names(0)} - {n for where in block.values() for n in where.names(1)}
+    )
+    own = [i for i in layout.own if i < n_layers]
+    return (n_layers - len(own)) * len(of_each(layout.block)) + sum(len(of_each(layout.layer(i))) for i in own)
+
+
 def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident: bool) -> tuple[LaidOut, tuple[str, ...]]:
     """The parts of a model, checked, and notes on tensors left unused. `resident`: copied into memory as float32.
 
     Raises `BadModel` where a tensor is missing, has another shape than the configuration says, or (resident) is not finite, and
     where weights of attention would be left over.
     """
+    need_names(least_names(layout, config.n_layers), source, config.sizes)
     prefix = next((p for p in layout.prefixes if p and any(n.startswith(p) for n in source.names())), "")
     parts = LaidOut(config, layout, source, prefix)
     used = _checked(parts)

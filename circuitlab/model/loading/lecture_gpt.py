@@ -15,7 +15,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
 from circuitlab.model.config import Activation, BiasName, ModelConfig
 from circuitlab.model.files.tensors import TensorSource
-from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.lazy_weights import LazyWeights, need_names
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
@@ -38,6 +38,8 @@ class Names:
         self.all = frozenset(n.removeprefix(prefix) for n in source.names() if n.startswith(prefix))
         places = [(int(m[1]), int(m[2])) for n in self.all if (m := _HEAD.match(n))]
         self.n_layers, self.n_heads = 1 + max(i for i, _ in places), 1 + max(h for _, h in places)
+        what = f"{number_of(self.n_layers, 'block')} of {number_of(self.n_heads, 'head')}"
+        need_names(self.n_layers * self.n_heads, source, what)
 
     def __contains__(self, name: str) -> bool:
         return name in self.all

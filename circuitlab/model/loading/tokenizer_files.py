@@ -23,7 +23,7 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.other_formats import refuse_format
-from circuitlab.model.text.tokenizer import Tokenizer
+from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
 
 # How Qwen's tokenizer splits a text before the merges: digits one by one, line ends apart.
 _QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -115,6 +115,7 @@ def _from_pieces(folder: Path) -> Tokenizer:
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocab.values()):
         raise BadModel("vocab.json does not number its tokens.", expected="token: id", got="other values")
     word_ends = sum(piece.endswith(_END) for piece in vocab)
+    refuse_vocabulary({"model": {"vocab": vocab}})
     return _lower_cased(folder, vocab) if 4 * word_ends > len(vocab) else _byte_level(folder, vocab)
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from circuitlab.disk.files import write_whole
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_transfer import PART, HubFile, checked_hash, into_cache, is_bare, is_hash
+from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_bare, is_hash
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
 __all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
@@ -113,9 +114,7 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
         ref = what.name.folder / "refs" / what.name.revision
         if what.name.revision != what.commit:
             ref.parent.mkdir(parents=True, exist_ok=True)
-            fresh = ref.with_name(ref.name + PART)
-            fresh.write_text(what.commit, encoding="utf-8")
-            fresh.replace(ref)
+            write_whole(ref, what.commit.encode())
     folder = snapshot(HubName(what.name.repo, what.commit))
     if folder is None:
         raise BadModel(

@@ -20,6 +20,7 @@ from typing import IO, Any, TypeGuard
 
 from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import FileLock
+from circuitlab.disk.own_files import open_own
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.transfer_meter import Meter
@@ -151,8 +152,7 @@ def _alone(path: Path, meter: Meter) -> Iterator[None]:
 
 def _transfer_alone(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     part = blob.with_name(blob.name + PART)
-    part.touch()
-    with part.open("r+b", buffering=0) as file:  # each byte at its own place, whoever else writes
+    with open_own(part, append=False) as file:  # each byte at its own place, whoever else writes
         file.seek(0, os.SEEK_END)
         if file.tell() > place.size:  # part of another file, or from a server that sent too much
             _empty(file)

@@ -26,18 +26,16 @@ from circuitlab.disk.files import write_whole
 from circuitlab.errors import BadInput, BadModel, TooLong, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
-from circuitlab.model.text.tokenizer_rules import unbounded
+from circuitlab.model.text.tokenizer_rules import TEXT_STEPS, impossible, unbounded
 
 log = logging.getLogger("circuitlab.tokenizer")
 T = TypeVar("T")
 _QUICK = 8000  # characters: encoded in 2 to 4 ms by tokenizers whose rules are bounded
 _AT_ONCE, _CHARACTERS_A_TOKEN = 2**16, 16  # characters of a prompt that are encoded without looking whether it is too long
 _CACHED_TEXTS, _LONGEST_CACHED = 64, 200_000  # texts whose tokens are cached, and characters of the longest
-_TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _REMEDY = "Fetch or write the file again, or remove it and use token ids."
 _LARGEST = 64 * 2**20
 _MOST_CHARACTERS = 2**17
-_IDS = 2**24  # the library writes a vocabulary as a list up to its largest id: one of a billion takes 4 GB
 _BOS_NAMES = ("<|bos|>", "<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>", "[BOS]")
 _VISIBLE = {" ": "·", "\n": "↵", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
@@ -55,13 +53,11 @@ def visible(text: str) -> str:
     return "".join(_VISIBLE.get(c, c if c.isprintable() else f"⟨{ord(c):02x}⟩") for c in text)
 
 
-def _check_ids(spec: Any) -> None:
-    """Raise `BadModel` for a vocabulary with an id that no model has."""
-    model = spec.get("model") if isinstance(spec, dict) else None
-    vocab = model.get("vocab") if isinstance(model, dict) else None
-    ids = [i for i in vocab.values() if isinstance(i, int)] if isinstance(vocab, dict) else []
-    if (largest := max(ids, default=0)) >= _IDS:
-        raise BadModel("An id is too large.", expected=f"ids below {_IDS}", got=f"a token with the id {largest}", remedy=_REMEDY)
+def refuse_vocabulary(spec: Any) -> None:
+    """Raise `BadModel` for the description of a tokenizer whose vocabulary the library could not hold."""
+    expected, got = impossible(spec)
+    if expected:
+        raise BadModel("The vocabulary cannot be held.", expected=expected, got=got, remedy=_REMEDY)
 
 
 class Tokenizer:
@@ -118,20 +114,21 @@ class Tokenizer:
         try:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
-            _check_ids(spec)
+            refuse_vocabulary(spec)
             reason = unbounded(spec) if isinstance(spec, dict) else ""
             if not reason:
                 return cls(_Tokenizer.from_str(text), bos)
             log.info("%s encodes in a separate process: %s", name, reason)
-            bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(_TEXT_STEPS)}))
+            bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(TEXT_STEPS)}))
             tokenizer = cls(bare, bos, TokenizerProcess(data))
             tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
             return tokenizer
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception on a malformed file; its panics are BaseException
+            expected = error.expected if isinstance(error, BadModel) else "a tokenizers file"
             reason = error.got if isinstance(error, BadModel) else cause(error)
-            raise BadModel(f"{name} cannot be read.", expected="a tokenizers file", got=reason, remedy=_REMEDY) from error
+            raise BadModel(f"{name} cannot be read.", expected=expected, got=reason, remedy=_REMEDY) from error
 
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""

@@ -6,15 +6,14 @@ Measured on two cores: 0.1 to 0.2 s to start and load a small vocabulary, then 0
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from circuitlab.child_process import environment, python, started
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
@@ -59,15 +58,12 @@ class TokenizerProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         """A new child that has loaded the tokenizer. Raises `BadModel`."""
         _end(self._running)
-        hidden = subprocess.CREATE_NO_WINDOW if sys.platform == "win32" else 0
-        child = subprocess.Popen(
-            [sys.executable, "-P", str(_CHILD)],
+        child = started(
+            python(str(_CHILD)),
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # where the library prints its panics
-            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
-            creationflags=hidden,
-            start_new_session=True,  # Ctrl+C goes to the parent alone
+            env=environment(TOKENIZERS_PARALLELISM="false"),
+            apart=True,  # Ctrl+C goes to the parent alone
         )
         self._running.append(child)
         reply, late = _exchange(child, self.data, LOADING)

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+IDS = 2**24  # the library writes a vocabulary as a list up to its largest id: one of a billion takes 4 GB
 _MOST_STEPS = 64
 _MOST_GROWTH = 256  # times the length of the text
 _LONGEST_WORD = 200  # characters: WordPiece is quadratic in them
+_LARGEST_STEPS = 2**16  # characters and values of all steps; a template of 700,000 ids makes as many of each text
+LONGEST_PIECE = 2048  # characters of a token: the library takes a Unigram vocabulary apart by a call within a call for each
+MOST_OF_UNIGRAM = 2**22  # characters of all its tokens, each of which takes some 200 bytes
 _END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _OTHERS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -55,6 +59,9 @@ _DECODERS = {"ByteLevel", "Metaspace", "ByteFallback", "Fuse", "Strip", "WordPie
 _MODELS = {"BPE", "Unigram", "WordLevel", "WordPiece"}
 
 
+TEXT_STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+
+
 class _Unknown(Exception):
     """A step that is not known to be bounded."""
 
@@ -62,6 +69,7 @@ class _Unknown(Exception):
 def unbounded(spec: Mapping[str, Any]) -> str:
     """The part of a tokenizer's description that is not known to be bounded by the length of the text, "" if there is none."""
     try:
+        _check_size([spec.get(part) for part in TEXT_STEPS])
         _check_growth(_steps(spec.get("normalizer"), "normalizers"), _normaliser)
         for step in _steps(spec.get("pre_tokenizer"), "pretokenizers"):
             _pre_tokenizer(step)
@@ -72,6 +80,44 @@ def unbounded(spec: Mapping[str, Any]) -> str:
     except _Unknown as unknown:
         return str(unknown)
     return ""
+
+
+def _check_size(steps: Any) -> None:
+    """Raise `_Unknown` where steps hold long texts or very many values."""
+    waiting, room = [steps], _LARGEST_STEPS
+    while waiting:
+        value = waiting.pop()
+        inner = [*value, *value.values()] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        room -= 1 + (len(value) if isinstance(value, str) else len(inner))
+        if room < 0:
+            raise _Unknown("steps with very many values")
+        waiting += inner
+
+
+def impossible(spec: Any) -> tuple[str, str]:
+    """(what a tokenizer's vocabulary must be, what it is) where the library could not hold it, ("", "") where it can.
+
+    The vocabulary is held by this process also where the steps run in another one.
+    """
+    model = spec.get("model") if isinstance(spec, Mapping) else None
+    if not isinstance(model, Mapping):
+        return "", ""
+    vocab, added = model.get("vocab"), spec.get("added_tokens")
+    unigram = [p[0] if isinstance(p, list) and p else "" for p in vocab] if isinstance(vocab, list) else []
+    pieces = [*(vocab if isinstance(vocab, Mapping) else ()), *unigram]
+    pieces += [t.get("content") for t in added if isinstance(t, Mapping)] if isinstance(added, list) else []
+    others = [value for name, value in model.items() if name not in ("vocab", "merges")]
+    if (longest := max((len(p) for p in (*pieces, *others) if isinstance(p, str)), default=0)) > LONGEST_PIECE:
+        return f"tokens of at most {LONGEST_PIECE:,} characters", f"one of {longest:,}"
+    if (n := sum(len(p) for p in unigram if isinstance(p, str))) > MOST_OF_UNIGRAM:
+        return f"at most {MOST_OF_UNIGRAM:,} characters of a Unigram vocabulary", f"{n:,}"
+    ids = [i for i in vocab.values() if isinstance(i, int)] if isinstance(vocab, Mapping) else []
+    ids += (
+        [t.get("id") for t in added if isinstance(t, Mapping) and isinstance(t.get("id"), int)] if isinstance(added, list) else []
+    )
+    if (largest := max(ids, default=0)) >= IDS:
+        return f"ids below {IDS}", f"a token with the id {largest}"
+    return "", ""
 
 
 def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
