@@ -7,6 +7,7 @@ from pathlib import Path
 
 import circuitlab
 from circuitlab.errors import BadInput, BadMachine
+from circuitlab.paths import typed_path
 
 
 def environment() -> dict[str, str]:
@@ -21,12 +22,12 @@ def environment() -> dict[str, str]:
 
 
 def writable_folder(text: str) -> Path:
-    """The output folder, which need not exist yet. Raises `BadInput`, `BadMachine`."""
+    """The output folder, which need not exist yet. Raises `BadInput`, `BadMachine`, `UsageError`."""
     if not text:
         raise BadInput(
             "Choose a folder for the run.", expected="a folder", got="none", remedy="Choose a folder, which may be new."
         )
-    out = Path(text).expanduser()
+    out = typed_path(text)
     if not out.is_absolute():
         raise BadInput(
             "The folder must be a full path.",

@@ -89,6 +89,8 @@ def _tensor(value: Any, *_: Any) -> Strided | Other:
 
 
 def _subclassed(make: Any, kind: Any, args: Any, *_: Any) -> Any:
+    if isinstance(make, Mark) and make.make is _subclassed:  # torch writes none inside another
+        raise TypeError("a tensor of a subclass that is made by a subclass")
     return _called(make, args)
 
 
