@@ -65,5 +65,5 @@ class Activations(Mapping[str, np.ndarray]):
             expected = f"{' '.join(self._names[:14])} … {' '.join(OF_NO_LAYER)}"
             remedy = "list(...) of the activations gives every name; layers are counted from 0."
             raise UsageError("There is no such activation.", expected=expected, got=quoted(name), remedy=remedy)
-        match = re.fullmatch(r"layers\.(\d+)\.(\w+)", name)
+        match = re.fullmatch(r"layers\.(\d{1,9})\.(\w+)", name)
         return ActivationsParams(match[2], int(match[1])) if match else ActivationsParams(name)  # type: ignore[arg-type]

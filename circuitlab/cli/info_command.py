@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, Any]:
     """What there is to know, as plain values."""
-    opened, sha256 = model.engine.store.open(model.ref).opened, model.engine.store.sha256(model.ref)
+    open_model = model.engine.store.open(model.ref)
+    opened, sha256, settings = open_model.opened, model.engine.store.sha256(model.ref), open_model.settings_sha256
     tokenizer = opened.weights.tokenizer
     return {
         "source": model.ref.source,
@@ -47,9 +48,10 @@ def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, Any]:
         "exactness": measured.exactness,
         "notes": list(opened.notes),
         "assumptions": to_json(opened.assumptions),
-        "published_heads": _published(known_heads(model.config, model.ref.source, sha256)),
+        "published_heads": _published(known_heads(model.config, model.ref.source, sha256, settings)),
         "tokenizer": None if tokenizer is None else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos},
         "sha256": sha256,
+        "settings": settings,
         "checkpoints": list(opened.steps),
     }
 
@@ -57,7 +59,10 @@ def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, Any]:
 def _facts(model: api.Model, measured: ModelFactsResult) -> list[Fact]:
     """What there is to know, for reading."""
     open_model = model.engine.store.open(model.ref)
-    opened, published = open_model.opened, known_heads(model.config, model.ref.source, open_model.sha256)
+    opened, published = (
+        open_model.opened,
+        known_heads(model.config, model.ref.source, open_model.sha256, open_model.settings_sha256),
+    )
     notes = [note for note in opened.notes if note != "unembedding tied to the embedding"]  # shown among the options
     rows = [("loading", "note", note) for note in (*notes, *complaints())]
     rows += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.assumptions]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadInput
+from circuitlab.errors import BadInput, stated
 from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.places.arrangements import ARRANGEMENTS
 from circuitlab.lessons.check import check
@@ -35,8 +36,8 @@ def run(checked: bool, files: tuple[str, ...] = ()) -> int:
     paths = tuple(map(Path, files)) or shipped_files()
     wrong = 0
     for path in paths:
-        if not path.is_file():
-            raise BadInput("The file does not exist.", expected="a lesson", got=str(path), remedy="Check the path.")
+        if not os.path.isfile(path):  # a name may be too long to be asked about
+            raise BadInput("The file does not exist.", expected="a lesson", got=stated(str(path)), remedy="Check the path.")
         complaints = problems(path)
         wrong += len(complaints)
         print("\n".join(map(on_one_line, complaints or (f"{path.name}: no problems",))))

@@ -138,8 +138,10 @@ def contents(session: SavedSession) -> dict[str, Any]:
     for name, entry in content.models.items():
         status = "missing" if name in located.missing else "changed" if name in located.changed else "found"
         models[name] = {"source": entry.ref.source, "sha256": entry.sha256, "status": status}
+        models[name] |= {"settings": entry.settings} if entry.settings else {}
         if name in located.changed:
             models[name]["other"] = located.changed[name].source
+            models[name] |= {"same_weights": True} if name in located.resettled else {}
     files = {}
     for name, entry in content.files.items():
         status = "missing" if name in located.missing_files else "changed" if name in located.changed_files else "found"
@@ -182,7 +184,8 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
     lines = [f"{table['file']}: {table['title'] or 'no title'} ({counted})"]
     words = {"found": "found", "missing": "not found", "changed": "has changed"}
     for name, model in table["models"].items():
-        other = f": other weights at {model['other']}" if "other" in model else ""
+        what = "another configuration or tokenizer of the same weights" if "same_weights" in model else "other weights"
+        other = f": {what} at {model['other']}" if "other" in model else ""
         sha256 = model["sha256"][:12] or "not stated"
         lines.append(f"  model {name}: {words[model['status']]}{other or ' at ' + model['source']}, sha256 {sha256}")
     for name, file in table["files"].items():

@@ -21,13 +21,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from circuitlab.analysis.base import Column, Result, Table
+from circuitlab.analysis.base import Column, Result, Table, TextRef
 from circuitlab.disk.files import write_whole
 from circuitlab.disk.formats import DATA, suffixes
+from circuitlab.disk.paths import without_folders
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.request import Answer, TableOf, needs
+from circuitlab.engine.request import Answer, TableOf, needs, with_files
 from circuitlab.errors import UsageError
+from circuitlab.model.subject import ModelRef
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files in a zip, so that equal answers give equal bytes
 
@@ -106,15 +108,15 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
 
 
 def described(what: AnswerExport) -> dict[str, Any]:
-    """Everything about an answer except its arrays, as plain values."""
+    """Everything about an answer except its arrays, as plain values. Models and files have their names and hashes, no path."""
     answer, result = what.answer, what.answer.result
     request, subject = answer.request, answer.request.subject
     if needs(request.analysis, request.params) == "weights":
         subject = replace(subject, edits=())  # not read: these numbers are not under them
     return {
         "analysis": answer.request.analysis.name,
-        "params": to_json(answer.request.params),
-        "subject": to_json(subject),
+        "params": to_json(_placeless(request.params)),
+        "subject": to_json(replace(subject, model=replace(subject.model, source=_named(subject.model.source)))),
         "model": answer.request.subject.model.named(1),
         "step": what.step,
         "final": what.final,
@@ -128,6 +130,41 @@ def described(what: AnswerExport) -> dict[str, Any]:
         "units": {name: to_json(unit) for name in _numbers(result) if (unit := result.unit_of(name))},
         "provenance": to_json(answer.provenance),
     }
+
+
+def _named(source: str) -> str:
+    """The source of a model, of a file its name alone: what is exported is given to others."""
+    return f"file:{ModelRef(source).named(1)}" if source.startswith("file:") else source
+
+
+def _placeless(params: Any) -> Any:
+    """Parameters whose files have their names and hashes alone; also inside those of another analysis, which are JSON text."""
+    files = with_files(
+        params,
+        lambda ref: (
+            replace(ref, path=without_folders(ref.path)) if isinstance(ref, TextRef) else replace(ref, source=_named(ref.source))
+        ),
+    )
+    texts = {f.name: value for f in dataclasses.fields(files) if f.init and isinstance(value := getattr(files, f.name), str)}
+    inner = {name: new for name, text in texts.items() if (new := _placeless_json(text)) != text}
+    return replace(files, **inner) if inner else files
+
+
+def _placeless_json(text: str) -> str:
+    """A JSON text whose files (an object with `sha256`) have no folders; any other text as it is."""
+    if '"sha256"' not in text:
+        return text
+
+    def named(one: dict[str, Any]) -> dict[str, Any]:
+        if "sha256" not in one:
+            return one
+        changes = {"path": without_folders, "source": _named}
+        return {k: changes[k](v) if k in changes and isinstance(v, str) else v for k, v in one.items()}
+
+    try:
+        return json.dumps(json.loads(text, object_hook=named))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _numbers(result: Result) -> list[str]:

@@ -124,6 +124,11 @@ class OpenModel:
         text = json.dumps(self.opened.weights.config.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @cached_property
+    def settings_sha256(self) -> str:
+        """`settings_of` its weights; for a worker thread where it is asked for first."""
+        return settings_of(self.opened.weights)
+
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes that its files store weights in; () where their headers do not say."""
@@ -140,6 +145,16 @@ class OpenModel:
         if self.path.exists():
             self._measured = has_series(self.path)
         return self._measured
+
+
+def settings_of(weights: Weights) -> str:
+    """A hash of what decides numbers beside the tensors: the configuration as read and assumed, and how a text becomes tokens.
+
+    Equal however the files are written; two models of the same weights and other settings compute other numbers.
+    """
+    tokenizer = weights.tokenizer
+    text = None if tokenizer is None else [tokenizer.vocabulary, tokenizer.content, tokenizer.bos, tokenizer.adds_bos]
+    return hashlib.sha256(json.dumps([weights.config.to_json(), text], sort_keys=True).encode()).hexdigest()
 
 
 @lru_cache(maxsize=16)

@@ -5,7 +5,6 @@ Opening is staged: a model is loaded and checked completely before it enters the
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import Counter, OrderedDict
@@ -15,8 +14,9 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from circuitlab.disk.paths import shipped, shipped_models, typed_path
+from circuitlab.disk.regular_file import sha256_of
 from circuitlab.engine.ghost import Ghost
-from circuitlab.engine.open_model import Identity, OpenModel, file_identity
+from circuitlab.engine.open_model import Identity, OpenModel, file_identity, settings_of
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
@@ -173,7 +173,17 @@ class ModelStore:
         model = self.open(ref)
         if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
+            _ = model.settings_sha256  # here, where nobody waits for a frame
         return model.sha256
+
+    def settings_unopened(self, ref: ModelRef) -> str:
+        """`OpenModel.settings_sha256` of the files as they are now; their weights are mapped and not read. For a worker thread.
+
+        Raises `BadModel`.
+        """
+        if isinstance(ref.origin, Constructed):
+            return self.open(ref).settings_sha256
+        return settings_of(self._opener(resolve(ref), "mapped", dict(ref.assume)).weights)
 
     def sha256_unopened(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False, most: int | None = None) -> str:
         """The hash that `sha256` gives, without opening the model where it has files; read again only once they have changed.
@@ -256,6 +266,8 @@ class ModelStore:
         model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
+        if model.sha256:
+            _ = model.settings_sha256
         return model
 
     def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
@@ -330,17 +342,10 @@ def _hash(model: OpenModel, stopped: Callable[[], bool] = lambda: False) -> str:
 
 def _digest(files: tuple[Path, ...], stopped: Callable[[], bool]) -> str:
     """sha256 over files in their order. Raises `BadModel`, and `Cancelled` once `stopped()`."""
-    digest = hashlib.sha256()
     try:
-        for path in files:
-            with path.open("rb") as file:
-                while chunk := file.read(1 << 22):
-                    if stopped():
-                        raise Cancelled
-                    digest.update(chunk)
+        return sha256_of(files, stopped)
     except OSError as error:
         raise _unreadable(error) from error
-    return digest.hexdigest()
 
 
 def _unreadable(error: OSError) -> BadModel:

@@ -77,7 +77,7 @@ def parse(text: str, path: Path) -> Lesson:
     """The lesson in a file's text. Raises `BadInput` with file, line, what is expected and what is there."""
 
     def error_at(line: int, what: str, expected: str, got: str) -> BadInput:
-        return BadInput(f"{path.name}, line {line}: {what}", expected=expected, got=got[:120], remedy=_REMEDY)
+        return BadInput(f"{path.name}, line {line}: {what}", expected=expected, got=got[:120] or "an empty line", remedy=_REMEDY)
 
     lines = text.removeprefix("\ufeff").split("\n")
     front, at = _front(lines, error_at)

@@ -14,7 +14,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.origin import File, Origin, origin_of
 
-_HEAD = re.compile(r"^\s*L(\d+)H(\d+)\s*$", re.IGNORECASE)
+_HEAD = re.compile(r"^\s*L(\d{1,9})H(\d{1,9})\s*$", re.IGNORECASE)
 
 # folders that training writes into the folder of a run -> the parts that follow the run's name in theirs
 IN_A_RUN: dict[str, tuple[str, ...]] = {"model": (), "so-far": ("so far",)}

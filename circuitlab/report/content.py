@@ -88,7 +88,8 @@ class Section:
 class ModelFacts:
     """A model as a report names it: where it comes from without a path, its sizes, and the sha256 of weights that were used.
 
-    `weights`: (which, sha256); `assumed`: what no file states; `remarks`: what else must be known of it.
+    `weights`: (which, sha256), and that of what else decides numbers; `assumed`: what no file states; `remarks`: what else must
+    be known of it.
     """
 
     name: str
@@ -260,6 +261,7 @@ class _Reporter:
             opened = model.opened
             which = lambda ref: "final weights" if ref.checkpoint is None else f"step {opened.steps[ref.checkpoint]:,}"
             weights = tuple((which(ref), hashes.get(ref) or self.engine.store.sha256(ref)) for ref in refs)
+            weights += () if model.absent else (("configuration and tokenizer", model.settings_sha256),)
             remarks = ("known by the results stored with the session",) if model.absent else ()
             remarks += (f"in place of the session’s model {name}",) if name in self.stand_ins else ()
             assumed = tuple(f"{one.name} {one.value}" for one in opened.assumptions)

@@ -294,7 +294,8 @@ class SavedSession:
         expected = f"weights of sha256 {entry.sha256[:12]}…" if entry.sha256 else f"the model at {entry.ref.source}"
         remedy = "Put the model beside the session file, or open the session in the window and choose the model there."
         if other is not None:
-            got = f"other weights at {other.source}" if entry.sha256 else f"perhaps {other.source}"
+            what = "another configuration or tokenizer" if name in self.located.resettled else "other weights"
+            got = f"{what} at {other.source}" if entry.sha256 else f"perhaps {other.source}"
             return BadModel(f"{name} is not the model of {self.name}.", expected=expected, got=got, remedy=remedy)
         if sha256 := self.of_other_weights.get(name):
             what, got = f"The results inside {self.name} are not of its model {name}.", f"weights of sha256 {sha256[:12]}…"

@@ -111,7 +111,9 @@ def _spaced(name: str) -> str:
 
 def _model(answer: Answer[Any], characters: int) -> str:
     ref: ModelRef = answer.request.subject.model
-    return f"{ref.named(1)}{_hash(answer.provenance.weights, characters)}"
+    config = answer.provenance.config[:characters]
+    settings = f", configuration {config}{'…' if characters < len(answer.provenance.config) else ''}" if config else ""
+    return f"{ref.named(1)}{_hash(answer.provenance.weights, characters)}{settings}"
 
 
 def _series(params: Any) -> list[SeriesRef]:

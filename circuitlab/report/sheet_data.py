@@ -12,9 +12,8 @@ from typing import Any
 from circuitlab import __version__
 from circuitlab.caption_parts import Reference
 from circuitlab.counting import number_of
-from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine, versions
-from circuitlab.engine.export_data import AnswerExport
+from circuitlab.engine.export_data import AnswerExport, described
 from circuitlab.engine.export_difference import Difference, exports_of
 from circuitlab.engine.request import needs
 from circuitlab.report.answer_names import file_name, models_by_role
@@ -96,7 +95,7 @@ def _about(name: str, what: AnswerExport | Difference) -> dict[str, Any]:
     return {
         "side": "reference" if name.startswith("reference-") else "now",
         "analysis": request.analysis.name,
-        "params": to_json(request.params),
+        "params": described(what)["params"],
         "model": request.subject.model.named(1),
         "interventions": edit_words(request.subject.edits) if needs(request.analysis, request.params) != "weights" else [],
         "sha256": what.answer.provenance.weights,

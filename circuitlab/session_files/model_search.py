@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from circuitlab.disk.paths import shipped_models
+from circuitlab.disk.regular_file import on_another_machine
 from circuitlab.engine.store import GIB, ModelStore
 from circuitlab.errors import BadModel, Cancelled, UsageError
 from circuitlab.model.constructed import SOURCES
@@ -39,6 +40,7 @@ class Located:
     `changed`: by name, what lies at the model's path or bears its name, with other weights or, where the session does not say
     the hash of its own, with unknown ones. A model is in one of the two, and its entry unchanged, or it has been found.
     `missing_files`, `changed_files`: names of the files of settings that do not exist, or hold something else than they did.
+    `resettled`: of those that have changed, the ones with the same weights under another configuration or tokenizer.
     `elsewhere`: by name, the models that were found in another place than the session says, and whether other weights lie there.
     """
 
@@ -48,6 +50,7 @@ class Located:
     missing_files: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
     elsewhere: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    resettled: frozenset[str] = frozenset()
 
 
 def located(
@@ -72,18 +75,20 @@ def located(
         elif ref is not None and ref.source != entry.ref.source:
             elsewhere[name] = other is not None and other.source == entry.ref.source
         models[name] = entry if ref is None else moved(entry, ref)
-    files = {name: _located_file(entry, folder) for name, entry in session.files.items()}
-    hashes = {name: file_sha256(entry.path) for name, entry in files.items()}
+    files = {name: _located_file(entry, folder, stopped) for name, entry in session.files.items()}
+    hashes = {name: file_sha256(entry.path, stopped) for name, entry in files.items()}
     missing_files = tuple(name for name, sha256 in hashes.items() if not sha256)
     changed_files = tuple(name for name, sha256 in hashes.items() if sha256 and sha256 != (files[name].sha256 or sha256))
     session = replace(session, models=models, files=files)
-    return Located(session, tuple(missing), changed, missing_files, changed_files, elsewhere)
+    resettled = frozenset(name for name, ref in changed.items() if ref.source in search.resettled)
+    return Located(session, tuple(missing), changed, missing_files, changed_files, elsewhere, resettled)
 
 
-def _located_file(entry: FileEntry, folder: Path) -> FileEntry:
+def _located_file(entry: FileEntry, folder: Path, stopped: Stopped) -> FileEntry:
     """The entry pointing at a file with the bytes that it says: at its path, or of its name beside the session's file."""
     beside = str(folder / Path(entry.path).name)
-    moved = entry.sha256 and file_sha256(entry.path) != entry.sha256 and file_sha256(beside) == entry.sha256
+    hashed = lambda path: file_sha256(path, stopped)
+    moved = entry.sha256 and hashed(entry.path) != entry.sha256 and hashed(beside) == entry.sha256
     return replace(entry, path=beside) if moved else entry
 
 
@@ -104,6 +109,7 @@ class _Search:
     def __init__(self, folder: Path, store: ModelStore, recent: tuple[str, ...], stopped: Stopped) -> None:
         self._folder, self._store, self._recent, self._stopped = folder, store, (*store.sources, *recent), stopped
         self._beside: tuple[str, ...] | None = None
+        self.resettled: set[str] = set()  # sources with the weights of an entry under other settings
 
     def find(self, name: str, entry: ModelEntry) -> tuple[ModelRef | None, ModelRef | None]:
         """(the model of an entry, None where there is none; what else lies in its place or bears its name)."""
@@ -122,9 +128,13 @@ class _Search:
         return None, other
 
     def _is(self, ref: ModelRef, entry: ModelEntry, likely: bool) -> bool:
-        """Whether a candidate has the weights of the entry, or, where their hash is not known, lies where the entry says."""
+        """Whether a candidate has the weights and settings of the entry, or, without their hash, lies where the entry says."""
         if entry.sha256:
-            return self._store.sha256_unopened(ref, self._stopped, None if likely else LARGEST_GUESS) == entry.sha256
+            same = self._store.sha256_unopened(ref, self._stopped, None if likely else LARGEST_GUESS) == entry.sha256
+            if same and entry.settings and self._store.settings_unopened(ref) != entry.settings:
+                self.resettled.add(ref.source)
+                return False
+            return same
         return (ref == entry.ref or any(path in entry.earlier for path in _paths(ref))) and self._exists(ref)
 
     def _exists(self, ref: ModelRef) -> bool:
@@ -135,7 +145,7 @@ class _Search:
     def _candidates(self, name: str, entry: ModelEntry) -> Iterator[tuple[str, bool]]:
         """(source, whether its place or its name speaks for it): each once, the others only where a hash can tell."""
         places = dict.fromkeys((entry.ref.source, *(str(File(path)) for path in entry.earlier)))
-        yield from ((source, True) for source in places)
+        yield from ((source, True) for source in places if not self._elsewhere(source))
         names = {name.lower(), entry.ref.name.lower()}
         elsewhere = (*self._recent, *(str(Builtin(one)) for one in shipped_models()), *_in_cache(), *SOURCES)
         seen = set(places)
@@ -146,6 +156,13 @@ class _Search:
                 if source not in seen:
                     seen.add(source)
                     yield source, source in alike
+
+    def _elsewhere(self, source: str) -> bool:
+        """Whether a source is on another machine, where nobody looks because a file says so; but for that of the session."""
+        origin, drive = ModelRef(source).origin, lambda one: PureWindowsPath(os.fspath(one)).drive.lower()
+        if not isinstance(origin, File):
+            return False
+        return on_another_machine(origin.where) and drive(origin.where) != drive(self._folder)
 
     def _near(self) -> tuple[str, ...]:
         """The models in the folder of the session's file and below it."""

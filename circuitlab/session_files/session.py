@@ -20,12 +20,14 @@ Unknown = Mapping[str, Any]  # words that this version does not know, kept to be
 class ModelEntry:
     """A model of a session: its reference without a checkpoint, and what identifies it on another machine.
 
-    `sha256`: of its weight files, "" while they have not been read. `earlier`: paths at which it was before.
+    `sha256`: of its weight files, "" while they have not been read; `settings`: of what else decides its numbers
+    (`OpenModel.settings_sha256`), "" where it is not known. `earlier`: paths at which it was before.
     """
 
     ref: ModelRef
     sha256: str = ""
     earlier: tuple[str, ...] = ()
+    settings: str = ""
     unknown: Unknown = field(default_factory=dict[str, Any])
 
 

@@ -2,7 +2,7 @@
 
     {"circuitlab": "session", "version": 1, "by": "0.9.0",
      "models": {"mine": {"path": "../runs/mine/model", "was": ["…"], "sha256": "77ab…", "assume": {"positions": "shortformer"}},
-                "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…"}},
+                "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…", "settings": "51d0…"}},
      "files": {"names": {"path": "names.tsv", "sha256": "03fe…"}},
      "now": {the words of a step, see `story/words`}, "docks": "…",
      "plugins": {"repeated_loss_panel": "circuitlab-example 0.1.0"},   (of which plug-in a panel is that the words name)
@@ -40,7 +40,7 @@ from circuitlab.story.words import read_setup, table_of
 LARGEST = 2**24  # bytes of a session's text
 MOST = 2**20  # entries, and lists and objects, which take much more memory than text
 DEEPEST = 64  # lists and objects inside one another
-_ENTRY = ("source", "path", "was", "sha256", "assume")
+_ENTRY = ("source", "path", "was", "sha256", "settings", "assume")
 _NOTE = ("model", "head", "edge", "token", "panel", "text")
 _STEP = ("title", "text", "aside", "set", "values")
 _STORY = ("title", "about", "minutes", "tiny", "steps")
@@ -178,7 +178,8 @@ def _model(value: Any, where: str, folder: Path) -> ModelEntry:
     if not all(isinstance(one, str) and "\0" not in one for one in (*assume.values(), *earlier)):
         _refuse(where, "texts in assume and was", json.dumps(value))
     ref = ModelRef(source or str(File(_absolute(path, folder))), None, tuple(sorted(assume.items())))
-    return ModelEntry(ref, _text(table, "sha256", where), tuple(_absolute(one, folder) for one in earlier), _rest(table, _ENTRY))
+    sha256, settings = (_text(table, name, where) for name in ("sha256", "settings"))
+    return ModelEntry(ref, sha256, tuple(_absolute(one, folder) for one in earlier), settings, _rest(table, _ENTRY))
 
 
 def _file(value: Any, where: str, folder: Path) -> FileEntry:
@@ -266,7 +267,7 @@ def _model_table(entry: ModelEntry, folder: Path | None) -> dict[str, Any]:
     origin = entry.ref.origin
     table: dict[str, Any] = {"path": _relative(origin.where, folder)} if isinstance(origin, File) else {"source": str(origin)}
     table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
-    table |= {"sha256": entry.sha256} if entry.sha256 else {}
+    table |= {name: value for name, value in (("sha256", entry.sha256), ("settings", entry.settings)) if value}
     table |= {"assume": dict(entry.ref.assume)} if entry.ref.assume else {}
     return table | dict(entry.unknown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,16 @@ from circuitlab.training.metrics_file import write_model
 from circuitlab.training.recipe import Optimiser, Recipe
 
 
-def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str) -> None:
+def export(trainer: Trainer, tokenizer: Tokenizer, path: Path, command: str, hashes: Sequence[str] = ()) -> None:
     """Write the trainer's weights, checkpoints, tokenizer, metrics and card to `path`. Raises `BadMachine`.
 
-    `command`: the command as typed. Checkpoints are hard links to those of the run if disk and format allow it.
+    `command`: the command as typed; `hashes`: sha256 of each source of text, as in `identity`. Checkpoints are hard links to those of the run if disk and format allow it.
     """
     gpt2, metrics = trainer.recipe.export.format == "gpt2", trainer.measured()
     made_folder(path / FOLDER, within=trainer.out if path.is_relative_to(trainer.out) else path)
     with writing(path):
         write = save_gpt2 if gpt2 else save_directory
-        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, metrics, command))
+        write(path, trainer.config, trainer.weights.snapshot(), tokenizer, card_text(trainer, metrics, command, hashes))
     for step, source in series_of(trainer.out):
         if step > trainer.step:  # from a state that was lost: the run was resumed from an earlier one
             continue
@@ -54,10 +55,12 @@ def device_words(device: str) -> str:
     return f"{title}, {number_of(n, 'thread')}" if device == "cpu" else title
 
 
-def card_text(trainer: Trainer, measured: dict[str, Any], command: str) -> str:
+def card_text(trainer: Trainer, measured: dict[str, Any], command: str, hashes: Sequence[str] = ()) -> str:
     """The card as Markdown; `measured`: the metrics of the trainer's weights."""
     recipe, c = trainer.recipe, trainer.config
-    sources = "\n".join(f"- {s.label}: {number_of(len(s.train), 'token')}, share {s.share:.2f}" for s in trainer.streams)
+    sha256 = [f", sha256 {one[:12]}" for one in hashes] or [""] * len(trainer.streams)
+    lines = (f"- {s.label}: {number_of(len(s.train), 'token')}, share {s.share:.2f}" for s in trainer.streams)
+    sources = "\n".join(map("".join, zip(lines, sha256, strict=True)))
     notes = "".join(f"\n{note}\n" for note in (*recipe.notes, *_format_notes(recipe)))
     o, speed = recipe.optimiser, trainer.tokens_seen / max(trainer.seconds, 1e-9)
     return f"""# {recipe.name}

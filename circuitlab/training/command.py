@@ -23,6 +23,7 @@ import numpy as np
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder, need_folder
+from circuitlab.disk.paths import without_folders
 from circuitlab.errors import BadInput, BadMachine, cause
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training.bpe import train_tokenizer
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
                 progress.update("tokenising")
                 tokenizer, streams = prepare(recipe, sources, args.out, own_tokenizer)
                 with room_on(device, recipe):
-                    _train(args, recipe, (tokenizer, streams), device, progress, interrupts)
+                    hashes = [one["content"] for one in ours["text"]]
+                    _train(args, recipe, (tokenizer, streams, hashes), device, progress, interrupts)
             except (Exception, KeyboardInterrupt) as error:
                 progress.failed(str(error) or "Stopped.")
                 raise
@@ -167,7 +169,7 @@ def device_of(name: str) -> str:
 def _train(
     args: argparse.Namespace,
     recipe: Recipe,
-    data: tuple[Tokenizer, tuple[Stream, ...]],
+    data: tuple[Tokenizer, tuple[Stream, ...], list[str]],
     device: str,
     progress: Progress,
     interrupts: Interrupts,
@@ -180,7 +182,7 @@ def _train(
     from circuitlab.training.series_measuring import set_outdated_aside
 
     torch.set_num_threads(args.threads)
-    tokenizer, streams = data
+    tokenizer, streams, hashes = data
     for stream in streams:
         say(f"{stream.label}: {number_of(len(stream.train), 'token')}, share {stream.share:.2f}")
     pieces = name_pieces(tokenizer) if recipe.data.names else None
@@ -198,7 +200,7 @@ def _train(
         tokens, long = number_of(trainer.tokens_seen, "token"), lasted(trainer.seconds)
         say(f"trained on {tokens} in {long}: {speed:,.0f} tokens/s, measuring apart")
     progress.update("measuring")
-    export(trainer, tokenizer, args.out / "model", command_words(args, recipe))
+    export(trainer, tokenizer, args.out / "model", command_words(args, recipe), hashes)
     say(f"model written to {args.out / 'model'}")
     set_outdated_aside(args.out / "model")
     if not args.no_measure:
@@ -223,9 +225,10 @@ def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tok
 
 
 def command_words(args: argparse.Namespace, recipe: Recipe) -> str:
-    """The command to type again, with the output folder left open."""
-    words = ["circuitlab", "train", args.recipe, "--text", *args.text]
-    words += ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
+    """The command to type again beside its files, with the output folder left open: the card goes to others, so that files have
+    their names here, and their hashes in the card."""
+    words = ["circuitlab", "train", without_folders(args.recipe), "--text", *map(without_folders, args.text)]
+    words += ["--tokenizer", without_folders(str(args.tokenizer))] if args.tokenizer else []
     words += ["--seed", str(recipe.seed)] if args.seed is not None else []
     words += ["--threads", str(args.threads)] if args.threads != 1 else []
     return f"{shlex.join(words)} --out DIR"

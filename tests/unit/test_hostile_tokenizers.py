@@ -163,3 +163,16 @@ def test_the_command_line_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[
     written(folder, normalizer=doubling(30))
     assert main(["compute", "token_loss", str(folder), "--text", "b"]) == 3
     assert "tokenizer" in capsys.readouterr().err
+
+
+def test_a_special_token_is_shown_with_every_character_visible(tmp_path: Path) -> None:
+    token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    known = json.loads(byte_tokenizer().file_text())["added_tokens"]
+    texts = ("<\x1b[2J\u202ex>", "<two words>", "<|plain|>")
+    free = byte_tokenizer().n_tokens
+    more = [{**token, "id": free + i, "content": text} for i, text in enumerate(texts)]
+    tokenizer = Tokenizer.from_file(written(tmp_path, added_tokens=[*known, *more]))
+    assert all(tokenizer.is_special(free + i) for i in range(3))
+    shown = [tokenizer.display(free + i) for i in range(3)]
+    assert shown == ["<⟨1b⟩[2J⟨202e⟩x>", "<two·words>", "<|plain|>"] and all(map(str.isprintable, shown))
+    assert [tokenizer.shown_as(text) for text in shown] == [free, free + 1, free + 2]

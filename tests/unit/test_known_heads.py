@@ -145,11 +145,16 @@ def test_adding_a_model_is_adding_a_file(tmp_path: Path, shelf: Path) -> None:
     assert known.short(Head(1, 2)) == "induction, first token"
     assert known.words(Head(1, 3)) == "published for tiny (only the shape fits): induction (A. Body 2020)"
     assert known.cites == ("A. Body 2020", "B. Body 2021")
-    (shelf / "exactly.json").write_text(json.dumps({**TINY_FILE, "model": "exactly this", "sha256": [sha256]}))
+    settings = engine.store.open(ref).settings_sha256
+    (shelf / "exactly.json").write_text(
+        json.dumps({**TINY_FILE, "model": "exactly this", "sha256": [sha256], "settings": [settings]})
+    )
     clear()
     known = facts_of(engine, ref).known_heads()
     assert known is not None and (known.by, known.model) == ("fingerprint", "exactly this")
-    assert known_heads(replace(TINY, d_model=30), "hub:somebody/tiny", sha256) is None
+    assert known_heads(replace(TINY, d_model=30), "hub:somebody/tiny", sha256, settings) is None
+    other = known_heads(TINY, "file:a", sha256, "7" * 64)
+    assert other is not None and other.by == "shape", "the same weights under another configuration"
 
 
 @pytest.mark.parametrize(

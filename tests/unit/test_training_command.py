@@ -17,6 +17,8 @@ from circuitlab.disk.paths import shipped_recipes
 from circuitlab.errors import BadInput
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
+from circuitlab.training.corpus import find_sources
+from circuitlab.training.identity import _content
 from circuitlab.training.recipe import Checkpoints, Data, Optimiser, Recipe, Stage
 from circuitlab.training.recipe_file import read_recipe
 
@@ -55,7 +57,9 @@ def test_the_model_has_its_checkpoints_beside_it(
         torch.testing.assert_close(last, logits(opened.weights, ids), atol=1e-3, rtol=0)
 
 
-def test_the_card_has_the_command_as_it_can_be_typed(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_card_has_the_command_as_it_can_be_typed_beside_the_text(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ["train", "tiny", "--text", str(text), "--seed", "8", "--device", "cpu", "--no-measure"]
     assert main([*given, "--out", str(tmp_path / "run")]) == 0
     heard = capsys.readouterr().out
@@ -63,7 +67,9 @@ def test_the_card_has_the_command_as_it_can_be_typed(text: Path, tmp_path: Path,
     card = open_model(tmp_path / "run" / "model").card
     command = card.split("command: `")[1].split("`")[0]
     words = shlex.split(command)
-    assert words == ["circuitlab", "train", "tiny", "--text", str(text), "--seed", "8", "--out", "DIR"]
+    assert words == ["circuitlab", "train", "tiny", "--text", text.name, "--seed", "8", "--out", "DIR"]
+    assert str(text.parent) not in card and f"share 1.00, sha256 {_content(*find_sources([str(text)]))[:12]}" in card
+    monkeypatch.chdir(text.parent)
     assert main([*words[1:-1], str(tmp_path / "again"), "--no-measure"]) == 0
     for name in ("metrics.json", "model/model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()

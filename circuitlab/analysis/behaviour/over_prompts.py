@@ -113,7 +113,7 @@ class OverPromptsResult(Result):
 
     def table(self) -> Table:
         """One row per entry of the array."""
-        where = np.indices(self.mean.shape).reshape(self.mean.ndim, -1)
+        where = np.indices(self.mean.shape).reshape(self.mean.ndim, self.mean.size)
         columns = [Column(axis, index) for axis, index in zip(self.axes, where, strict=True)]
         unit = self.units if isinstance(self.units, str) else ""
         columns += [Column("mean", self.mean.ravel(), unit), Column("sd", self.sd.ravel(), unit)]

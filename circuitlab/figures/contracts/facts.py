@@ -130,9 +130,9 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
     opened = model.opened
     tokenizer, config = opened.weights.tokenizer, opened.weights.config
 
-    def hash_of() -> str:
+    def hashes() -> tuple[str, str]:
         open_model = engine.store.peek(ref)  # facts outlive a model that is closed, and must not hold its weights
-        return "" if open_model is None else open_model.sha256
+        return ("", "") if open_model is None or not open_model.sha256 else (open_model.sha256, open_model.settings_sha256)
 
     def measured(names: str) -> tuple[str, ...]:
         return measured_models(ref.source, names, engine.store.measured_elsewhere)
@@ -149,7 +149,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         steps_trained=replace(model, ref=replace(ref, checkpoint=None)).steps_trained if opened.steps else None,
         others=lambda other: facts_of(engine, other),
         memory_report=lambda subject: memory_report(engine, subject),
-        known_heads=lambda: known_heads(config, ref.source, hash_of()),
+        known_heads=lambda: known_heads(config, ref.source, *hashes()),
         measured=measured,
         vocabulary=lambda: f"{config.d_vocab} ids" if tokenizer is None else tokenizer.vocabulary,
         token_of=_one_of(_by_id(config.d_vocab)) if tokenizer is None else tokenizer.shown_as,

@@ -57,6 +57,8 @@ def _whereabouts(staged: Staged, name: str) -> str:
     ref, sha256 = staged.changed[name], staged.hashes.get(name, "")
     if not entry.sha256:
         return f"{place(ref)} has its name. The session does not say which weights it was made with."
+    if sha256 == entry.sha256:
+        return f"{place(ref)} has the same weights under another configuration or tokenizer: its numbers are other ones."
     return f"{place(ref)} has other weights: {sha256[:SHORT] or 'unknown'} in place of {entry.sha256[:SHORT]}."
 
 

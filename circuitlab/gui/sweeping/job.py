@@ -9,6 +9,7 @@ from pathlib import Path
 from circuitlab.analysis.base import Ctx
 from circuitlab.disk.file_lock import holder_of
 from circuitlab.disk.files import write_whole
+from circuitlab.disk.paths import typed_path
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, UsageError
@@ -50,7 +51,7 @@ class SweepJob:
         return (self.steps[at],) if self.checkpoint == "this" and at is not None else (ALL if self.checkpoint == ALL else FINAL,)
 
     def source(self) -> PromptSource:
-        """The prompts as a declaration has them. Raises `BadInput` where no file is named."""
+        """The prompts as a declaration has them. Raises `BadInput` where no file is named, `UsageError` for no path."""
         if not self.prompts:
             return PromptSource(THIS_TEXT, texts=(self.asked.text,))
         if self.prompts != FILE:
@@ -58,7 +59,7 @@ class SweepJob:
         if not self.file.strip():
             remedy = "Choose one: a prompt a line, or with answers a .tsv."
             raise BadInput("Choose a file of prompts.", expected="a file", got="none", remedy=remedy)
-        path = Path(self.file.strip()).expanduser().absolute()
+        path = typed_path(self.file.strip()).absolute()
         name = str(path)
         is_set = path.suffix in SETS
         return PromptSource(path.stem, set=name if is_set else "", file="" if is_set else name, most=self.most)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from circuitlab.disk.paths import typed_path
 from circuitlab.errors import BadInput, BadMachine
 
 
 def writable_folder(text: str) -> Path:
-    """The output folder, which need not exist yet. Raises `BadInput`, `BadMachine`."""
+    """The output folder, which need not exist yet. Raises `BadInput`, `BadMachine`, `UsageError`."""
     if not text:
         raise BadInput(
             "Choose a folder for the run.", expected="a folder", got="none", remedy="Choose a folder, which may be new."
         )
-    out = Path(text).expanduser()
+    out = typed_path(text)
     if not out.is_absolute():
         raise BadInput(
             "The folder must be a full path.",

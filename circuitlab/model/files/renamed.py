@@ -10,7 +10,7 @@ from torch import Tensor
 
 from circuitlab.model.files.tensors import TensorSource
 
-_INDEXED = re.compile(r"^(.*)\[(\d+)\]$")
+_INDEXED = re.compile(r"^(.*)\[(\d{1,9})\]$")
 
 
 class RenamedTensors:
@@ -64,7 +64,7 @@ class Sliced:
         self._slices: dict[str, tuple[str, int]] = {}
         for name in names - stored_names:
             match = _INDEXED.match(name)
-            if match and match[1] in stored_names and source.shape(match[1])[:1] > (int(match[2][:9]),):
+            if match and match[1] in stored_names and source.shape(match[1])[:1] > (int(match[2]),):
                 self._slices[name] = (match[1], int(match[2]))
 
     def names(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from circuitlab.model.files.renamed import RenamedTensors
 from circuitlab.model.files.tensors import TensorSource
 from circuitlab.model.lazy_weights import need_names
 
-_BLOCK = re.compile(r"blocks\.(\d+)\.")
+_BLOCK = re.compile(r"blocks\.(\d{1,9})\.")
 _ANY_BLOCK = re.compile(r"((?:[A-Za-z_]\w*\.)+)(\d+)\.(attn\.)?_?W_[QKVO]$")  # of a list of blocks under any name
 _OF_ATTENTION = re.compile(r"_?[Wb]_[QKVO]$")
 

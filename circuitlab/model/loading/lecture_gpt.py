@@ -24,8 +24,8 @@ from circuitlab.model.loading.layout import Layout, Stored, identity, lay_out, l
 
 _FIRST, _TOKENS, _PLACES = "blocks.0.sa.heads.0.key.weight", "token_embedding_table.weight", "position_embedding_table.weight"
 _PREFIXES = ("", "module.", "_orig_mod.", "model.")
-_HEAD = re.compile(r"blocks\.(\d+)\.sa\.heads\.(\d+)\.(key|query|value)\.")
-_INNER = re.compile(r"blocks\.0\.ffwd\.net\.(\d+)\.weight$")
+_HEAD = re.compile(r"blocks\.(\d{1,9})\.sa\.heads\.(\d{1,9})\.(key|query|value)\.")
+_INNER = re.compile(r"blocks\.0\.ffwd\.net\.(\d{1,9})\.weight$")
 _HEADS: tuple[tuple[Literal["q", "k", "v"], str], ...] = (("q", "query"), ("k", "key"), ("v", "value"))
 _MASKS = (".tril",)
 

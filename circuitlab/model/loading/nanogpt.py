@@ -38,7 +38,7 @@ def read_config(source: TensorSource, prefix: str, args: Mapping[str, Any], ask:
     """Our configuration: sizes from the tensors, heads and context from `model_args` where they are stated."""
     shape = lambda name: matrix(source, prefix + name)
     d_model, names = shape(_FIRST)[1], source.names()
-    layers = {int(m[1]) for n in names if (m := re.match(re.escape(prefix) + r"transformer\.h\.(\d+)\.", n))}
+    layers = {int(m[1]) for n in names if (m := re.match(re.escape(prefix) + r"transformer\.h\.(\d{1,9})\.", n))}
     heads = size(args, "n_head") if "n_head" in args else ask.size("n_heads", None, "n_head in model_args")
     if heads < 1 or d_model % heads:
         raise BadModel("The heads do not divide the width.", expected=f"a divisor of {d_model}", got=str(heads))

@@ -1,10 +1,11 @@
 """Heads that papers have named in public models: facts with their sources, one JSON file per model in `resources/known_heads`.
 
-    {"model": "GPT-2 small", "names": ["openai-community/gpt2"], "shape": {"n_layers": 12, …}, "sha256": [],
+    {"model": "GPT-2 small", "names": ["openai-community/gpt2"], "shape": {"n_layers": 12, …}, "sha256": [], "settings": [],
      "sources": [{"cite": "Wang et al. 2022, …", "where": "…", "heads": {"name mover": ["L9H9", …]}, "note": "…"}]}
 
 `shape` has fields of `ModelConfig`, all of which must match the open model. The model is then recognised by its fingerprint
-(`sha256` as `circuitlab info --json` prints it), by its name on the hub, or by that shape alone. A fine-tuned copy has the same
+(`sha256` of its weights and `settings`, the hash of configuration and tokenizer, as `circuitlab info --json` prints them), by its
+name on the hub, or by that shape alone. A fine-tuned copy has the same
 shape: whatever matched, a published role is a hint about a head, not a finding on it, and states its source.
 """
 
@@ -26,7 +27,7 @@ from circuitlab.model.subject import Head
 
 YOURS = "your note: "  # before what the person has noted
 By = Literal["fingerprint", "name", "shape"]
-FIELDS = ("model", "names", "shape", "sha256", "sources")
+FIELDS = ("model", "names", "shape", "sha256", "settings", "sources")
 OF_A_SOURCE = ("cite", "where", "heads", "note")
 
 
@@ -49,12 +50,13 @@ class Published:
     sha256: tuple[str, ...]
     roles: Mapping[Head, tuple[Role, ...]]
     notes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
-    def about(self, config: ModelConfig, source: str, sha256: str) -> By | None:
+    def about(self, config: ModelConfig, source: str, sha256: str, settings: str) -> By | None:
         """The evidence that the open model is this file's, None where it is another."""
         if any(getattr(config, name) != value for name, value in self.shape.items()):
             return None
-        if sha256 and sha256 in self.sha256:
+        if sha256 in self.sha256 and settings in self.settings:
             return "fingerprint"
         return "name" if isinstance(origin_of(source), Hub) and HubName.parse(source).repo in self.names else "shape"
 
@@ -135,12 +137,12 @@ class KnownHeads:
 
 
 @lru_cache(maxsize=16)
-def known_heads(config: ModelConfig, source: str, sha256: str = "") -> KnownHeads | None:
-    """What is published of a model's heads; `source` as in `ModelRef`, `sha256` "" while it has not been read.
+def known_heads(config: ModelConfig, source: str, sha256: str = "", settings: str = "") -> KnownHeads | None:
+    """What is published of a model's heads; `source` as in `ModelRef`, `sha256` and `settings` "" while they have not been read.
 
     The surest match of all files. Raises nothing: files that cannot be read are `complaints()`.
     """
-    matches = [KnownHeads(file, by) for file in _shipped()[0] if (by := file.about(config, source, sha256)) is not None]
+    matches = [KnownHeads(file, by) for file in _shipped()[0] if (by := file.about(config, source, sha256, settings)) is not None]
     return min(matches, key=lambda m: ("fingerprint", "name", "shape").index(m.by), default=None)
 
 
@@ -184,7 +186,7 @@ def read(file: Path) -> Published:
         raise _bad(name, "fields of a model's configuration in shape", ", ".join(unknown)[:80])
     if not {"n_layers", "n_heads"} <= set(shape):
         raise _bad(name, "n_layers and n_heads in shape", ", ".join(shape) or "nothing")
-    texts = {key: _texts(name, key, data.get(key, [])) for key in ("names", "sha256")}
+    texts = {key: _texts(name, key, data.get(key, [])) for key in ("names", "sha256", "settings")}
     roles: dict[Head, tuple[Role, ...]] = {}
     notes: list[str] = []
     for source in sources:
@@ -192,7 +194,7 @@ def read(file: Path) -> Published:
         for head, role in _roles(name, source, shape):
             roles[head] = (*roles.get(head, ()), role)
         notes += [source["note"]] if "note" in source else []
-    return Published(data["model"], texts["names"], shape, texts["sha256"], roles, _texts(name, "note", notes))
+    return Published(data["model"], texts["names"], shape, texts["sha256"], roles, _texts(name, "note", notes), texts["settings"])
 
 
 def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> list[tuple[Head, Role]]:

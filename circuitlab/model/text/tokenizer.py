@@ -89,10 +89,10 @@ class Tokenizer:
         """A hash of vocabulary and rules: equal for tokenizers that give the same ids for every text, except for BOS."""
         spec = json.loads(self._inner.to_str())
         added = [t for t in spec.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
-        parts = [spec.get(part) for part in ("normalizer", "pre_tokenizer", "model")]
-        rules = json.dumps([*parts, added], sort_keys=True)
+        parts = [_stated(spec.get(part)) for part in ("normalizer", "pre_tokenizer", "model")]
+        rules = json.dumps([*parts, _stated(added)], sort_keys=True)
         if self._process is not None:  # the inner tokenizer has only the vocabulary
-            rules += f"in process {id(self._process)}"
+            rules += sha256(self._process.data).hexdigest()
         return hashlib.sha256(rules.encode()).hexdigest()
 
     @classmethod
@@ -285,7 +285,7 @@ class Tokenizer:
 
     def _display(self, token: int) -> str:
         if token in self._special:
-            return self._special[token]
+            return visible(self._special[token])
         piece = self._inner.id_to_token(token)
         if piece is None:
             return f"⟨id {token}⟩"
@@ -369,6 +369,13 @@ def _guarded(work: Callable[[], T]) -> T:
         raise
     except BaseException as error:
         raise failed(str(error) or type(error).__name__) from error
+
+
+def _stated(value: Any) -> Any:
+    """What a part of a file says, without fields that say no or nothing: versions of the library write more of them."""
+    if isinstance(value, dict):
+        return {name: _stated(one) for name, one in value.items() if one is not None and one is not False}
+    return [_stated(one) for one in value] if isinstance(value, list) and value and isinstance(value[0], dict) else value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
