@@ -111,11 +111,9 @@ def impossible(spec: Any) -> tuple[str, str]:
         return f"tokens of at most {LONGEST_PIECE:,} characters", f"one of {longest:,}"
     if (n := sum(len(p) for p in unigram if isinstance(p, str))) > MOST_OF_UNIGRAM:
         return f"at most {MOST_OF_UNIGRAM:,} characters of a Unigram vocabulary", f"{n:,}"
-    ids = [i for i in vocab.values() if isinstance(i, int)] if isinstance(vocab, Mapping) else []
-    ids += (
-        [t.get("id") for t in added if isinstance(t, Mapping) and isinstance(t.get("id"), int)] if isinstance(added, list) else []
-    )
-    if (largest := max(ids, default=0)) >= IDS:
+    ids = [*vocab.values()] if isinstance(vocab, Mapping) else []
+    ids += [t.get("id") for t in added if isinstance(t, Mapping)] if isinstance(added, list) else []
+    if (largest := max((i for i in ids if isinstance(i, int)), default=0)) >= IDS:
         return f"ids below {IDS}", f"a token with the id {largest}"
     return "", ""
 
