@@ -22,6 +22,7 @@ from circuitlab.analysis.base import Inputs
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model import block
+from circuitlab.model.folding import final_norm
 from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Target
@@ -84,7 +85,8 @@ def position_of(n: int, position: int) -> int:
 def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run | None = None) -> TargetVector:
     """The target at these positions of `run`; by default of the subject's own run.
 
-    A target without ids is the token that follows; after the last token, the run's own most probable token.
+    A target without ids is the token that follows; after the last token, and where a token follows that the model cannot
+    predict, the run's own most probable token, and `words` say so.
     Raises `BadInput` for ids outside the vocabulary and for a direction whose length is not d_model.
     """
     weights, run = inputs.weights, run or inputs.run()
@@ -98,11 +100,7 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
                 got=str(len(target.direction)),
                 remedy="Give a direction of the model's own width.",
             )
-        D = torch.tensor(target.direction, dtype=ends.W_U.dtype).expand(len(where), -1)
-        none = torch.full((len(where), 2), -1)
-        normalised = "normalised " if c.norm != "none" and c.final_norm else ""
-        words = f"a direction in the {normalised}final stream"
-        return TargetVector(where, D, torch.zeros(len(where), dtype=D.dtype), none, words)
+        return _direction(weights, torch.tensor(target.direction, dtype=ends.W_U.dtype), where)
     ids = _ids(run, target, where)
     D = ends.W_U[:, ids[:, 0]].T.contiguous()
     offset = torch.zeros(len(where), dtype=D.dtype) if ends.b_U is None else ends.b_U[ids[:, 0]]
@@ -114,6 +112,17 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
     of = _name(run, target, where)
     words = f"logit {of}{' before the soft cap' * bool(c.logit_soft_cap)}{MINUS_MEAN * centred}"
     return TargetVector(where, D, offset, ids, words, of, centred)
+
+
+def _direction(weights: Weights, D: Tensor, where: Tensor) -> TargetVector:
+    """A direction [d_model] of the final stream behind its norm, gain and bias included, whatever is folded."""
+    c, norm, left = weights.config, final_norm(weights), weights.unembed().norm
+    normed, shift = c.norm != "none" and c.final_norm, torch.zeros((), dtype=D.dtype)
+    if left.gain is None and left.bias is None:  # those that are folded away are of the direction
+        shift = shift if norm.bias is None else norm.bias @ D
+        D = D if norm.gain is None else norm.gain * D
+    words = f"a direction in the {'normalised ' * normed}final stream{', the gain of its norm included' * normed}"
+    return TargetVector(where, D.expand(len(where), -1), shift.expand(len(where)), torch.full((len(where), 2), -1), words)
 
 
 def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
@@ -137,9 +146,14 @@ def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
         ids[:, : len(target.tokens)] = torch.tensor(target.tokens)
         return ids
     for row, position in enumerate(where.tolist()):
-        last = position + 1 >= run.n or run.tokens[position + 1] >= n_out
-        ids[row, 0] = int(run.logits(slice(position, position + 1)).argmax()) if last else run.tokens[position + 1]
+        follows = _predictable(run, position)
+        ids[row, 0] = run.tokens[position + 1] if follows else int(run.logits(slice(position, position + 1)).argmax())
     return ids
+
+
+def _predictable(run: Run, position: int) -> bool:
+    """Whether a token follows, and one that the model can predict."""
+    return position + 1 < run.n and run.tokens[position + 1] < run.weights.config.d_vocab_out
 
 
 def _name(run: Run, target: Target, where: Tensor) -> str:
@@ -148,7 +162,9 @@ def _name(run: Run, target: Target, where: Tensor) -> str:
         tokenizer = run.weights.tokenizer
         named = [f"‘{tokenizer.display(i)}’" if tokenizer is not None else f"token {i}" for i in target.tokens]
         return f"difference {' − '.join(named)}" if len(named) == 2 else f"of {named[0]}"
-    last = bool((where == run.n - 1).any())
-    if len(where) == 1 and last:
-        return "of the most probable token"
-    return "of the token that follows" + (" (after the last token, of the most probable one)" if last else "")
+    without = [position for position in where.tolist() if not _predictable(run, position)]
+    last = run.n - 1 in without
+    if len(where) == 1 and without:
+        return "of the most probable token" + ("" if last else ", as the one that follows cannot be predicted")
+    where_else = ["after the last token"] * last + ["before tokens that cannot be predicted"] * (len(without) > last)
+    return "of the token that follows" + (f" ({' and '.join(where_else)}, of the most probable one)" if without else "")

@@ -95,6 +95,15 @@ class ModelRef:
         return ("/".join(names[-parts:]), *more) if names[-1] else (self.source,)
 
 
+# whether everything that writes to the stream is centred over d_model, and W_U over the vocabulary -> the word for it
+CENTRED = {
+    (True, True): "centred",
+    (True, False): "writing weights centred",
+    (False, True): "W_U centred",
+    (False, False): "not centred",
+}
+
+
 @dataclass(frozen=True)
 class Conventions:
     """How weights are presented. None of these changes a log-probability.
@@ -132,13 +141,13 @@ class Conventions:
         not known, each as it is chosen.
         """
         if config is None:
-            folded, centred, normed = self.fold_norm, self.centre, True
+            folded, normed, centred = self.fold_norm, True, "centred" if self.centre else "not centred"
         else:
             folded = self.folds_sublayers(config) or self.folds_final(config)
-            centred = self.centres_writes(config) or self.centres_logits(config)
+            centred = CENTRED[self.centres_writes(config), self.centres_logits(config)]
             normed = config.norm != "none"
         norm = ("norm folded" if folded else "norm not folded",) if normed else ()
-        return (*norm, "centred" if centred else "not centred", self.dtype)
+        return (*norm, centred, self.dtype)
 
     def unlike(self, other: Conventions, config: ModelConfig | None) -> tuple[str, ...]:
         """Those of its words that are not the other's, for one configuration."""
@@ -147,7 +156,7 @@ class Conventions:
 
 
 # Every word that a convention strip can have.
-CONVENTION_WORDS = frozenset(
+CONVENTION_WORDS = frozenset(CENTRED.values()) | frozenset(
     word
     for folded, centred in product((True, False), repeat=2)
     for dtype in get_args(get_type_hints(Conventions)["dtype"])
@@ -170,7 +179,7 @@ class Target:
     """What attributions, patches, lenses and sweeps measure: a token, a pair (difference), or the token that follows.
 
     `tokens` () means the token that really follows; one id: that token's logit; two: the first minus the second. `direction`
-    [d_model], in the normalised final stream, overrides both.
+    [d_model], in the final stream behind its norm (gain and bias included, whatever is folded), overrides both.
     """
 
     tokens: tuple[int, ...] = ()

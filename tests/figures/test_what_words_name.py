@@ -103,12 +103,14 @@ def test_an_answer_names_no_norm_that_is_not_there(bench: tuple[Engine, State, M
 
 def test_nothing_is_called_folded_or_centred_that_is_not() -> None:
     words = lambda config, **chosen: Conventions(**chosen).words(config)
-    assert words(TINY) == ("centred", "float32") and words(TINY, centre=False) == ("not centred", "float32")
+    assert words(TINY) == ("W_U centred", "float32") and words(TINY, centre=False) == ("not centred", "float32")
     assert words(FULL) == ("norm folded", "centred", "float32") and words(FULL, fold_norm=False)[0] == "norm not folded"
     after = CONFIGS["post-residual"]
     assert words(after)[0] == "norm not folded" and Conventions(fold_norm=False).unlike(Conventions(), after) == ()
     assert Conventions(fold_norm=False).unlike(Conventions(), TINY) == ()
     assert Conventions(fold_norm=False).unlike(Conventions(), FULL) == ("norm not folded",)
+    assert words(replace(FULL, logit_soft_cap=9.0))[1] == "writing weights centred"
+    assert {words(CONFIGS[name])[1] for name in ("llama", "experts", "shared-expert", "post-residual")} == {"W_U centred"}
     capped = CONFIGS["both-norms-capped"]  # neither its writes nor its logits can be centred
     assert words(capped)[1] == "not centred"
 

@@ -16,10 +16,10 @@ token occurred before. A head that copies whatever it attends to scores alike on
 to on unrepeated tokens. Not the same as the copying score of `copying_scores`, which needs no text.
 
 Zero is not the chance level. If logits are unrelated to attention, each of n different tokens has a share of 1/n: 2/n − 1, −0.92
-for 25 tokens after a BOS. And a head that raises the attended token far more than any other may still stay below 0, since the
-positive parts of noise on the other n − 1 tokens add up in the denominator. The induction head of attn-only-2l raises its target
-by 13 and each of 25 others by 1.1: a third, −0.38. Compare heads of one model with each other and with chance, not with 0; or
-count own tokens (`own_tokens`).
+for 25 tokens after a BOS; fewer are different where the vocabulary is smaller. And a head that raises the attended token far more
+than any other may still stay below 0, since the positive parts of noise on the other n − 1 tokens add up in the denominator. The
+induction head of attn-only-2l raises its target by 13 and each of 25 others by 1.1: a third, −0.38. Compare heads of one model
+with each other and with chance, not with 0; or count own tokens (`own_tokens`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
-from circuitlab.analysis.behaviour.samples import check_counts, fit_to_context, no_room, repeated_random
+from circuitlab.analysis.behaviour.samples import check_counts, drawn_words, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -97,7 +97,7 @@ def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
     return 8 * (run + config.n_heads * length * (3 * length + config.d_head) + config.d_model * (config.d_vocab_out + length))
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
     """Copying score on random tokens, unrepeated and repeated: share of raised logits on attended tokens; chance is near −1."""
     check_counts(block=p.block, repeats=p.repeats, samples=p.samples)
@@ -105,10 +105,11 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
     bos, fit = bos_of(weights), fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused
     scores = np.full((2, p.samples, config.n_layers, config.n_heads), np.nan)
-    mean_out = _vocabulary_mean(weights)
+    mean_out, chance = _vocabulary_mean(weights), np.empty((2, p.samples))
     for i, repeats in enumerate((1, fit.repeats)):
         for sample, tokens in enumerate(repeated_random(config, bos, fit.block, repeats, p.samples, p.seed)):
             ctx.tick(i * p.samples + sample, 2 * p.samples, f"{NAMES[i]} random tokens")
+            chance[i, sample] = 2 / len(torch.unique(tokens)) - 1
             counted = duplicate_mask(tokens).any(-1) if i else tokens != (-1 if bos is None else bos)
             scores[i, sample] = _scores(weights, tokens, counted, mean_out, ctx)
     front = "BOS + " if bos is not None else ""
@@ -118,10 +119,8 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         conventions=(
             *inputs.convention_words(),
             f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
-            "uniform over the vocabulary without BOS",
-            f"chance {2 / (fit.block + (bos is not None)) - 1:.2f}: logits that have nothing to do with attention".replace(
-                "-", "−"
-            ),
+            *drawn_words(config, bos, fit.block),
+            f"chance {chance.mean():.2f}: logits that have nothing to do with attention".replace("-", "−"),
             "repeated: destinations whose token occurred before",
             "no interventions",
         ),

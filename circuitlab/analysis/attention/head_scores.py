@@ -24,6 +24,7 @@ from circuitlab.analysis.behaviour.samples import (
     control_words,
     different_random,
     drawable,
+    drawn_words,
     fit_to_context,
     indistinct,
     no_room,
@@ -99,14 +100,25 @@ def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: st
         some = slice(start, start + step)
         for layer, pattern in patterns(inputs.weights, tokens[some]):
             ctx.tick(start * config.n_layers + layer * len(pattern), len(tokens) * config.n_layers, text)
-            out[:, some, layer] = all_scores(pattern, judged[some])
+            out[:, some, layer] = all_scores(pattern, judged[some], config.window(layer))
     return out
 
 
-def all_scores(pattern: Tensor, tokens: Tensor) -> np.ndarray:
-    """[score, ..., head]: all scores of patterns [..., head, dest, src] on tokens [..., pos]."""
+def all_scores(pattern: Tensor, tokens: Tensor, window: int) -> np.ndarray:
+    """[score, ..., head]: all scores of patterns [..., head, dest, src] on tokens [..., pos], in a layer with this window."""
     with torch.inference_mode():
-        return torch.stack([score(pattern, tokens) for score in SCORES.values()]).double().cpu().numpy()
+        return torch.stack([score(pattern, tokens, window) for score in SCORES.values()]).double().cpu().numpy()
+
+
+def hidden_words(config: ModelConfig, mean: np.ndarray, judged: Tensor) -> tuple[str, ...]:
+    """For captions: scores of `mean` [score, layer, head] that layers lack on `judged` [sample, pos] by their windows alone."""
+    said, even = list[str](), torch.zeros(len(judged), 1, judged.shape[1], judged.shape[1])
+    for (name, score), values in zip(SCORES.items(), mean, strict=True):
+        hidden = [layer for layer in np.flatnonzero(np.isnan(values).all(axis=-1)).tolist() if config.window(layer)]
+        if hidden and not bool(torch.isnan(score(even, judged)).any()):
+            where = ", ".join(f"{layer} (window {config.window(layer)})" for layer in hidden)
+            said.append(f"no {name.replace('_', ' ')} in layer{'s' * (len(hidden) > 1)} {where}: no source that counts is seen")
+    return tuple(said)
 
 
 def sample_words(config: ModelConfig, p: HeadScoresParams) -> str:
@@ -133,7 +145,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.convention_words()
@@ -159,8 +171,9 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
         conventions=(
             *words,
             sample,
-            "uniform over the vocabulary without BOS",
+            *drawn_words(config, bos, fit.block),
             control_words(config, differ),
+            *hidden_words(config, scores.mean(axis=1), repeated),
             "no interventions",
         ),
     )
@@ -187,6 +200,7 @@ def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ..
             *words,
             f"this prompt, {number_of(n, 'token')}: one sample, no sd",
             control_text,
+            *hidden_words(config, mean, torch.tensor([tokens])),
         ),
     )
 
@@ -200,5 +214,5 @@ def _of_run(run: Run, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
         for start in range(0, config.n_heads, step):
             ctx.tick(layer * config.n_heads + start, config.n_layers * config.n_heads, text)
             heads = tuple(range(start, min(start + step, config.n_heads)))
-            scores[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged)
+            scores[:, layer, start : start + step] = all_scores(run.get("pattern", layer, heads), judged, config.window(layer))
     return scores

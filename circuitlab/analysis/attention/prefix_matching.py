@@ -16,10 +16,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from circuitlab.analysis.attention.score_definitions import prefix_matching_mask
+from circuitlab.analysis.attention.score_definitions import prefix_matching_mask, seen
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
+    drawn_words,
     fit_to_context,
     indistinct,
     no_room,
@@ -85,7 +86,7 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
     return 8 * length * (width + 4 * length)
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """Prefix-matching stripe: one head's pattern, the cells that prefix matching counts, and its attention to them."""
     weights, config = inputs.weights, inputs.weights.config
@@ -98,10 +99,13 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         assert fit is not None  # else refused
         ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
         run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
-        sample_words = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", "no interventions")
+        drawn = drawn_words(config, bos, fit.block)
+        sample_words = (f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample", *drawn, "no interventions")
     else:
         run, sample_words = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
-    allowed = prefix_matching_mask(torch.tensor(run.tokens)).cpu().numpy()
+    ids, window = torch.tensor(run.tokens), config.window(head.layer)
+    there = prefix_matching_mask(ids)
+    allowed = (there & seen(ids, window)).cpu().numpy()
     ctx.tick(0, 1, str(head))
     pattern = run.get("pattern", head.layer, (head.head,))[0].cpu().numpy()
     again = allowed.any(axis=1)
@@ -115,5 +119,11 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
             *inputs.convention_words(),
             *sample_words,
             f"{number_of(int(again.sum()), 'destination')} with a target",
+            *_window_words(window, int(there.any(-1).sum()) - int(again.sum())),
         ),
     )
+
+
+def _window_words(window: int, hidden: int) -> tuple[str, ...]:
+    """For captions: how many destinations have targets, all of which the layer's window hides."""
+    return (f"{number_of(hidden, 'more destination')} whose targets the window of {window} hides",) if hidden else ()

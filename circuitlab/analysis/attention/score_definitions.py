@@ -10,7 +10,8 @@ samples, or none):
     entropy          mean over d of −Σ_s A ln A (nats);     distance: mean over d of Σ_s A (d − s)
 
 Prefix matching after Olsson et al. (2022): attention to the tokens after earlier occurrences of the current token. Values for
-different lengths and numbers of repeats are not comparable. A score without any destination is NaN.
+different lengths and numbers of repeats are not comparable. A layer's window hides sources `window` positions back and more (0:
+none): only sources that are seen count, and only destinations that see one. A score without any destination is NaN.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ def duplicate_mask(tokens: Tensor) -> Tensor:
     return (tokens[..., :, None] == tokens[..., None, :]) & torch.ones(n, n, dtype=torch.bool).tril(-1)
 
 
+def seen(tokens: Tensor, window: int) -> Tensor:
+    """[dest, src] bool: the sources that a window leaves, without regard to what is causal."""
+    n = tokens.shape[-1]
+    return torch.ones(n, n, dtype=torch.bool).triu(1 - window if window else -n)
+
+
 def masked_mass(pattern: Tensor, mask: Tensor) -> Tensor:
     """[..., head]: the attention on `mask`, averaged over destinations with at least one such source; NaN without any."""
     rows = mask.any(dim=-1).sum(-1)  # 0 / 0 is NaN
@@ -41,38 +48,38 @@ def masked_mass(pattern: Tensor, mask: Tensor) -> Tensor:
     return mass / rows[..., None].to(pattern.dtype)
 
 
-def prefix_matching(pattern: Tensor, tokens: Tensor) -> Tensor:
+def prefix_matching(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head]: see the module."""
-    return masked_mass(pattern, prefix_matching_mask(tokens))
+    return masked_mass(pattern, prefix_matching_mask(tokens) & seen(tokens, window))
 
 
-def duplicate_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+def duplicate_token(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head]: see the module."""
-    return masked_mass(pattern, duplicate_mask(tokens))
+    return masked_mass(pattern, duplicate_mask(tokens) & seen(tokens, window))
 
 
-def previous_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+def previous_token(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head]: see the module."""
-    return _mean(pattern.diagonal(offset=-1, dim1=-2, dim2=-1))
+    return _mean(pattern.diagonal(offset=-1, dim1=-2, dim2=-1)[..., : 0 if window == 1 else None])
 
 
-def first_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+def first_token(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head]: see the module."""
-    return _mean(pattern[..., 1:, 0])
+    return _mean(pattern[..., 1 : window or None, 0])
 
 
-def current_token(pattern: Tensor, tokens: Tensor) -> Tensor:
+def current_token(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head]: see the module."""
     return _mean(pattern.diagonal(dim1=-2, dim2=-1)[..., 1:])
 
 
-def entropy(pattern: Tensor, tokens: Tensor) -> Tensor:
+def entropy(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head], nats: see the module."""
     logs = pattern.clamp(min=torch.finfo(pattern.dtype).tiny).log()  # 0 ln 0 = 0; three times as fast as `entr`
     return -(logs * pattern).sum(-1).mean(-1)
 
 
-def mean_distance(pattern: Tensor, tokens: Tensor) -> Tensor:
+def mean_distance(pattern: Tensor, tokens: Tensor, window: int = 0) -> Tensor:
     """[..., head], positions: see the module."""
     n = pattern.shape[-1]
     back = (torch.arange(n)[:, None] - torch.arange(n)[None, :]).clamp(min=0).to(pattern.dtype)

@@ -31,6 +31,7 @@ from circuitlab.analysis.attribution._contributions import (
 )
 from circuitlab.analysis.attribution._recorded_words import at_final_scale
 from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, analysis, naming, over, read_only
+from circuitlab.analysis.circuits.factors import has_bias
 from circuitlab.analysis.target import TargetVector, position_of, target_at
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -176,7 +177,7 @@ def _refuse(config: ModelConfig, p: DirectAttributionParams) -> str | None:
     return refuse_norm_on_stream(config)
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse)
 def direct_attribution(inputs: Inputs, p: DirectAttributionParams, ctx: Ctx) -> DirectAttributionResult:
     """Direct logit attribution: what each head and other component adds to a target, at one position or at all."""
     with torch.inference_mode():
@@ -198,6 +199,8 @@ def _result(inputs: Inputs, p: DirectAttributionParams, s: _Sweep, total: Tensor
         size = (np.abs(s.heads).sum((0, 1)) + np.abs(s.others).sum(0)).max()
         remainder = Remainder(float(left), float(size), "logits", PARTS_SUM)
     words = [s.vector.words, f"direct effects only, not those through later layers{at_final_scale(inputs.weights.config)}"]
+    if has_bias(inputs.weights.config, "v"):
+        words.append("the value bias counts with the heads that carry it")
     if p.positions == "all" and not inputs.weights.config.attention_only:
         words.append("MLP outputs: what the recorded stream gains beyond attention")
     return DirectAttributionResult(

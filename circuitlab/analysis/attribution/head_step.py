@@ -101,7 +101,7 @@ def _memory(c: ModelConfig, n: int, p: HeadStepParams) -> int:
     return 8 * (3 * n * (n + c.d_head) + 2 * n * c.d_model + 12 * c.d_model + 4 * c.d_vocab_out)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory)
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory)
 def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     """One attention head step by step at a destination and source: q and k, score, mask, softmax, z, output, logit effect."""
     run, c = inputs.run(), inputs.weights.config

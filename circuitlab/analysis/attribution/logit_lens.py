@@ -201,7 +201,7 @@ def _memory(config: ModelConfig, n: int, p: LogitLensParams) -> int:
     )
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory)
+@analysis(version=3, needs="tokens", lane="slow", memory=_memory)
 def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
     """The logit lens: the model's prediction from the residual stream at every layer and position."""
     with torch.inference_mode():

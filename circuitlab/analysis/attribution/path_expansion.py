@@ -147,7 +147,7 @@ def _memory(c: ModelConfig, n: int, p: PathExpansionParams) -> int:
     return 8 * (paths + streams + 4 * c.n_heads * n * n + 4 * c.d_vocab_out)
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpansionResult:
     """Path expansion of a target: the direct path, every head, every virtual head, and higher orders, which add up to it."""
     run, c = inputs.run(), inputs.weights.config

@@ -196,7 +196,7 @@ def score_parts(inputs: Inputs, p: ScorePartsParams, ctx: Ctx) -> ScorePartsResu
         names=tuple(part.name for part in components),
         scale=c.score_scale,
         remainder=remainder,
-        conventions=(*inputs.convention_words(), *words(c)),
+        conventions=(*inputs.convention_words(), *words(c, p.head.layer)),
     )
 
 
@@ -208,8 +208,9 @@ def _remainder(run: Run, head: Head, q: Tensor, k: Tensor) -> Remainder:
     return Remainder(size, float(whole.abs().max()), "in queries and keys", "largest entry")
 
 
-def words(c: ModelConfig) -> tuple[str, ...]:
-    """What is held at its recorded values, for captions."""
-    included = ["rotation"] * (c.rotary is not None) + ["smearing"] * c.smeared_keys
-    phrases = [f"at recorded {recorded_scales(c)}"] * bool(recorded_scales(c)) + ["MLPs as recorded"] * (not c.attention_only)
+def words(c: ModelConfig, layer: int) -> tuple[str, ...]:
+    """What is held at its recorded values in the queries and keys of a layer, for captions."""
+    included = ["rotation"] * (c.rotation(layer) is not None) + ["smearing"] * c.smeared_keys
+    phrases = [f"at recorded {recorded_scales(c)}"] * bool(recorded_scales(c))
+    phrases += ["MLPs as recorded"] * (not c.attention_only and layer > 0)
     return (*phrases, *([f"{' and '.join(included)} included"] * bool(included)))

@@ -127,7 +127,7 @@ def _memory(config: ModelConfig, n: int, p: ResidualNormsParams) -> int:
     return 8 * (rows * (12 * config.d_model + 3 * config.d_mlp + 3 * config.n_heads * n) + carried + 16 * config.n_layers * n)
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory)
 def residual_norms(inputs: Inputs, p: ResidualNormsParams, ctx: Ctx) -> ResidualNormsResult:
     """Norms of the residual stream after each stage and of each component's output, and its cosine with the stream."""
     run, n_layers = inputs.run(), inputs.weights.config.n_layers

@@ -172,7 +172,7 @@ def score_expansion(inputs: Inputs, p: ScoreExpansionParams, ctx: Ctx) -> ScoreE
         remainder=Remainder(
             abs(score - float(terms.sum())), float(np.abs(row[allowed]).max()), "in the score", "largest of the row"
         ),
-        conventions=(*inputs.convention_words(), *_conventions(inputs.weights.config, allowed), *warnings),
+        conventions=(*inputs.convention_words(), *_conventions(inputs.weights.config, p.head.layer, allowed), *warnings),
     )
 
 
@@ -201,8 +201,8 @@ def _recorded_row(run: Run, head: Head, d: int) -> tuple[np.ndarray, np.ndarray,
     return raw.cpu().numpy(), scores.cpu().numpy(), pattern.cpu().numpy()
 
 
-def _conventions(c: ModelConfig, allowed: slice) -> tuple[str, ...]:
+def _conventions(c: ModelConfig, layer: int, allowed: slice) -> tuple[str, ...]:
     n = allowed.stop - allowed.start
-    further = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" if c.positions == "alibi" else ""
-    phrases = [f"score = q · k at the model's own scale{further}", *words(c)]
+    further = ", before the soft cap" if c.score_soft_cap else " − slope · distance (ALiBi)" * bool(c.slopes_in(layer))
+    phrases = [f"score = q · k at the model's own scale{further}", *words(c, layer)]
     return (*phrases, f"centred: minus the mean over the row's {number_of(n, 'source')}")

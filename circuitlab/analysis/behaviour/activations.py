@@ -89,7 +89,7 @@ def _memory(config: ModelConfig, n: int, p: ActivationsParams, dtype: str = "flo
     )
 
 
-@analysis(version=1, needs="tokens", lane="live", memory=_memory, refuse=_refuse, doubles=False)
+@analysis(version=2, needs="tokens", lane="live", memory=_memory, refuse=_refuse, doubles=False)
 def activations(inputs: Inputs, p: ActivationsParams, ctx: Ctx) -> ActivationsResult:
     """A named activation of one layer, or the logits, of the prompt with its interventions."""
     run = inputs.run()

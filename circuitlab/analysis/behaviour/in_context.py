@@ -37,6 +37,7 @@ from circuitlab.analysis.base import (
 )
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
+    drawn_words,
     edit_words,
     fit_to_context,
     losses_of,
@@ -170,7 +171,7 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
         return (
             f"random tokens need no control: its loss on them is the same at every index. Compare unrepeated ones, {unrepeated}."
         )
-    return refuse_loss(config)
+    return None if p.on == "random" else refuse_loss(config)
 
 
 def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
@@ -179,7 +180,7 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
     return 8 * (length * (per_token + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 
 
-@analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=5, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """In-context learning: loss by token index, in-context score, derivative by log index, loss of each repetition."""
     check_counts(texts=p.texts, block=p.block, repeats=p.repeats, width=p.width)
@@ -294,7 +295,7 @@ def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]],
         samples = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
         front = "BOS + " if bos is not None else ""
         sample_words = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
-        words = (sample_words, "uniform over the vocabulary without BOS", *edit_words(inputs, p.edited))
+        words = (sample_words, *drawn_words(config, bos, fit.block), *edit_words(inputs, p.edited))
         return [tuple(t) for t in samples], words
     return text_pieces(inputs, p.text if p.on == "file" else None, p.length, p.texts, p.seed, p.edited)
 

@@ -385,7 +385,7 @@ class _PromptRows:
         )
 
 
-@analysis(version=3, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
     """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused

@@ -37,6 +37,14 @@ def drawable(config: ModelConfig, bos: int | None) -> np.ndarray:
     return ids if bos is None else ids[ids != bos]
 
 
+def drawn_words(config: ModelConfig, bos: int | None, block: int) -> tuple[str, ...]:
+    """For captions: what random tokens are drawn from, and that some occur twice in a block where there are too few."""
+    n = drawable(config, bos).size
+    of = "the vocabulary" if config.d_vocab_out >= config.d_vocab else "the tokens that can be predicted"
+    few = f"{number_of(n, 'token')} to draw {block} from: some occur twice in a block, before its first repetition"
+    return (f"uniform over {of}{'' if bos is None else ' without BOS'}", *([few] if n < block else []))
+
+
 def repeated_random(config: ModelConfig, bos: int | None, block: int, repeats: int, samples: int, seed: int) -> Tensor:
     """[sample, pos] ids: BOS if there is one, then a block of `different_random` tokens `repeats` times."""
     rng = np.random.default_rng(seed)
@@ -66,7 +74,8 @@ def control_words(config: ModelConfig, differ: bool) -> str:
     """Words for the caption on a control with tokens of `different_random`."""
     if differ:
         return "control: the same positions, tokens drawn without a repeat"
-    return f"control: the same positions, random tokens, some drawn twice: the vocabulary has only {config.d_vocab}"
+    n = number_of(min(config.d_vocab, config.d_vocab_out), "token")
+    return f"control: the same positions, random tokens, some drawn twice: the vocabulary has only {n}"
 
 
 class Repeated(NamedTuple):
@@ -82,8 +91,8 @@ class Repeated(NamedTuple):
 
 
 def fit_to_context(config: ModelConfig, block: int, repeats: int) -> Repeated | None:
-    """The part of `block` × `repeats` that fits the context after a BOS (see the module); None if there is no room."""
-    room = config.n_ctx - 1
+    """The part of `block` × `repeats` that fits the context, after a BOS if there is one (see the module); None: no room."""
+    room = config.n_ctx - config.prepend_bos
     if block * repeats <= room:
         return Repeated(block, repeats)
     fewer = max(min(repeats, 2), min(repeats, room // max(block, 1)))

@@ -88,11 +88,12 @@ def model_facts(inputs: Inputs, p: ModelFactsParams, ctx: Ctx) -> ModelFactsResu
     """Model facts: sizes, options and parameter counts, and how exact its weight analyses are."""
     c = inputs.weights.config
     facts = [*_shape_facts(c), *_option_facts(c, bos_of(inputs.weights)), *_counts(c, parameters_of(inputs.weights))]
-    facts.append(("reading", "weights", exactness(c)))
+    exact = exactness(c, inputs.subject.conventions)
+    facts.append(("reading", "weights", exact))
     facts.append(("reading", "conventions", " · ".join(inputs.convention_words())))
     return ModelFactsResult(
         facts=tuple(facts),
         n_parameters=parameters_of(inputs.weights),
-        exactness=exactness(c),
+        exactness=exact,
         conventions=inputs.convention_words(),
     )

@@ -29,7 +29,7 @@ from circuitlab.analysis.composition.virtual_weight_path import mlp_of
 from circuitlab.counting import number_of
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.positions import positions_in_stream
 from circuitlab.model.subject import Head
 
 
@@ -117,7 +117,8 @@ def kurtosis(x: Tensor, dim: int) -> Tensor:
 
 def _memory(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> int:
     factors = 4 * c.n_heads * c.d_head * c.d_model + 3 * c.d_mlp * c.d_model
-    return 8 * (3 * factors + 6 * c.d_model**2 + 20 * (n + _tile(c.d_model)) * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
+    rows = n + min(_tile(c.d_model), max(c.d_vocab, c.n_ctx, c.d_mlp, c.d_model))  # no matrix has more
+    return 8 * (3 * factors + 6 * c.d_model**2 + 20 * rows * c.d_model + 2 * (c.n_layers + 1) * c.d_model)
 
 
 def _tile(d: int) -> int:
@@ -125,7 +126,7 @@ def _tile(d: int) -> int:
     return max(16, int(FLOPS / (4 * d * d)))
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory)
 def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> PrivilegedBasisResult:
     """Privileged basis: kurtosis of each residual dimension and of the weights that write it, against a random basis."""
     c = inputs.weights.config
@@ -223,11 +224,8 @@ def _moments(writer: _Writer, Q: Tensor, ctx: Ctx) -> tuple[Moments, Moments]:
 def _writers(inputs: Inputs) -> Iterator[_Writer]:
     """Each matrix that writes to the stream, layer by layer."""
     c, weights = inputs.weights.config, inputs.weights
-    W_E, W_pos = embedding(weights), weights.embed().W_pos
-    yield _Writer("W_E", W_E)
-    if c.positions == "sinusoidal":
-        W_pos = sinusoid_table(c.n_ctx, c.d_model, W_E.dtype)
-    if W_pos is not None and c.positions in ("learned", "sinusoidal"):
+    yield _Writer("W_E", embedding(weights))
+    if (W_pos := positions_in_stream(c, weights.embed(), 0, c.n_ctx)) is not None:
         yield _Writer("W_pos", W_pos)
     for layer in range(c.n_layers):
         heads = heads_of(inputs, layer)

@@ -28,7 +28,7 @@ from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import normalise, soft_cap
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
-from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.positions import positions_in_stream
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import NO_NEURONS, Embed, Layer, Norm, Unembed, Weights
 
@@ -128,7 +128,7 @@ class RotatedWeights:
         """The rows of `ids`, and the positions."""
         if self._embed is None:
             c, raw = self._raw.config, self._raw.embed()
-            pos = sinusoid_table(c.n_ctx, c.d_model, raw.W_E.dtype) if self._table else raw.W_pos
+            pos = positions_in_stream(self._raw.config, raw, 0, c.n_ctx) if self._table else raw.W_pos
             self._embed = Embed(self._rows(raw.W_E[self._ids]), None if pos is None else self._rows(pos))
         return self._embed
 
@@ -144,7 +144,18 @@ class RotatedWeights:
             out = None if within.b_out is None else self._rows(within.b_out)
             within = replace(within, W_in=self._reads(within.W_in), W_gate=gate, W_out=self._rows(within.W_out), b_out=out)
         b_O = None if raw.b_O is None else self._rows(raw.b_O)
-        return replace(raw, **reads, W_O=self._rows(raw.W_O), b_O=b_O, mlp=within)
+        return self._behind_norm(replace(raw, **reads, W_O=self._rows(raw.W_O), b_O=b_O, mlp=within))
+
+    def _behind_norm(self, layer: Layer) -> Layer:
+        """The bias of a LayerNorm, not folded before shortformer positions, behind it: an RMSNorm in its place has none."""
+        bias = layer.attn_norm.bias
+        if bias is None or self.config.norm != "rms":
+            return layer
+        moved = {}
+        for name in "QKV":
+            shift, b = torch.einsum("d,hdk->hk", bias, getattr(layer, f"W_{name}")), getattr(layer, f"b_{name}")
+            moved[f"b_{name}"] = shift if b is None else b + shift
+        return replace(layer, attn_norm=Norm(layer.attn_norm.gain), **moved)
 
     def unembed(self) -> Unembed:
         """The final norm and the whole W_U."""
@@ -177,14 +188,14 @@ def _memory(c: ModelConfig, n: int, p: RotationCheckParams) -> int:
 
 def _columns(c: ModelConfig) -> int:
     """The number of columns of W_U read at a time."""
-    return max(16, int(FLOPS / (2 * c.d_model**2)))
+    return min(c.d_vocab_out, max(16, int(FLOPS / (2 * c.d_model**2))))
 
 
 def _refuse(c: ModelConfig, p: RotationCheckParams) -> str | None:
     return NO_NEURONS if c.experts is not None else None
 
 
-@analysis(version=1, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> RotationCheckResult:
     """Rotation invariance: change of this prompt's logits when the model's residual stream is rotated at random, and why."""
     conventions = inputs.subject.conventions

@@ -187,7 +187,7 @@ def _memory(c: ModelConfig, n: int, p: TheoryAndMeasurementParams, dtype: str = 
     return largest + 3 * 8 * c.n_layers * c.n_heads * (len(PREDICTED) + len(MEASURED) + 2)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def theory_and_measurement(inputs: Inputs, p: TheoryAndMeasurementParams, ctx: Ctx) -> TheoryAndMeasurementResult:
     """Theory against measurement: what each head's weights predict beside what is measured, with rank correlations."""
     check_counts(samples=p.samples)
@@ -229,7 +229,7 @@ def _result(
 
 def _words(inputs: Inputs, p: TheoryAndMeasurementParams, quantities: _Quantities, reasons: Mapping[str, str]) -> Iterator[str]:
     c = inputs.weights.config
-    yield f"products of weights: {exactness(c)}"
+    yield f"products of weights: {exactness(c, inputs.subject.conventions)}"
     yield from (BEFORE_SMEARING,) if c.smeared_keys else ()
     yield from (Essential(part) for part in left_out(c))
     yield WORDS

@@ -87,5 +87,7 @@ def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
         correlation=correlation(row.cpu().numpy(), likely),  # that of the log-probabilities, which differ by a constant
         correlation_all=whole.correlation,
         symmetry=whole.symmetry,
-        conventions=words(inputs, direct_words(c), "logits minus their vocabulary mean", corpus_words),
+        conventions=words(
+            inputs, direct_words(c), "logits minus their vocabulary mean", corpus_words, scores=(), layers=False, ends=False
+        ),
     )

@@ -90,7 +90,10 @@ def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResu
         corpus.words() if corpus else "no corpus beside the model",
     )
     return DirectPathResult(
-        symmetry=symmetry, correlation=pooled, rows=rows, conventions=words(inputs, direct_words(c), *phrases)
+        symmetry=symmetry,
+        correlation=pooled,
+        rows=rows,
+        conventions=words(inputs, direct_words(c), *phrases, scores=(), layers=False, ends=False),
     )
 
 

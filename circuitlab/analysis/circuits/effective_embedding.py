@@ -68,7 +68,9 @@ def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -
             scale = x.double().norm(dim=1) * plain.norm(dim=1)  # 0: no direction, NaN
             values[start : start + tile] = x.cpu().numpy()
             cosine[start : start + tile] = ((x.double() * plain).sum(1) / scale).cpu().numpy()
-    return EffectiveEmbeddingResult(values=values, cosine=cosine, conventions=words(inputs, _formula(c)))
+    return EffectiveEmbeddingResult(
+        values=values, cosine=cosine, conventions=words(inputs, _formula(c), scores=(), layers=False, ends=False)
+    )
 
 
 def _formula(c: ModelConfig) -> str:

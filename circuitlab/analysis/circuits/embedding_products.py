@@ -125,5 +125,5 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
         embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
         n_vocab=c.d_vocab,
-        conventions=words(inputs, "W_U not centred over the vocabulary", embedding_words(c, p.embed)),
+        conventions=words(inputs, "W_U not centred over the vocabulary", embedding_words(c, p.embed), scores=(), layers=False),
     )

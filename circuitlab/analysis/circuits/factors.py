@@ -9,8 +9,9 @@ Nothing here has size `d_model × d_model` per head or `d_vocab × d_vocab`: pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,22 +22,43 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
 from circuitlab.model.recorded_norm import linear_part
+from circuitlab.model.subject import Conventions
 from circuitlab.model.weights import Layer, Norm, Weights
 
+DEFAULT = Conventions()
 BEFORE_SMEARING = "keys before smearing"  # what captions say of products of weights, where a model smears its keys
 
 
-def exactness(c: ModelConfig) -> str:
-    """How exact analyses of this model's W_QK and W_OV are, without any text."""
+def exactness(
+    c: ModelConfig,
+    conventions: Conventions = DEFAULT,
+    scores: Sequence[int] | None = None,
+    layers: bool = True,
+    ends: bool = True,
+) -> str:
+    """How exact analyses of this model's weights are, without any text.
+
+    `scores`: the layers whose W_QK is read, None for every layer; `layers`: weights of layers are read at all; `ends`: W_U is
+    read. What is not read restricts nothing.
+    """
     if c.norm != "none" and c.norm_placement == "post_residual":
         return "none: the residual stream itself is normalised"
-    scaled = c.qk_norm != "none" or (c.norm != "none" and c.norm_placement in ("post_sublayer", "both"))
-    phrases = ["exact up to a positive scale per position"] * scaled
-    phrases += ["offset-dependent (rotary)"] * (c.positions == "rotary")
-    phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer")  # they are added after that scale
-    if c.positions == "alibi":  # the one part of a score that no weight holds; it is the same for all tokens
+    at = range(c.n_layers) if scores is None else scores
+    normed, before = c.norm != "none", c.norm_placement in ("pre", "both")
+    missing = normed and not conventions.fold_norm and ((layers and before) or (ends and c.final_norm))
+    scaled = (c.qk_norm != "none" and bool(at)) or (layers and normed and c.norm_placement in ("post_sublayer", "both"))
+    phrases = [f"not exact: gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
+    phrases += ["exact up to a positive scale per position"] * (scaled and not missing)
+    phrases += ["offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
+    phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer" and bool(at))  # they are added after that scale
+    if any(c.slopes_in(layer) for layer in at):  # the one part of a score that no weight holds; it is the same for all tokens
         phrases = [f"{', '.join(phrases) or 'exact'} but for ALiBi (−slope · distance on each score)"]
     return ", ".join(phrases) or "exact"
+
+
+def has_bias(c: ModelConfig, which: Literal["q", "k", "v"]) -> bool:
+    """Whether queries, keys or values have a bias, of their own or of the LayerNorm before them."""
+    return which in c.biases or (c.norm == "layer" and c.norm_placement in ("pre", "both"))
 
 
 def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
@@ -45,9 +67,12 @@ def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
     return f"weights alone say nothing exact about this model ({reason})." if kind == "none" else None
 
 
-def words(inputs: Inputs, *more: str) -> tuple[str, ...]:
-    """The caption of a weight analysis: conventions, exactness, and the analysis' own words."""
-    return (*inputs.convention_words(), exactness(inputs.weights.config), *(m for m in more if m))
+def words(
+    inputs: Inputs, *more: str, scores: Sequence[int] | None = None, layers: bool = True, ends: bool = True
+) -> tuple[str, ...]:
+    """The caption of a weight analysis: conventions, `exactness` of what it reads, and the analysis' own words."""
+    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, layers, ends)
+    return (*inputs.convention_words(), exact, *(m for m in more if m))
 
 
 @dataclass(frozen=True)

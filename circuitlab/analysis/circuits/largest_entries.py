@@ -96,7 +96,9 @@ def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> Larges
     with torch.inference_mode():
         A, B, conventions = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
         search, unit = _Search(A, B, p.k, ctx), "logit" if p.circuit == "OV" else "score"
-        snapshot = lambda done: replace(search.result(words(inputs, *conventions), done), unit=unit)
+        scores = () if p.circuit == "OV" else (p.head.layer,)
+        captions = words(inputs, *conventions, scores=scores, ends=p.circuit == "OV")
+        snapshot = lambda done: replace(search.result(captions, done), unit=unit)
         for done in search.tiles(ctx):
             if done < 1 and p.k <= len(search.values):
                 ctx.partial(snapshot(done))
@@ -121,7 +123,7 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     A = c.score_scale * rotated(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
     B = keys.times(head.W_K, ctx, "keys")
     conventions = (f"keys: {keys.words}" if keys.words else "", "QK: rows minus their means over sources")
-    return A, B - B.mean(0), (*conventions, *score_words(c, head, p.distance))
+    return A, B - B.mean(0), (*conventions, *score_words(c, head, p.distance, "query bias left out"))
 
 
 def lengths(A: Tensor, B: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor, float]:

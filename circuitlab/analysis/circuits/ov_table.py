@@ -69,7 +69,7 @@ def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
         row, mean, conventions = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
         return OvTableResult(
             **row_fields(row, p.k, mean, p.token if is_token_map(c) else None),
-            conventions=words(inputs, *conventions, ov_bias_words(head)),
+            conventions=words(inputs, *conventions, ov_bias_words(head), scores=()),
         )
 
 

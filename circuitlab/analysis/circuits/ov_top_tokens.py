@@ -104,4 +104,4 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
             top, at = top_of_rows(logits, n, k)
             ids[start : start + rows], values[start : start + rows] = at.cpu().numpy(), top.cpu().numpy()
     conventions = (side.words, "rows minus their means over the out vocabulary", ov_bias_words(head))
-    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *conventions))
+    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *conventions, scores=()))

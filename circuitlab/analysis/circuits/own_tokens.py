@@ -21,7 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
-from circuitlab.analysis.circuits.factors import heads_of, is_token_map, words
+from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
@@ -72,7 +72,7 @@ def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
     return 8 * (whole + 2 * tokens * c.d_model + 2 * c.d_head * c.d_vocab_out + 3 * tile_rows(c.d_vocab_out, 4) * c.d_vocab_out)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     """OV circuit: the share of tokens that are in the top 1 and the top 10 of their own row, a strict test of copying."""
     c = inputs.weights.config
@@ -91,7 +91,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
             n_tokens=len(ids),
             chance1=1 / c.d_vocab_out,
             chance10=min(1.0, FEW / c.d_vocab_out),
-            conventions=words(inputs, sample_words, "value bias left out", *notes),
+            conventions=words(inputs, sample_words, "value bias left out" * has_bias(c, "v"), *notes, scores=()),
             done=done,
         )
 
@@ -106,7 +106,11 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
                 tick()
                 outs, n = out_factor(inputs, factors.W_O[head], ctx)
                 ranks = _ranks(rows @ factors.W_V[head], outs[:, :n], ids, ctx)
-                top1[layer, head], top10[layer, head] = (ranks == 1).mean(), (ranks <= FEW).mean()
+                if np.isnan(ranks).any():
+                    notes["rows that are the same for every token out have no rank and are left out"] = None
+                if not np.isnan(ranks).all():
+                    ranks = ranks[~np.isnan(ranks)]
+                    top1[layer, head], top10[layer, head] = (ranks == 1).mean(), (ranks <= FEW).mean()
                 finished += 1
             if finished < len(chosen):
                 ctx.partial(result(finished / len(chosen)))
@@ -114,11 +118,15 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
 
 
 def _ranks(values: Tensor, outs: Tensor, ids: Tensor, ctx: Ctx) -> np.ndarray:
-    """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab]."""
+    """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
+
+    One more than the number of larger entries, as ranks are everywhere; NaN for a row whose entries are all the same.
+    """
     ranks, step = [], tile_rows(outs.shape[1], outs.element_size())
     for start in range(0, len(ids), step):
         ctx.tick(start, len(ids), "own tokens")
         rows = values[start : start + step] @ outs
         own = rows.gather(1, ids[start : start + step, None])
-        ranks.append((rows >= own).sum(1))
+        rank = ((rows > own).sum(1) + 1).double()
+        ranks.append(rank.masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
     return torch.cat(ranks).cpu().numpy()

@@ -88,7 +88,7 @@ def _memory(c: ModelConfig, n: int, p: QkTableParams) -> int:
     return 8 * (12 * c.d_vocab + 8 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
     """QK circuit, one row or column: which sources a destination token attends to, or which destinations attend to a source."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
@@ -101,7 +101,7 @@ def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
             bias_top_ids=bias.top_ids,
             bias_top=bias.top,
             sigma=head.sigma,
-            conventions=words(inputs, *conventions, *score_words(c, head, p.distance)),
+            conventions=words(inputs, *conventions, *score_words(c, head, p.distance), scores=(p.head.layer,), ends=False),
         )
 
 
@@ -164,19 +164,21 @@ def check_distance(c: ModelConfig, distance: int) -> None:
         )
 
 
-def score_words(c: ModelConfig, head: OneHead, distance: int) -> tuple[str, ...]:
-    """What captions of QK circuits say of the score: scale, distance, biases, smearing, cap."""
-    phrases = [f"score scale {c.score_scale:.4g}"]
-    if c.positions == "rotary" and c.positional(head.head.layer):
+def score_words(c: ModelConfig, head: OneHead, distance: int, bias: str = "query bias: a row of its own") -> tuple[str, ...]:
+    """What captions of QK circuits say of the score: scale, distance, biases, smearing, cap; `bias`: of a query bias, if any."""
+    phrases, added = [f"score scale {c.score_scale:.4g}"], c.positions in ("learned", "sinusoidal")
+    if c.rotation(head.head.layer) is not None:
         phrases.append(f"source {number_of(distance, 'position')} behind" if distance else "position-free (distance 0)")
     elif slopes := c.slopes_in(head.head.layer):
         phrases.append(f"position-free: ALiBi takes {slopes[head.head.head]:.3g} · distance off, whatever the tokens")
     elif c.positions != "none":
-        phrases.append("positions left out")
-    phrases += ["query bias: a row of its own"] if head.b_Q is not None else []
+        phrases.append("positions left out" if added or c.positional(head.head.layer) else "no positions in this layer")
+    phrases += [bias] if head.b_Q is not None else []
     if head.sigma == head.sigma:  # not NaN
         phrases.append(
             f"smeared keys: σ = {head.sigma:.3f} of it is the current token's, {1 - head.sigma:.3f} the previous one's"
         )
+    if (window := c.window(head.head.layer)) and distance >= window:
+        phrases.append(f"beyond the window of {window}: this layer's heads attend to no source so far back")
     phrases += ["before the soft cap"] if c.score_soft_cap else []
     return tuple(phrases)

@@ -138,7 +138,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     conventions = (
         source_words,
         "token embeddings",
-        *score_words(c, head, p.distance),
+        *score_words(c, head, p.distance, "query bias left out"),
         ov_bias_words(head),
         corpus.words() if corpus else "",
     )
@@ -158,7 +158,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         without_source=without_source,
         in_corpus=in_corpus,
         formula=formula,
-        conventions=words(inputs, *conventions),
+        conventions=words(inputs, *conventions, scores=(p.head.layer,)),
     )
 
 

@@ -116,7 +116,7 @@ def _memory(c: ModelConfig, n: int, p: TokenCircuitsParams) -> int:
     return 8 * (16 * (c.d_vocab + c.d_vocab_out) + 16 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCircuitsResult:
     """OV and QK circuits of one token: what it raises and attends to through a head, what raises it and attends to it."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
@@ -142,7 +142,8 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         moved_words = "" if p.behind is None else f"QK: only the {p.side} is composed with {p.behind}"
         conventions = (through.words, moved_words, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
-        return _result(raises, attends, raised, attended, bias, p.k, p.whole, words(inputs, *conventions, words_of_rows))
+        captions = words(inputs, *conventions, words_of_rows, scores=(p.head.layer,))
+        return _result(raises, attends, raised, attended, bias, p.k, p.whole, captions)
 
 
 def _at_once(readers: list[tuple[Side, Tensor]], ctx: Ctx) -> list[Tensor]:

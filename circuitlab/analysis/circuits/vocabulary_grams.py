@@ -102,7 +102,8 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
         if p.source == "tokens":
             G, total = G - G.mean(0, keepdim=True), total - total.mean()
     embed = p.destination if p.source == "tokens" else p.source
-    conventions = words(inputs, "W_E not centred over the vocabulary", embedding_words(c, embed))
+    about = ("W_E not centred over the vocabulary", embedding_words(c, embed))
+    conventions = words(inputs, *about, scores=(), layers=False, ends=False)
     return EmbeddingGramResult(
         G=G.cpu().numpy(),
         mean=(total / c.d_vocab).cpu().numpy(),
@@ -158,5 +159,5 @@ def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> Unem
         K=K.cpu().numpy(),
         mean=(total / c.d_vocab_out).cpu().numpy(),
         n_vocab=c.d_vocab_out,
-        conventions=words(inputs, "W_U not centred over the vocabulary"),
+        conventions=words(inputs, "W_U not centred over the vocabulary", scores=(), layers=False),
     )

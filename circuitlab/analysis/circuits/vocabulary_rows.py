@@ -41,7 +41,10 @@ TILE = 10 * 2**20  # bytes of one tile of rows: near the size of a cache, and sm
 
 @dataclass(frozen=True)
 class OneHead:
-    """Factors of one head: W_Q, W_K, W_V [d_model, d_head], W_O [d_head, d_model], b_Q [d_head]; `sigma` of smeared keys."""
+    """Factors of one head: W_Q, W_K, W_V [d_model, d_head], W_O [d_head, d_model]; `sigma` of smeared keys.
+
+    b_Q, b_V [d_head], None for no bias and for one that is 0.
+    """
 
     head: Head
     W_Q: Tensor
@@ -58,7 +61,7 @@ def one_head(inputs: Inputs, head: Head) -> OneHead:
     check_heads(inputs.weights.config, head)
     layer, h = heads_of(inputs, head.layer), head.head
     sigma = float("nan") if layer.sigma is None else float(layer.sigma[h])
-    b_Q, b_V = (None if b is None else b[h].clone() for b in (layer.b_Q, layer.b_V))
+    b_Q, b_V = (None if b is None or not bool(b[h].any()) else b[h].clone() for b in (layer.b_Q, layer.b_V))
     W_Q, W_K, W_V, W_O = (W[h].clone() for W in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
     return OneHead(head, W_Q, W_K, W_V, W_O, b_Q, b_V, sigma)
 

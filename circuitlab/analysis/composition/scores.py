@@ -198,8 +198,10 @@ def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionRe
         inputs,
         reading_words(inputs),
         f"baseline √(1/{d}): one side rotated at random, both spectra kept",
-        "rotary: at distance 0" if c.positions == "rotary" else "",
+        "rotary: at distance 0" if c.positions == "rotary" and kinds != ("V",) else "",
         "one layer: there are no pairs" if c.n_layers < 2 else "",
+        scores=() if kinds == ("V",) else None,
+        ends=False,
     )
     result = lambda done: CompositionResult(
         scores=scores if done == 1 else scores.copy(),

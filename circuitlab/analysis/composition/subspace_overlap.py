@@ -36,7 +36,7 @@ from circuitlab.model.subject import Head
 
 Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
 WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
-RANK = {torch.float32: 1e-6, torch.float64: 1e-10}  # of the largest singular value; smaller ones are rounding
+RANK = 1e-6  # of the largest singular value; smaller ones are rounding of float32 files, whatever is computed in
 FLOPS = 2e9  # between two ticks
 KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
 
@@ -55,9 +55,10 @@ class SubspaceOverlapParams:
 class SubspaceOverlapResult(Result):
     """`mean_cos2`, `max_cos` [layer, head, layer, head] float64: left side of one head with right side of the other.
 
-    `baseline` min(d_head, d)/d. `cosines` [d_head] of the pair, largest first, NaN beyond its smaller rank. `left_rank`,
-    `right_rank` [layer, head] int64; for rank 0 there is no subspace and no angle: NaN. `weighted` [5, layer, head]: left sides
-    with the matrices `weighted_names`, NaN if the model has no such matrix or one of the two is 0; `weighted_baseline` √(1/d).
+    `baseline` min(d_head, d)/d: `chance()` of heads of full rank. `cosines` [d_head] of the pair, largest first, NaN beyond its
+    smaller rank. `left_rank`, `right_rank` [layer, head] int64; for rank 0 there is no subspace and no angle: NaN. `weighted`
+    [5, layer, head]: left sides with the matrices `weighted_names`, NaN if the model has no such matrix or one of the two is 0;
+    `weighted_baseline` √(1/d).
     """
 
     mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
@@ -70,8 +71,14 @@ class SubspaceOverlapResult(Result):
     weighted_baseline: float
     weighted_names: tuple[str, ...] = naming("part", WEIGHTED)
 
+    def chance(self) -> np.ndarray:
+        """[layer, head, layer, head]: mean cos² with one side rotated at random, the larger rank over d; NaN where one is 0."""
+        left, right = self.left_rank[:, :, None, None], self.right_rank[None, None]
+        most = np.minimum(np.maximum(left, right) * self.weighted_baseline**2, 1.0)
+        return np.where((left > 0) & (right > 0), most, np.nan)
+
     def table(self) -> Table:
-        """One row per pair of left and right head."""
+        """One row per pair of left and right head; each against the chance by its ranks."""
         n_layers, n_heads = self.left_rank.shape
         names = np.array([str(Head(i, h)) for i in range(n_layers) for h in range(n_heads)], dtype=str)
         mean = self.mean_cos2.ravel()
@@ -80,7 +87,7 @@ class SubspaceOverlapResult(Result):
                 Column("left", np.repeat(names, len(names))),
                 Column("right", np.tile(names, len(names))),
                 Column("mean_cos2", mean),
-                Column("minus_baseline", mean - self.baseline),
+                Column("minus_baseline", mean - self.chance().ravel()),
                 Column("max_cos", self.max_cos.ravel()),
             )
         )
@@ -132,7 +139,7 @@ class _SubspaceCache:
         pairs: list[tuple[Tensor, Tensor]] = []
         for h in range(len(inner)):
             ctx.tick(*done, f"subspaces of layer {layer}")
-            U, values = _subspace(inner[h], outer[h], RANK[inner.dtype])
+            U, values = _subspace(inner[h], outer[h], RANK)
             pairs.append((U.to(inner.dtype), values))
         U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
         subspaces = _Subspaces(U, values, (values > 0).sum(-1))
@@ -154,7 +161,7 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
     return (4 * 8 * (10 * c.n_heads * c.d_model * c.d_head + 4 * pairs + 4 * at_once + 6 * c.d_model**2 + mlp)) // 3
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between the subspaces heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config
@@ -175,7 +182,7 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
             right_rank=rank,
             weighted=weighted,
             weighted_baseline=math.sqrt(1 / d),
-            conventions=words(inputs, *_conventions(inputs, p)),
+            conventions=words(inputs, *_conventions(inputs, p), scores=None if reads_scores(p) else ()),
             done=done,
         )
         shape, shown = (c.n_layers, c.n_heads, c.n_layers, c.n_heads), time.monotonic()
@@ -285,14 +292,20 @@ def _gram(side: Side, inputs: Inputs, ctx: Ctx) -> Tensor:
     return gram
 
 
+def reads_scores(p: SubspaceOverlapParams) -> bool:
+    """Whether one of the two is a side of W_QK."""
+    return bool({"reads_q", "reads_k"} & {p.left, p.right})
+
+
 def _conventions(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
     c = inputs.weights.config
     shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
     return [
         reading_words(inputs),
-        "subspaces of the products W_OV, W_QK; singular values under 1e−6 of the largest (float64: 1e−10) count as 0",
+        "subspaces of the products W_OV, W_QK; singular values under 1e−6 of the largest count as 0: the noise of a float32 file",
+        "chance: the larger rank of the two over the dimensions of the stream",
         "heads of one key-value group read the same keys and values" if shared else "",
-        "W_QK at distance 0" if c.positions == "rotary" else "",
+        "W_QK at distance 0" if c.positions == "rotary" and reads_scores(p) else "",
         f"weighted: {p.left} of each head",
         "experts left out: they have no one W_in or W_out" if c.experts else "",
     ]

@@ -199,7 +199,7 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
     return left, of_head(inputs, p.reader_head, p.reader)
 
 
-@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
 def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
     """Virtual weight of a writer and a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
     if p.k < 1:
@@ -340,14 +340,15 @@ def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
 
 def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> tuple[str, ...]:
     """The caption: first how exact the statement is, then what it leaves out."""
-    exact = exactness(inputs.weights.config)
+    scores = (p.reader_head.layer,) if p.reader.startswith("QK") else ()
+    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, ends=p.reader == "unembedding")
     if path:
         assumed = ["patterns are assumed"]
         if at is not None:
             assumed.append("Jacobians hold for small changes")
         elif p.mlp == "linear" and any(place.kind != "heads" for place in path):
             assumed.append("MLPs are taken as linear")
-        exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact}")
+        exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact.removeprefix('not exact: ')}")
     return (*inputs.convention_words(), exact, *(word for word in _caption_parts(inputs, p, path, at, sigma) if word))
 
 
@@ -367,7 +368,7 @@ def _caption_parts(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at
     how = "both ends rotated at random against what stands between" if path else "one side rotated at random, both spectra kept"
     parts += [f"baseline: {how}"]
     if p.reader.startswith("QK"):
-        rotates = c.positions == "rotary" and c.positional(p.reader_head.layer)
+        rotates = c.rotation(p.reader_head.layer) is not None
         parts += ["offset 0" if rotates else "", BEFORE_SMEARING if c.smeared_keys else ""]
     if p.reader == "mlp" and c.gated:
         parts += ["W_in of the gated MLP, not its gate"]

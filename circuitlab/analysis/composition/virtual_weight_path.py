@@ -22,9 +22,9 @@ from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, jacobian_of
 from circuitlab.errors import NOT_FINITE, BadModel
-from circuitlab.model.block import flat_in, flat_out
+from circuitlab.model.block import flat_in, flat_out, per_query_head
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.positions import sinusoid_table
+from circuitlab.model.positions import positions_in_stream
 from circuitlab.model.recorded_norm import before_norm, linear_part
 from circuitlab.model.subject import Head
 
@@ -111,10 +111,10 @@ def recorded_pairs(at: At) -> Callable[[Inputs, Place], Pairs]:
     def pairs(inputs: Inputs, place: Place) -> Pairs:
         steps: Pairs = []
         if place.kind in ("heads", "block"):
-            heads = heads_of(inputs, place.layer)
-            norm, reads = inputs.weights.layer(place.layer, mlp=False).attn_norm, flat_in(heads.W_V)
-            reads = before_norm(reads, norm, inputs.weights.config.norm, axis=0) * attention_scale(at, place.layer)
-            steps.append((reads, flat_out(heads.W_O)))
+            c, layer = inputs.weights.config, inputs.weights.layer(place.layer, mlp=False)
+            reads = flat_in(per_query_head(c, layer.W_V))  # as stored behind the norm: the factors of `heads_of` have its gain
+            reads = before_norm(reads, layer.attn_norm, c.norm, axis=0) * attention_scale(at, place.layer)
+            steps.append((reads, flat_out(heads_of(inputs, place.layer).W_O)))
         if place.kind in ("mlp", "block"):
             steps.append(jacobian_of(at, place.layer))
         return steps
@@ -224,10 +224,9 @@ def of_embedding(inputs: Inputs) -> Side:
 def of_positions(inputs: Inputs) -> Side:
     """W_pos, or the sinusoidal table instead."""
     c, embed = inputs.weights.config, inputs.weights.embed()
-    if c.positions == "sinusoidal":
-        return of_rows(sinusoid_table(c.n_ctx, c.d_model, embed.W_E.dtype), "W_pos")
-    assert embed.W_pos is not None
-    return of_rows(embed.W_pos, "W_pos")
+    W_pos = embed.W_pos if c.positions == "shortformer" else positions_in_stream(c, embed, 0, c.n_ctx)
+    assert W_pos is not None
+    return of_rows(W_pos, "W_pos")
 
 
 def of_unembedding(inputs: Inputs) -> Side:

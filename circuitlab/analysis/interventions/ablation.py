@@ -214,7 +214,7 @@ def _memory(config: ModelConfig, n: int, p: AblationParams) -> int:
     return results + gradient + sweep_bytes(config, n, p.source)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     """Head ablation: change of loss or target for each head, a set, or pairs; gradient estimates first, then exact values."""
     config = inputs.weights.config

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.behaviour.samples import refuse_loss
+from circuitlab.analysis.circuits.factors import has_bias
 from circuitlab.analysis.interventions._metric import CELLS, Effect, Measure, measure_of
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -69,6 +70,17 @@ class Replacement:
             whose = "this prompt" if self.other is None else other_text
             return f"mean ablation: z replaced by its mean over the positions of {whose}"
         return f"resample ablation: z replaced by that of {other_text}, position by position"
+
+    def notes(self, run: Run) -> tuple[str, ...]:
+        """For captions: what this does not do to a prompt of this length, and what zero takes away besides."""
+        config, kept = run.weights.config, len(self.source)
+        if self.how == "zero":
+            return ("the value bias that heads carry is taken away too",) if has_bias(config, "v") else ()
+        if self.how == "mean" and self.other is None and run.n == 1:
+            return ("the mean over one position is its own value: nothing is ablated",)
+        if self.how == "resample" and kept < run.n:
+            return (f"positions from {kept} on have no counterpart there and keep their own z",)
+        return ()
 
 
 def replacement_from(inputs: Inputs, how: How, source: tuple[int, ...]) -> Replacement:
@@ -281,7 +293,8 @@ def sweep_conventions(sweep: AblationSweep) -> tuple[str, ...]:
     patterns = "later patterns held at their recorded values" if sweep.held else "later patterns recomputed"
     n = len(sweep.run.edits)
     edits = (f"on top of {number_of(n, 'intervention')}",) if n else ()
-    return (sweep.replacement.words(), patterns, *edits, f"{sweep.measure.words}, {sweep.measure.unit}")
+    notes = sweep.replacement.notes(sweep.run)
+    return (sweep.replacement.words(), *notes, patterns, *edits, f"{sweep.measure.words}, {sweep.measure.unit}")
 
 
 def sweep_refusal(config: ModelConfig, how: How, source: tuple[int, ...], effect: Effect) -> str | None:

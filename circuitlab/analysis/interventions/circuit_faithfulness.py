@@ -114,7 +114,7 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
     return 8 * (trial + streams + 4 * config.n_heads * n * n) + edges + random + sweep_bytes(config, n, p.source)
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Circuit faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config

@@ -155,7 +155,7 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
     return None
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
     """Activation patching: the target with one activation at a time taken from the run on another prompt."""
     sweep = _Sweep(inputs, p, ctx)

@@ -107,7 +107,7 @@ def _refuse(config: ModelConfig, p: PathPatchingParams) -> str | None:
     return None
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchingResult:
     """Path patching: the target when one later head alone reads the sender's output from another prompt, through Q, K or V."""
     config = inputs.weights.config

@@ -41,7 +41,7 @@ from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, e
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra._head_spectra import centred_words, zeros_words
-from circuitlab.analysis.spectra.ov_spectrum import NO_BIAS
+from circuitlab.analysis.spectra.ov_spectrum import value_bias_words
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -139,7 +139,13 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
         diagonal_histogram=counts,
         bins=BINS.copy(),
         n_tokens=n_tokens,
-        conventions=words(inputs, reading_words(inputs), *_conventions(inputs, p, n_tokens), zeros_words(scores["copying"])),
+        conventions=words(
+            inputs,
+            reading_words(inputs),
+            *_conventions(inputs, p, n_tokens),
+            zeros_words(scores["copying"]),
+            scores=None if p.qk else (),
+        ),
     )
 
 
@@ -233,7 +239,7 @@ def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
 
 def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     c = inputs.weights.config
-    phrases = [centred_words("W_U and source W_E"), NO_BIAS, *(qk_words(c, 0) if p.qk else [])]
+    phrases = [centred_words("W_U and source W_E"), value_bias_words(inputs), *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
     phrases += [embedding_words(c, p.embed)]

@@ -22,7 +22,7 @@ from circuitlab.analysis.base import Ctx, Inputs, analysis, over
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products, embedding_words
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
-from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, words
+from circuitlab.analysis.circuits.factors import has_bias, is_token_map, refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_grams import (
     EmbeddingGramParams,
     UnembeddingGramParams,
@@ -44,7 +44,6 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 NOT_A_MAP = "input and output vocabulary differ, so W_E W_OV W_U has no eigenvalues; choose the bare W_OV."
-NO_BIAS = "value bias left out"
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
         copying=spectra.score,
         copying_raw=spectra.score_raw,
         unit="logit" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score)),
+        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), scores=(), ends=p.matrix != "bare"),
     )
 
 
@@ -114,6 +113,16 @@ def _full(inputs: Inputs, embed_as: Embedding) -> EmbeddingsAround:
 def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
     composed = "" if p.through is None else f"composed with {p.through}: virtual heads, both patterns the identity"
     if p.matrix == "bare":
-        return [composed, "W_OV alone: no vocabulary to centre over, so raw is the same", reading_words(inputs), NO_BIAS]
+        return [
+            composed,
+            "W_OV alone: no vocabulary to centre over, so raw is the same",
+            reading_words(inputs),
+            value_bias_words(inputs),
+        ]
     effective = embedding_words(inputs.weights.config, p.embed)
-    return [effective, composed, centred_words("W_U"), "singular values of the centred matrix", NO_BIAS]
+    return [effective, composed, centred_words("W_U"), "singular values of the centred matrix", value_bias_words(inputs)]
+
+
+def value_bias_words(inputs: Inputs) -> str:
+    """Words for captions if values have a bias, else ""."""
+    return "value bias left out" if has_bias(inputs.weights.config, "v") else ""

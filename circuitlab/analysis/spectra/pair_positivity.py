@@ -163,7 +163,7 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     result = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
-        conventions=words(inputs, *pair_words(inputs, p.embed)),
+        conventions=words(inputs, *pair_words(inputs, p.embed), ends=False),
         done=done,
     )
     shown = time.monotonic()

@@ -107,7 +107,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
         p=head_weights.copy(),
         pairs=pairs,
         pairs_raw=raw,
-        conventions=words(inputs, f"sum over earlier heads, each weighted {weighting}", *pair_words(inputs, p.embed)),
+        conventions=words(inputs, f"sum over earlier heads, each weighted {weighting}", *pair_words(inputs, p.embed), ends=False),
         done=done,
     )
     if not p.pairs:

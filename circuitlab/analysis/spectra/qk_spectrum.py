@@ -23,7 +23,7 @@ from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.analysis.circuits.embedding_products import embedding_words
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
-from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, Heads, rotated, words
+from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, Heads, has_bias, rotated, words
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra._head_spectra import (
@@ -106,7 +106,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
         positivity=spectra.score,
         positivity_raw=spectra.score_raw,
         unit="unscaled score" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score)),
+        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), ends=False),
     )
 
 
@@ -131,10 +131,11 @@ def _full(inputs: Inputs, source: Embedding, destination: Embedding) -> Embeddin
 
 def qk_words(c: ModelConfig, distance: int) -> list[str]:
     """Words for captions of W_QK without a text."""
-    biased = {"q", "k"} & set(c.biases) or c.norm == "layer"
+    biased, turning = has_bias(c, "q") or has_bias(c, "k"), [c.rotation(layer) is not None for layer in range(c.n_layers)]
     phrases = ["score scale left out", "query and key biases left out" if biased else ""]
     phrases += [BEFORE_SMEARING] if c.smeared_keys else []
-    return phrases + ([f"rotary: at distance {distance}"] if c.positions == "rotary" else [])
+    some = "" if all(turning) else " in the layers that rotate"
+    return phrases + ([f"rotary: at distance {distance}{some}"] if any(turning) else [])
 
 
 def _conventions(inputs: Inputs, p: QkSpectrumParams) -> list[str]:

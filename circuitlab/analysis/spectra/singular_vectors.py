@@ -69,10 +69,11 @@ def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> Sing
         sign[sign == 0] = 1
         U, V = U * sign, V * sign
     smeared = BEFORE_SMEARING if p.matrix == "QK" and factors.sigma is not None else ""
-    at = f"distance {p.distance}" if p.matrix == "QK" and c.positions == "rotary" else ""
+    scores = (p.head.layer,) if p.matrix == "QK" else ()
+    at = f"distance {p.distance}" if scores and c.rotation(p.head.layer) is not None else ""
     return SingularVectorsResult(
         U=read_only(U.cpu().numpy()),
         S=read_only(S.cpu().numpy()),
         V=read_only(V.cpu().numpy()),
-        conventions=words(inputs, f"bare W_{p.matrix} of {p.head}", at, smeared),
+        conventions=words(inputs, f"bare W_{p.matrix} of {p.head}", at, smeared, scores=scores, ends=False),
     )

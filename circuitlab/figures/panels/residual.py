@@ -103,6 +103,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
     params = answer.request.params
     first, second = params.first, params.second
     place = lambda head: head.layer * shape[1] + head.head
+    by_rank = float(result.chance()[(*first, *second)])
     heat = Heatmap(
         name="overlap",
         values=values,
@@ -118,7 +119,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
 
     def angles() -> Lines:
         x = np.arange(1, len(result.cosines) + 1, dtype=float)
-        chance = np.full_like(x, np.sqrt(result.baseline))
+        chance = np.full_like(x, np.sqrt(by_rank))
         return Lines(
             "angles",
             x,
@@ -129,7 +130,8 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
             y_axis=Axis("cosine"),
         )
 
-    mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {result.baseline:.3f}"
+    mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {by_rank:.3f}"
+    mean = mean if np.isfinite(by_rank) else "no angle"
     title = f"{first} {_side(params.left)} · {second} {_side(params.right)}: {mean}"
     return Figure(((heat,), (memo(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
 
