@@ -160,9 +160,7 @@ def test_the_results_of_an_old_session_are_taken_where_an_analysis_is_still_the_
     session = lab.session(WITH_RESULTS)
     assert session.located.missing == ("mine",) and session.results is not None
     index = json.loads(zipfile.ZipFile(WITH_RESULTS).read("results/index.json"))["answers"].values()
-    of_now = [
-        one for one in index if one["version"] == analyses()[one["analysis"]].version
-    ]  # others are no longer right
+    of_now = [one for one in index if one["version"] == analyses()[one["analysis"]].version]  # others are no longer right
     assert len(session.stored.answers) == len(of_now) > 10 and len(session.results.entries) == len(index)
     assert {(one["analysis"], one["version"]) for one in index if one not in of_now} == {("head_scores", 3)}
 
