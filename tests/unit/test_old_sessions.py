@@ -19,6 +19,7 @@ import pytest
 
 import circuitlab.api as lab
 from circuitlab.analysis.base import analyses
+from circuitlab.errors import BadModel
 from circuitlab.figures.contracts.panel import view_types
 from circuitlab.session_files.assembly import work_of
 from circuitlab.session_files.migrations import VERSION
@@ -33,6 +34,9 @@ FILES = sorted(path for path in FOLDER.iterdir() if path.suffixes in ([".json"],
 WITH_RESULTS = FOLDER / "v1-results.circuitlab"
 TEXTS = [path for path in FILES if path != WITH_RESULTS]
 PANELS = ("attention", "predictions", "composition")
+# Files with results, and those of the panels one of whose analyses has had another version since: its old numbers are not drawn.
+OUTDATED = {"v1-results.circuitlab": {"composition"}}
+NOT_STORED = "not stored"
 VIEWS = view_types()
 
 
@@ -53,12 +57,17 @@ def fingerprint(path: Path) -> dict[str, Any]:
         "notes": [note.text for note in content.notes],
         "steps": [step.title for step in content.story.steps],
         "models": {name: [placeless(entry.ref.source), entry.sha256] for name, entry in content.models.items()},
-        "figures": {
-            f"{place}: {name}": [numbers(mark) for mark in step.figure(name).figure.marks()]
-            for place, step in places.items()
-            for name in PANELS
-        },
+        "figures": {f"{place}: {name}": figure_numbers(step, name) for place, step in places.items() for name in PANELS},
     }
+
+
+def figure_numbers(step: Any, panel: str) -> list[dict[str, Any]] | str:
+    """The numbers of a panel's figure; `NOT_STORED` where they need weights that are not on this machine."""
+    try:
+        return [numbers(mark) for mark in step.figure(panel).figure.marks()]
+    except BadModel as error:
+        assert "weights" in error.what, error
+        return NOT_STORED
 
 
 def placeless(source: str) -> str:
@@ -125,8 +134,11 @@ def of_neighbours(ids: np.ndarray) -> float:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_an_old_session_opens_and_draws_what_it_drew(path: Path) -> None:
     written, now = json.loads(beside(path).read_text("utf-8")), fingerprint(path)
+    drawn = {name: value for name, value in now["figures"].items() if value != NOT_STORED}
+    assert {name.split(": ")[1] for name in now["figures"] if name not in drawn} == OUTDATED.get(path.name, set())
+    written["figures"] = {name: value for name, value in written["figures"].items() if name in drawn}
     for name, value in written.items():
-        assert close(now[name], value), name
+        assert close(drawn if name == "figures" else now[name], value), name
 
 
 def test_a_fingerprint_forgives_two_near_equals_that_change_places_and_nothing_more() -> None:

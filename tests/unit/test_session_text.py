@@ -137,6 +137,7 @@ entries = st.builds(
     st.builds(ModelRef, sources, st.none(), assumed),
     st.sampled_from(["", "77ab"]),
     st.lists(places_on_disk, max_size=2).map(tuple),
+    st.sampled_from(["", "5e77"]),
     unknown(),
 )
 about = st.sampled_from(["", "model", "head", "edge", "token", "panel"])
