@@ -155,9 +155,10 @@ class _Search:
                     yield source, source in alike
 
     def _elsewhere(self, source: str) -> bool:
-        """Whether a source is on another machine, where nobody looks because a file says so; but for that of the session."""
+        """Whether a source is on another machine, where nobody looks because a file says so; but for the session's own, and for
+        models that the person has opened."""
         path, drive = source.removeprefix("file:"), lambda one: PureWindowsPath(os.fspath(one)).drive.lower()
-        return on_another_machine(path) and drive(path) != drive(self._folder)
+        return on_another_machine(path) and source not in self._recent and drive(path) != drive(self._folder)
 
     def _near(self) -> tuple[str, ...]:
         """The models in the folder of the session's file and below it."""
