@@ -158,9 +158,10 @@ class _Search:
                     yield source, source in alike
 
     def _elsewhere(self, source: str) -> bool:
-        """Whether a source is on another machine, where nobody looks because a file says so; but for that of the session."""
+        """Whether a source is on another machine, where nobody looks because a file says so; but for the session's own, and for
+        models that the person has opened."""
         origin, drive = ModelRef(source).origin, lambda one: PureWindowsPath(os.fspath(one)).drive.lower()
-        if not isinstance(origin, File):
+        if not isinstance(origin, File) or source in self._recent:
             return False
         return on_another_machine(origin.where) and drive(origin.where) != drive(self._folder)
 
