@@ -145,7 +145,7 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.convention_words()
