@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_fitted_or_refused(tmp_path: Path, ask: Asker) -> N
     with pytest.raises(BadInput):
         ask(InContextParams(texts=0))
     with pytest.raises(Refused, match="predict"):
-        Asker(directory(tmp_path / "c", CONFIGS["attention-only"], d_vocab_out=8))(InContextParams())
+        Asker(directory(tmp_path / "c", CONFIGS["attention-only"], d_vocab_out=8))(InContextParams(on="prompt"))
 
 
 def test_across_prompts_there_is_the_score(ask: Asker) -> None:

@@ -120,13 +120,13 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
 def _ranks(values: Tensor, outs: Tensor, ids: Tensor, ctx: Ctx) -> np.ndarray:
     """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
 
-    One more than the number of larger entries, as ranks are everywhere; NaN for a row whose entries are all the same.
+    Ties count against; NaN for a row whose entries are all the same.
     """
     ranks, step = [], tile_rows(outs.shape[1], outs.element_size())
     for start in range(0, len(ids), step):
         ctx.tick(start, len(ids), "own tokens")
         rows = values[start : start + step] @ outs
         own = rows.gather(1, ids[start : start + step, None])
-        rank = ((rows > own).sum(1) + 1).double()
+        rank = (rows >= own).sum(1).double()
         ranks.append(rank.masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
     return torch.cat(ranks).cpu().numpy()
