@@ -118,7 +118,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
 
     def angles() -> Lines:
         x = np.arange(1, len(result.cosines) + 1, dtype=float)
-        chance = np.full_like(x, np.sqrt(result.baseline))
+        chance = np.full_like(x, np.sqrt(result.chance[(*first, *second)]))
         return Lines(
             "angles",
             x,
@@ -129,7 +129,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
             y_axis=Axis("cosine"),
         )
 
-    mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {result.baseline:.3f}"
+    mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {result.chance[(*first, *second)]:.3f}"
     title = f"{first} {_side(params.left)} · {second} {_side(params.right)}: {mean}"
     return Figure(((heat,), (memo(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
 
