@@ -22,7 +22,7 @@ from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.on_device import WeightsOnDevice
 from circuitlab.model.subject import Conventions
 from circuitlab.model.text.tokenizer import Tokenizer
-from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Weights, mapped, parameters_of
+from circuitlab.model.weights import Embed, Layer, Mixture, Mlp, Norm, Unembed, Unread, Weights, mapped, parameters_of
 
 Tokens = slice | Tensor  # consecutive ids, or [token] any
 TILE = 2048  # tokens at a time
@@ -60,6 +60,13 @@ def unembed_columns(weights: Weights, tokens: Tokens) -> Tensor:
 def final_norm(weights: Weights) -> Norm:
     """The norm before the unembedding as the model has it, also where its gain and bias are folded away."""
     return weights.final_norm if isinstance(weights, FoldedWeights) else weights.unembed().norm
+
+
+def stored_dtype(weights: Weights, layer: int) -> torch.dtype:
+    """In which a layer's weights are stored, whatever they are computed in: what their numbers are known to."""
+    raw = weights.raw if isinstance(weights, FoldedWeights) else weights
+    stored = raw.as_stored() if isinstance(raw, LazyWeights) else raw
+    return stored.layer(layer, mlp=False).W_O.dtype
 
 
 class FoldedWeights:
@@ -192,12 +199,22 @@ class FoldedWeights:
         if isinstance(mlp, Mlp) and self._fold:
             mlp = _folded_mlp(mlp, raw.mlp_norm, stored.mlp)
             attention = replace(attention, mlp_norm=Norm())
+        if isinstance(mlp, Mixture):
+            mlp = self._centred_mixture(mlp)
         if isinstance(mlp, Mlp):
             assert isinstance(stored.mlp, Mlp)
             out = None if mlp.b_out is None else self._written(mlp.b_out, stored.mlp.b_out)
             mlp = replace(mlp, W_out=self._written(mlp.W_out, stored.mlp.W_out), b_out=out)
         b_O = None if attention.b_O is None else self._written(attention.b_O, stored.b_O)
         return replace(attention, mlp=mlp, W_O=self._written(attention.W_O, stored.W_O), b_O=b_O)
+
+    def _centred_mixture(self, mixture: Mixture) -> Mixture:
+        """What each expert writes, without its mean over d_model where that is exact."""
+        if not self._centre_writes:
+            return mixture
+        centred = lambda expert: replace(expert, W_out=self._written(self._cast(expert.W_out), expert.W_out))
+        experts = Unread(len(mixture.experts), lambda e: centred(mixture.experts[e]), keep=self.resident)
+        return replace(mixture, experts=experts, shared=None if mixture.shared is None else centred(mixture.shared))
 
     def _folded_attention(self, raw: Layer, stored: Layer) -> Layer:
         gain, bias = raw.attn_norm.gain, raw.attn_norm.bias

@@ -19,7 +19,7 @@ from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.weights import Layer, Unembed, Weights
+from circuitlab.model.weights import Layer, Norm, Unembed, Weights
 
 ROWS = 128  # rows unembedded at a time: at d_vocab 50 257 one tile is 26 MB
 
@@ -175,13 +175,28 @@ class Run:
         return written if rows is dest else written[:, dest]
 
     def _attn_out(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
-        config, weights = self.weights.config, self.weights.layer(layer)
-        if self.editor.touches(layer, "result"):
-            out = self._result(layer, (), dest).sum(0)
-            out = out if weights.b_O is None else out + weights.b_O
-        else:
-            out = block.write(weights, self._z(layer, (), dest))
-        return post_norm(config, weights, out, "attn")
+        weights = self.weights.layer(layer)
+        return post_norm(self.weights.config, weights, self._heads_summed(weights, layer, dest), "attn")
+
+    def _heads_summed(self, weights: Layer, layer: int, dest: slice) -> Tensor:
+        """[dest, d_model]: the sum of head outputs and b_O, before a norm after the sublayer."""
+        if not self.editor.touches(layer, "result"):
+            return block.write(weights, self._z(layer, (), dest))
+        out = self._result(layer, (), dest).sum(0)
+        return out if weights.b_O is None else out + weights.b_O
+
+    def norm_after_heads(self, layer: int, dest: slice = slice(None)) -> tuple[Norm, Tensor] | None:
+        """The norm that head outputs pass on their way into the stream, and its recorded scale [dest, 1]; None without one.
+
+        It stands after the sublayer, or after the addition.
+        """
+        config, weights = self.weights.config, self.weights.layer(layer, mlp=False)
+        if config.norm == "none" or config.norm_placement == "pre":
+            return None
+        with torch.inference_mode():
+            x = self._heads_summed(weights, layer, dest)
+            x = x + self._resid_pre(layer, (), dest) if config.norm_placement == "post_residual" else x
+            return weights.attn_post_norm, block.norm_scale(x, config.norm, config.norm_eps)
 
     def _mlp_out(self, layer: int, heads: tuple[int, ...], dest: slice) -> Tensor:
         config, weights = self.weights.config, self.weights.layer(layer)

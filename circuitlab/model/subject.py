@@ -127,7 +127,7 @@ class Conventions:
 
     def centres_writes(self, config: ModelConfig) -> bool:
         """Whether everything that writes to the stream loses its mean over d_model: exact where every reader is a LayerNorm."""
-        reads_centred = config.norm == "layer" and config.experts is None and config.norm_placement == "pre" and config.final_norm
+        reads_centred = config.norm == "layer" and config.norm_placement == "pre" and config.final_norm
         return self.centre and reads_centred
 
     def centres_logits(self, config: ModelConfig) -> bool:

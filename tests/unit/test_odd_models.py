@@ -388,7 +388,7 @@ def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: 
     for conventions in (FOLDED, Conventions()):
         found = ask("subspace_overlap", p, conventions=conventions)
         assert found.left_rank[0, 0] == 1 and (np.delete(found.left_rank.ravel(), 0) == 8).all()
-    chance = found.chance()
+    chance = found.chance
     assert chance[0, 0, 0, 0] == pytest.approx(1 / 32) and chance[1, 0, 1, 1] == pytest.approx(8 / 32)
     assert chance[0, 0, 1, 1] == pytest.approx(8 / 32)
     random = rng.standard_normal((4000, 32))

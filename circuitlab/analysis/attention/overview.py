@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attention.pattern import SHOW_WORDS, UNITS, Show, values_of
+from circuitlab.analysis.attention.pattern import UNITS, Show, show_words, values_of
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
@@ -146,7 +146,7 @@ def _memory(config: ModelConfig, n: int, p: OverviewParams) -> int:
     return 4 * n * n * 4 * config.n_heads + 4 * config.n_layers * config.n_heads * (p.size + GAP) ** 2
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
+@analysis(version=4, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewResult:
     """Attention patterns of every head as one contact sheet, layers down, heads across."""
     config, run = inputs.weights.config, inputs.run()
@@ -164,7 +164,7 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
     }
     pool = (f"each cell the maximum over {step} × {step} positions",) if step > 1 else ()
     bos = ("first position left out as a source",) if p.leave_out_bos else ()
-    conventions = (*inputs.convention_words(), SHOW_WORDS[p.show], *pool, *bos)
+    conventions = (*inputs.convention_words(), show_words(p.show, inputs.weights.config), *pool, *bos)
     result = lambda done: OverviewResult(
         **{name: array.copy() for name, array in arrays.items()},
         tile=tile,

@@ -5,6 +5,9 @@
     value_weighted A[d, s] · ‖v_s‖                            as the papers draw it; depends on the gauge of W_V, W_O
     contribution   A[d, s] · ‖v_s W_O‖                        gauge-invariant: the norm of what is moved from s to d
 
+A contribution is as it enters the stream: a norm after the sublayer or after the addition acts on v_s W_O by its gain and
+centring, and at d by its recorded scale.
+
 v_s is the value of the query head's own key-value group (Elhage et al. 2021; Kobayashi et al. 2020 for the norms).
 
 Over prompts, whose positions hold other tokens, three means over destinations are averaged: to the first position, to the one
@@ -25,6 +28,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import chosen_heads
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.recorded_norm import linear_part
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head
 
@@ -43,6 +47,12 @@ UNITS: dict[str, str] = {
     "value_weighted": "activation units",
     "contribution": "residual units",
 }
+
+
+def show_words(show: Show, config: ModelConfig) -> str:
+    """What a caption says of the values: of a contribution also the norm that it passes on its way into the stream."""
+    after = show == "contribution" and config.norm != "none" and config.norm_placement != "pre"
+    return SHOW_WORDS[show] + ", through the norm after it at its recorded scale" * after
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,8 @@ def values_of(run: Run, layer: int, heads: tuple[int, ...], show: Show) -> Tenso
         carried = run.get("v", layer)[[config.kv_head(h) for h in heads]]
         if show == "contribution":
             carried = carried @ run.weights.layer(layer).W_O[list(heads)]
+            if (after := run.norm_after_heads(layer)) is not None:  # its scale is the destination's
+                carried, values = linear_part(carried, after[0], config.norm), values * after[1]
         values = values * carried.norm(dim=-1)[:, None, :]
     mask = block.allowed(run.n, run.n, 0, config.window(layer))
     return values.masked_fill(~mask, float("nan"))
@@ -109,7 +121,7 @@ def _memory(config: ModelConfig, n: int, p: AttentionParams, dtype: str = "float
     return number_size(dtype) * n * n * (count + 3 * config.n_heads)
 
 
-@analysis(version=1, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
 def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     """Attention of chosen heads: pattern, scores, value-weighted pattern, or contribution."""
     heads = chosen_heads(inputs.weights.config, p.heads)
@@ -124,5 +136,5 @@ def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
         values=out,
         heads=read_only(np.array(heads, dtype=np.int64).reshape(-1, 2)),
         unit=UNITS[p.show],
-        conventions=(*inputs.convention_words(), SHOW_WORDS[p.show]),
+        conventions=(*inputs.convention_words(), show_words(p.show, inputs.weights.config)),
     )

@@ -2,7 +2,7 @@
 
     x → norm → q_d = x_d W_Q + b_Q,  k_s = x_s W_K + b_K,  v_s = x_s W_V + b_V        (q/k norm, smearing, rotation)
     score = scale · Σ_i q_d[i] k_s[i]  (− slope · (d − s): ALiBi)  → soft cap → mask → A[d, ·] = softmax over the allowed sources
-    z_d = Σ_s A[d, s] v_s  → z_d W_O, which is added to the residual stream
+    z_d = Σ_s A[d, s] v_s  → z_d W_O → norm, if one follows  → added to the residual stream
 
 (Elhage et al. 2021, "Attention heads are independent and additive".) The logit effects of z_d W_O and of its part from s are at
 the recorded scales of the norms after the head, minus their mean over the vocabulary. Interventions on q, k, v, scores, pattern,
@@ -26,6 +26,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.target import TargetVector, target_at
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.recorded_norm import linear_part
 from circuitlab.model.run import Run
 from circuitlab.model.subject import Head, Target
 
@@ -50,7 +51,8 @@ class HeadStepResult(Result):
     q ∘ k; `dot` their sum, `scale`, `score` = scale · dot, `bias` (ALiBi's, else 0), `softmax_score`: score + bias, soft-capped,
     with interventions.
     `scores` [src]: the row, NaN where `mask` [src] (bool: visible) hides a source; `pattern` [src]; `attention`: its entry at
-    the source. `weighted` [d_head] = A · v_s; `z` [d_head]; `result` [d_model] = z W_O; `moved` [d_model] = A · v_s W_O.
+    the source. `weighted` [d_head] = A · v_s; `z` [d_head]; `result` [d_model] = z W_O; `moved` [d_model] = A · v_s W_O;
+    both as they enter the stream: through a norm after them at its recorded scale, without its bias.
     `top_ids`, `bottom_ids` int64, `top`, `bottom` [≤ k]: logit effects of `result`; `moved_ids`, `moved_top` [≤ k]: of `moved`;
     `effect`, `effect_moved`: of both on the target; `target_ids` int64 [2], −1 for none.
     """
@@ -115,6 +117,7 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
         vector = target_at(inputs, p.target, [d], run)
         passage = Passage(run, p.head.layer, c.n_layers, slice(d, d + 1))
         values |= _effects(run, vector, passage, values["result"], values["moved"], p.k)
+        values |= _entering(run, p.head, d, values)
     arrays = {
         name: value.double().cpu().numpy() if value.is_floating_point() else value.cpu().numpy() for name, value in values.items()
     }
@@ -125,7 +128,9 @@ def head_step(inputs: Inputs, p: HeadStepParams, ctx: Ctx) -> HeadStepResult:
     mask_words = () if allowed.start <= s < allowed.stop else ("the mask hides this source",)
     scales = " at recorded norm scales" if c.norm != "none" else ""
     effects = f"logit effects{scales}, minus their mean over the vocabulary"
-    conventions = (*inputs.convention_words(), effects, f"target: {vector.words}", *mask_words)
+    after = c.norm != "none" and c.norm_placement != "pre"
+    entering = ("output through the norm after it at its recorded scale",) * after
+    conventions = (*inputs.convention_words(), *entering, effects, f"target: {vector.words}", *mask_words)
     rest = {"target_ids": vector.ids[0].cpu().numpy(), "target_words": vector.words, "destination": d, "source": s}
     return HeadStepResult(**arrays, **numbers, **rest, conventions=conventions)  # pyright: ignore[reportArgumentType]
 
@@ -166,6 +171,15 @@ def _writing(run: Run, head: Head, d: int, s: int, pattern: Tensor) -> dict[str,
     weighted = pattern[s] * v
     z, result = run.get("z", i, only, row)[0, 0], run.get("result", i, only, row)[0, 0]
     return {"v": v, "weighted": weighted, "z": z, "result": result, "moved": weighted @ W_O}
+
+
+def _entering(run: Run, head: Head, d: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The head's output and the source's part of it as they enter the stream."""
+    after, parts = run.norm_after_heads(head.layer, slice(d, d + 1)), {name: values[name] for name in ("result", "moved")}
+    if after is None:
+        return parts
+    norm, scale = after
+    return {name: linear_part(x, norm, run.weights.config.norm) * scale[0] for name, x in parts.items()}
 
 
 def _effects(run: Run, vector: TargetVector, passage: Passage, result: Tensor, moved: Tensor, k: int) -> dict[str, Tensor]:

@@ -147,6 +147,8 @@ def _memory(config: ModelConfig, n: int, p: NeuronsParams) -> int:
 
 
 def _refuse(config: ModelConfig, p: NeuronsParams) -> str | None:
+    if not config.n_layers:
+        return "this model has no layers, and so no MLP neurons."
     if config.attention_only:
         return "this model is attention-only: it has no MLP neurons."
     return NO_NEURONS if config.experts is not None else refuse_norm_on_stream(config)

@@ -52,7 +52,11 @@ def _memory(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> int:
     return 8 * (c.d_vocab * (c.d_model + 1) + _tile(c) * (4 * c.d_model + 4 * c.d_mlp))
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact, derived=True)
+def _refuse(c: ModelConfig, p: EffectiveEmbeddingParams) -> str | None:
+    return refuse_inexact(c) if c.n_layers else "this model has no layers, and so no first MLP."
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
 def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
     """Effective embedding: every token after the first MLP, as later layers read it without attention."""
     c, tile = inputs.weights.config, _tile(inputs.weights.config)

@@ -94,8 +94,10 @@ class Heads:
     sigma: Tensor | None = None
 
 
-def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None) -> Heads:
+def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None, behind_norm: bool = False) -> Heads:
     """The factors of one layer's heads under the subject's conventions, or of other `weights`; float32 or better.
+
+    `behind_norm`: as they read what is added after the norm before attention, shortformer positions.
 
     Raises `BadModel` with the tensor's name if a weight is not finite.
     """
@@ -103,9 +105,10 @@ def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None) -> Head
     c, raw = weights.config, weights.layer(layer, mlp=False)
     check_finite(raw, layer)
     spread = lambda W: None if W is None else W if c.group == 1 else W.repeat_interleave(c.group, dim=0)
-    W_Q, b_Q = _read(raw.W_Q, raw.b_Q, raw.attn_norm, inputs)
-    W_K, b_K = _read(raw.W_K, raw.b_K, raw.attn_norm, inputs)
-    W_V, b_V = _read(raw.W_V, raw.b_V, raw.attn_norm, inputs)
+    norm = Norm() if behind_norm else raw.attn_norm
+    W_Q, b_Q = _read(raw.W_Q, raw.b_Q, norm, inputs)
+    W_K, b_K = _read(raw.W_K, raw.b_K, norm, inputs)
+    W_V, b_V = _read(raw.W_V, raw.b_V, norm, inputs)
     W_Q, b_Q = _normed(W_Q, b_Q, c.qk_norm, c.qk_norm_over, raw.q_norm)
     W_K, b_K = _normed(W_K, b_K, c.qk_norm, c.qk_norm_over, raw.k_norm)
     smear = None if raw.smear is None else torch.sigmoid(raw.smear)

@@ -6,7 +6,8 @@
 
 (Björck and Golub 1973). Chance: one subspace rotated at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
 subspaces are those of the products, and so gauge-invariant; U comes from QR of the factors and an SVD of a d_head × d_head
-matrix.
+matrix. Singular values below what the file's numbers are known to are rounding, in whatever precision they are computed: the rank
+does not count them.
 
 A matrix that spans the whole stream has no angles. With such a matrix the overlap is weighted: X is W_E, W_pos, W_Uᵀ, W_inᵀ of
 the first MLP or W_out of the last, and A the head's product on its left side (rows in the stream):
@@ -28,15 +29,17 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred
+from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred, working_dtype
 from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
 from circuitlab.analysis.composition.virtual_weight_path import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.folding import stored_dtype
 from circuitlab.model.subject import Head
 
 Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
 WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
-RANK = 1e-6  # of the largest singular value; smaller ones are rounding of float32 files, whatever is computed in
+# of the largest singular value, by what the file stores: smaller ones are rounding
+RANK = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-10}
 FLOPS = 2e9  # between two ticks
 KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
 
@@ -55,10 +58,10 @@ class SubspaceOverlapParams:
 class SubspaceOverlapResult(Result):
     """`mean_cos2`, `max_cos` [layer, head, layer, head] float64: left side of one head with right side of the other.
 
-    `baseline` min(d_head, d)/d: `chance()` of heads of full rank. `cosines` [d_head] of the pair, largest first, NaN beyond its
-    smaller rank. `left_rank`, `right_rank` [layer, head] int64; for rank 0 there is no subspace and no angle: NaN. `weighted`
-    [5, layer, head]: left sides with the matrices `weighted_names`, NaN if the model has no such matrix or one of the two is 0;
-    `weighted_baseline` √(1/d).
+    `chance` of the same shape: `mean_cos2` of subspaces of these ranks with one of them rotated at random; `baseline`: that at
+    full rank, min(d_head, d)/d. `cosines` [d_head] of the pair, largest first, NaN beyond its smaller rank. `left_rank`,
+    `right_rank` [layer, head] int64; for rank 0 there is no subspace and no angle: NaN. `weighted` [5, layer, head]: left sides
+    with the matrices `weighted_names`, NaN if the model has no such matrix or one of the two is 0; `weighted_baseline` √(1/d).
     """
 
     mean_cos2: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
@@ -69,13 +72,8 @@ class SubspaceOverlapResult(Result):
     right_rank: np.ndarray = over("layer", "head", unit="dimensions")
     weighted: np.ndarray = over("part", "layer", "head", unit="dimensionless")
     weighted_baseline: float
+    chance: np.ndarray = over("left layer", "left head", "right layer", "right head", unit="dimensionless")
     weighted_names: tuple[str, ...] = naming("part", WEIGHTED)
-
-    def chance(self) -> np.ndarray:
-        """[layer, head, layer, head]: mean cos² with one side rotated at random, the larger rank over d; NaN where one is 0."""
-        left, right = self.left_rank[:, :, None, None], self.right_rank[None, None]
-        most = np.minimum(np.maximum(left, right) * self.weighted_baseline**2, 1.0)
-        return np.where((left > 0) & (right > 0), most, np.nan)
 
     def table(self) -> Table:
         """One row per pair of left and right head; each against the chance by its ranks."""
@@ -87,7 +85,7 @@ class SubspaceOverlapResult(Result):
                 Column("left", np.repeat(names, len(names))),
                 Column("right", np.tile(names, len(names))),
                 Column("mean_cos2", mean),
-                Column("minus_baseline", mean - self.chance().ravel()),
+                Column("minus_baseline", mean - self.chance.ravel()),
                 Column("max_cos", self.max_cos.ravel()),
             )
         )
@@ -136,10 +134,11 @@ class _SubspaceCache:
         if layer in self._kept:
             return self._kept[layer]
         inner, outer = _factors(factors_of(self._inputs, layer), self.which)
+        noise = max(RANK[dtype] for dtype in (inner.dtype, stored_dtype(self._inputs.weights, layer)))
         pairs: list[tuple[Tensor, Tensor]] = []
         for h in range(len(inner)):
             ctx.tick(*done, f"subspaces of layer {layer}")
-            U, values = _subspace(inner[h], outer[h], RANK)
+            U, values = _subspace(inner[h], outer[h], noise)
             pairs.append((U.to(inner.dtype), values))
         U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
         subspaces = _Subspaces(U, values, (values > 0).sum(-1))
@@ -182,6 +181,7 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
             right_rank=rank,
             weighted=weighted,
             weighted_baseline=math.sqrt(1 / d),
+            chance=_chance(left_rank, rank, d),
             conventions=words(inputs, *_conventions(inputs, p), scores=None if reads_scores(p) else ()),
             done=done,
         )
@@ -197,6 +197,12 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
                 ctx.partial(result(mean.copy(), most.copy(), rank.copy(), (i + 1) / c.n_layers))
                 shown = time.monotonic()
         return result(mean, most, rank, 1.0)
+
+
+def _chance(left: np.ndarray, right: np.ndarray, d: int) -> np.ndarray:
+    """[layer, head, layer, head]: max(r_1, r_2)/d of ranks [layer, head]; NaN where one of them is 0."""
+    pairs = np.broadcast_arrays(left[:, :, None, None], right)
+    return np.where(np.minimum(*pairs) > 0, np.maximum(*pairs) / d, np.nan)
 
 
 def _pair(left: _SubspaceCache, right: _SubspaceCache, p: SubspaceOverlapParams, ctx: Ctx) -> np.ndarray:
@@ -270,16 +276,10 @@ def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int
         yield 1, every, of_positions(inputs)
     elif c.positions == "shortformer" and which in ("reads_q", "reads_k"):  # never in the stream: added to what QK reads
         yield 1, [layer for layer in every if c.positional(layer)], of_positions(inputs)
-    W_U = inputs.weights.unembed().W_U
-    yield 2, every, of_rows(_as_read(W_U, inputs).T, "W_U") if reads_centred(inputs) else of_unembedding(inputs)
+    yield 2, every, of_unembedding(inputs)
     if not c.attention_only and c.experts is None and c.n_layers:
-        yield 3, every, of_rows(_as_read(mlp_of(inputs, 0)[0], inputs).T, "W_in")
+        yield 3, every, of_rows(mlp_of(inputs, 0)[0].T, "W_in")
         yield 4, every, of_rows(mlp_of(inputs, c.n_layers - 1)[1], "W_out")
-
-
-def _as_read(W: Tensor, inputs: Inputs) -> Tensor:
-    """W [d_model, n], centred over d_model if the stream is."""
-    return W - W.mean(0) if reads_centred(inputs) else W
 
 
 def _gram(side: Side, inputs: Inputs, ctx: Ctx) -> Tensor:
@@ -297,12 +297,19 @@ def reads_scores(p: SubspaceOverlapParams) -> bool:
     return bool({"reads_q", "reads_k"} & {p.left, p.right})
 
 
+def _noise_words(inputs: Inputs) -> str:
+    """Below which share of the largest singular value there is only rounding, and of what."""
+    stored = stored_dtype(inputs.weights, 0)
+    noise = max(RANK[dtype] for dtype in (stored, working_dtype(inputs)))
+    return f"{noise:.0e} ({str(stored).removeprefix('torch.')} in the file)".replace("e-0", "e−").replace("e-", "e−")
+
+
 def _conventions(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
     c = inputs.weights.config
     shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
     return [
         reading_words(inputs),
-        "subspaces of the products W_OV, W_QK; singular values under 1e−6 of the largest count as 0: the noise of a float32 file",
+        f"subspaces of the products W_OV, W_QK; singular values under {_noise_words(inputs)} of the largest count as 0",
         "chance: the larger rank of the two over the dimensions of the stream",
         "heads of one key-value group read the same keys and values" if shared else "",
         "W_QK at distance 0" if c.positions == "rotary" and reads_scores(p) else "",

@@ -11,8 +11,8 @@ MLP's Jacobian at a position of the prompt or averaged over all, then with norms
 Only the direct product follows from the weights exactly. Across layers the patterns are assumed to be the identity, and
 `W_in W_out` leaves out the nonlinearity: the caption says so instead of "exact".
 
-Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends rotated at random against P: ‖P‖_F / d_model, which is 1/√d_model for a
-direct product, P = I.
+Chance is the rms of ‖A P B‖ / (‖A‖‖B‖) with both ends rotated at random against P: ‖P‖_F / d, which is 1/√d for a direct product,
+P = I. d is d_model, or d_model − 1 where writers and readers are centred over d_model, as for `composition`.
 
 Heads enter by their gauge-invariant products W_OV and W_QK, never by W_O or W_Q alone. With F the shorter side's factor
 (FᵀF = AᵀA, see `virtual_weight_path`), the squared singular values of A P B are the eigenvalues of `F P (B Bᵀ) Pᵀ Fᵀ`.
@@ -30,12 +30,14 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.circuits.factor_products import reading_words, reads_centred
 from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, exactness, refuse_inexact
 from circuitlab.analysis.composition._mlp_jacobian import At, refuse_jacobian
 from circuitlab.analysis.composition.virtual_weight_path import (
     Pairs,
     Place,
     Side,
+    as_read,
     eigh,
     linear_pairs,
     mlp_of,
@@ -109,7 +111,7 @@ class VirtualWeightParams:
 class VirtualWeightResult(Result):
     """`norm`: the Frobenius norm of the product; `relative`: divided by `writer_norm · reader_norm`, 0 if one of them is 0.
 
-    `baseline`: the rms of `relative` with both sides rotated at random, ‖P‖_F / d_model (1/√d_model for a direct product).
+    `baseline`: the rms of `relative` with both sides rotated at random, ‖P‖_F / d (1/√d for a direct product).
     `direct_norm`, `across_norm`: NaN if not computed. `singular_values` [r], largest first. `left_ids`, `left` [direction, k]:
     the largest entries, by magnitude, of the left singular vectors (the writer's tokens); `right_ids`, `right`: of the right
     ones (the reader's tokens); [direction, 0] if a side is not over tokens. The common sign of a pair of vectors is arbitrary.
@@ -196,7 +198,8 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
         return left, of_unembedding(inputs)
     if p.reader == "mlp":
         return left, of_rows(mlp_of(inputs, p.reader_layer)[0].T, f"W_in of layer {p.reader_layer}")
-    return left, of_head(inputs, p.reader_head, p.reader)
+    behind_norm = p.writer == "position" and inputs.weights.config.positions == "shortformer"
+    return left, of_head(inputs, p.reader_head, p.reader, behind_norm)
 
 
 @analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
@@ -235,7 +238,7 @@ def _computed(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeight
     return VirtualWeightResult(
         norm=norm,
         relative=norm / (norms[0] * norms[1]) if norms[0] * norms[1] > 0 else 0.0,
-        baseline=way.norm(ctx) / c.d_model,
+        baseline=way.norm(ctx) / max(1, way.dimensions),
         direct_norm=_root(direct),
         across_norm=math.nan if across is None else _root(across),
         writer_norm=norms[0],
@@ -258,15 +261,18 @@ class PathSteps:
     path: list[Place]
     pairs: Callable[[Inputs, Place], Pairs]
 
+    @property
+    def dimensions(self) -> int:
+        """Of the stream, without that of its mean over d_model where nobody reads it."""
+        return self.inputs.weights.config.d_model - reads_centred(self.inputs)
+
     def norm(self, ctx: Ctx) -> float:
         """‖P‖_F; of the identity for a direct product."""
+        if not self.path:
+            return self.dimensions**0.5
         weights = self.inputs.weights
         eye = torch.eye(weights.config.d_model, dtype=weights.embed().W_E.dtype)
-        return (
-            float(through_path(eye, self.inputs, self.path, False, ctx, self.pairs).double().norm())
-            if self.path
-            else len(eye) ** 0.5
-        )
+        return float(through_path(as_read(eye, self.inputs), self.inputs, self.path, False, ctx, self.pairs).double().norm())
 
 
 def _recorded(inputs: Inputs, p: VirtualWeightParams) -> At:
@@ -354,7 +360,7 @@ def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | N
 
 def _caption_parts(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> list[str]:
     c = inputs.weights.config
-    parts = ["biases left out", "no score scale" if p.reader.startswith("QK") else ""]
+    parts = [reading_words(inputs), "biases left out", "no score scale" if p.reader.startswith("QK") else ""]
     if p.across:
         scales = "norms between at recorded scales" if at is not None else "norms between at scale 1"
         parts += ["every pattern set to the identity", "" if c.norm == "none" else scales]

@@ -4,6 +4,9 @@ A `Side` is a writer A [rows, d_model], or a reader's transpose Bᵀ [rows, d_mo
 FᵀF = AᵀA, which has the same norms and singular values and is gauge-invariant (for a head's `W_V W_O` with W_V = Q R it is
 `R W_O`, r = d_head); or, if it has more than d_model rows, by tiles of its rows.
 
+Where LayerNorms alone read the stream, its mean over d_model reaches nobody: what reads is centred, as what writes is
+(`factor_products.reads_centred`), and so is the identity that the path begins with.
+
 A path is a list of steps `x ← x + Σ (x W_in) W_out`, summed over what acts in parallel: all heads of a layer with their patterns
 set to the identity (W_V, W_O), an MLP without its nonlinearity (W_in, W_out), or both (parallel blocks). It is applied to a thin
 factor, from the left or, transposed and backwards, from the right; no product is `d_model × d_model` per head.
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
+from circuitlab.analysis.circuits.factor_products import factors_of, reads_centred
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, jacobian_of
 from circuitlab.errors import NOT_FINITE, BadModel
@@ -73,18 +77,23 @@ def refuse_order(config: ModelConfig, writer: Place | None, reader: Place | None
 
 
 def mlp_of(inputs: Inputs, layer: int) -> tuple[Tensor, Tensor]:
-    """(W_in [d_model, d_mlp], W_out [d_mlp, d_model]) of one layer, W_out with the linear part of a norm after the MLP.
+    """(W_in [d_model, d_mlp], W_out [d_mlp, d_model]) of one layer, W_in as it reads, W_out with the linear part of a norm after.
 
     Raises `BadModel` if one of them is not finite, `Refused` for a mixture of experts.
     """
     c, block = inputs.weights.config, inputs.weights.layer(layer)
     assert block.mlp is not None
-    W_in, W_out = block.mlp.W_in, block.mlp.W_out
+    W_in, W_out = as_read(block.mlp.W_in, inputs), block.mlp.W_out
     if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
         W_out = linear_part(W_out, block.mlp_post_norm, c.norm)
     for name, value in (("W_in", W_in), ("W_out", W_out)):
         _check(f"layers.{layer}.mlp.{name}", value.sum())
     return W_in, W_out
+
+
+def as_read(W: Tensor, inputs: Inputs) -> Tensor:
+    """A reading weight [d_model, n], centred over d_model where that changes nothing that is read."""
+    return W - W.mean(0) if reads_centred(inputs) else W
 
 
 def _check(name: str, value: Tensor) -> None:
@@ -98,7 +107,7 @@ def linear_pairs(inputs: Inputs, place: Place) -> Pairs:
     """Steps from the weights alone: W_V W_O of all heads, W_in W_out of an MLP."""
     steps: Pairs = []
     if place.kind in ("heads", "block"):
-        heads = heads_of(inputs, place.layer)
+        heads = factors_of(inputs, place.layer)
         steps.append((flat_in(heads.W_V), flat_out(heads.W_O)))
     if place.kind in ("mlp", "block"):
         steps.append(mlp_of(inputs, place.layer))
@@ -203,9 +212,12 @@ def of_product(inner: Tensor, outer: Tensor, name: str) -> Side:
     return Side(name, len(factor), lambda start, stop: factor[start:stop], factor)
 
 
-def of_head(inputs: Inputs, head: Head, which: Literal["writes", "QK query", "QK key", "OV"]) -> Side:
-    """A head as a writer (W_OV), or the transpose of it as a reader (W_QK, W_QKᵀ, W_OV)."""
-    heads = heads_of(inputs, head.layer)
+def of_head(inputs: Inputs, head: Head, which: Literal["writes", "QK query", "QK key", "OV"], behind_norm: bool = False) -> Side:
+    """A head as a writer (W_OV), or the transpose of it as a reader (W_QK, W_QKᵀ, W_OV).
+
+    `behind_norm`: of what is added after the norm, shortformer positions.
+    """
+    heads = heads_of(inputs, head.layer, behind_norm=True) if behind_norm else factors_of(inputs, head.layer)
     W_Q, W_K, W_V, W_O = (W[head.head] for W in (heads.W_Q, heads.W_K, heads.W_V, heads.W_O))
     inner, outer = {
         "writes": (W_V, W_O),
@@ -231,7 +243,7 @@ def of_positions(inputs: Inputs) -> Side:
 
 def of_unembedding(inputs: Inputs) -> Side:
     """W_Uᵀ."""
-    return of_rows(inputs.weights.unembed().W_U.T, "W_U", tokens=True)
+    return of_rows(as_read(inputs.weights.unembed().W_U, inputs).T, "W_U", tokens=True)
 
 
 def short_factor(side: Side, d_model: int, ctx: Ctx, dtype: torch.dtype) -> Tensor:

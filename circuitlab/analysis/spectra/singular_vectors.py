@@ -18,7 +18,8 @@ import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, heads_of, rotated, words
+from circuitlab.analysis.circuits.factor_products import factors_of, reading_words
+from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, rotated, words
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -49,12 +50,12 @@ def _memory(c: ModelConfig, n: int, p: SingularVectorsParams) -> int:
     return 8 * (8 * c.d_model * c.d_head + 6 * c.d_head**2) + 4 * 8 * c.n_heads * c.d_model * c.d_head
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory)
 def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> SingularVectorsResult:
     """All singular vectors of a head's bare OV or QK circuit, with their singular values."""
     c = inputs.weights.config
     check_heads(c, p.head)
-    factors = heads_of(inputs, p.head.layer)
+    factors = factors_of(inputs, p.head.layer)
     with torch.inference_mode():
         if p.matrix == "OV":
             left, right = factors.W_V[p.head.head].double(), factors.W_O[p.head.head].double()
@@ -75,5 +76,7 @@ def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> Sing
         U=read_only(U.cpu().numpy()),
         S=read_only(S.cpu().numpy()),
         V=read_only(V.cpu().numpy()),
-        conventions=words(inputs, f"bare W_{p.matrix} of {p.head}", at, smeared, scores=scores, ends=False),
+        conventions=words(
+            inputs, f"bare W_{p.matrix} of {p.head}", reading_words(inputs), at, smeared, scores=scores, ends=False
+        ),
     )

@@ -103,7 +103,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
     params = answer.request.params
     first, second = params.first, params.second
     place = lambda head: head.layer * shape[1] + head.head
-    by_rank = float(result.chance()[(*first, *second)])
+    by_rank = float(result.chance[(*first, *second)])
     heat = Heatmap(
         name="overlap",
         values=values,
