@@ -22,7 +22,7 @@ from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.editor import Editor, check_edits
 from circuitlab.model.intervention import Intervention
-from circuitlab.model.positions import positions_in_stream
+from circuitlab.model.positions import sinusoid_table
 from circuitlab.model.run import Captured, Run, after_attention, after_mlp, mlp_written, post_norm, unembed
 from circuitlab.model.weights import Embed, Layer, Weights
 
@@ -91,6 +91,17 @@ def _common(w: Weights, tokens: tuple[int, ...], edits: tuple[Intervention, ...]
 def _of_tokens(w: Weights, tokens: tuple[int, ...], start: int) -> Tensor:
     ends = w.embed()
     return embedded(w.config, ends, torch.tensor(tokens, device=ends.W_E.device), start)
+
+
+def positions_in_stream(config: ModelConfig, embed: Embed, start: int, stop: int) -> Tensor | None:
+    """[stop − start, d_model]: what is added to the embedding at these positions, presented like it; None for nothing."""
+    if config.positions == "learned" and embed.W_pos is not None:
+        return embed.W_pos[start:stop]
+    if config.positions != "sinusoidal":
+        return None
+    table = sinusoid_table(stop, config.d_model, torch.float64)[start:stop]
+    table = table - table.mean(dim=-1, keepdim=True) if embed.centred else table
+    return table.to(embed.W_E.dtype).to(embed.W_E.device)
 
 
 def embedded(config: ModelConfig, embed: Embed, tokens: Tensor, start: int) -> Tensor:

@@ -7,8 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from circuitlab.model.config import ModelConfig, Rotary
-from circuitlab.model.weights import Embed
+from circuitlab.model.config import Rotary
 
 ANGLES = (1.0, 1e-4)  # radians a token: the largest of the sinusoids, and the one that they go towards
 
@@ -30,17 +29,6 @@ def sinusoid_table(
     theta = first * (first / towards) ** (-2 * torch.arange(d_model // 2, dtype=torch.float64, device="cpu") / d_model)
     angle = position * theta
     return torch.cat([angle.sin(), angle.cos()], dim=1).to(dtype).to(device)
-
-
-def positions_in_stream(config: ModelConfig, embed: Embed, start: int, stop: int) -> Tensor | None:
-    """[stop − start, d_model]: what is added to the embedding at these positions, presented like it; None for nothing."""
-    if config.positions == "learned" and embed.W_pos is not None:
-        return embed.W_pos[start:stop]
-    if config.positions != "sinusoidal":
-        return None
-    table = sinusoid_table(stop, config.d_model, torch.float64)[start:stop]
-    table = table - table.mean(dim=-1, keepdim=True) if embed.centred else table
-    return table.to(embed.W_E.dtype).to(embed.W_E.device)
 
 
 @lru_cache(maxsize=32)

@@ -19,7 +19,7 @@ from circuitlab.analysis.target import TargetVector, final_scale
 from circuitlab.model import block
 from circuitlab.model.block import QKV
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.positions import positions_in_stream
+from circuitlab.model.forward import positions_in_stream
 from circuitlab.model.recorded_norm import before_norm
 from circuitlab.model.run import Run
 from circuitlab.model.weights import Layer, Norm, Weights

@@ -29,7 +29,7 @@ from circuitlab.analysis.composition.virtual_weight_path import mlp_of
 from circuitlab.counting import number_of
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.positions import positions_in_stream
+from circuitlab.model.forward import positions_in_stream
 from circuitlab.model.subject import Head
 
 

@@ -27,8 +27,7 @@ from circuitlab.counting import number_of
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import normalise, soft_cap
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.forward import forward
-from circuitlab.model.positions import positions_in_stream
+from circuitlab.model.forward import forward, positions_in_stream
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import NO_NEURONS, Embed, Layer, Norm, Unembed, Weights
 

@@ -28,7 +28,7 @@ from circuitlab.analysis.composition._mlp_jacobian import At, attention_scale, j
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import flat_in, flat_out, per_query_head
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.positions import positions_in_stream
+from circuitlab.model.forward import positions_in_stream
 from circuitlab.model.recorded_norm import before_norm, linear_part
 from circuitlab.model.subject import Head
 
