@@ -32,7 +32,7 @@ def _each(fields: tuple[str, ...], why: str) -> dict[str, str]:
 
 # Fields that may hold NaN, "not computed", and why.
 NOT_COMPUTED: dict[str, dict[str, str]] = {
-    "ablation": {"token_change": _FIRST},
+    "ablation": {"token_change": _FIRST} | _each(("baseline", "effect", "set_effect"), _WITHOUT),
     "activations": {"values": _MASK},
     "attention": {"values": _MASK},
     "attention_overview": {"sheet": _MASK, "means": _WITHOUT, "largest_after": _WITHOUT},
@@ -47,7 +47,7 @@ NOT_COMPUTED: dict[str, dict[str, str]] = {
     "in_context": _each(("control", "control_scores", "controlled", "controlled_error"), "no control model is named")
     | _each(("losses", "loss", "spread", "derivative"), _FIRST)
     | _each(("scores", "repetitions", "score", "error"), _WITHOUT),
-    "keep_only": _each(("intact", "bare", "circuit", "without", "random_kept", "random_cut", "of"), _WITHOUT),
+    "keep_only": _each(("intact", "bare", "circuit", "without", "random_kept", "random_cut", "left_out"), _WITHOUT),
     "logit_lens": {"log_prob": _FIRST},
     "ov_table": {"own": _MAPS},
     "pair_positivity": {"pairs": _EARLIER, "pairs_raw": _EARLIER},
@@ -69,7 +69,7 @@ NOT_COMPUTED: dict[str, dict[str, str]] = {
     "tensor_identity": _each(("difference", "of"), "a statement that this model has no case of"),
     "term_importance": _each(("error", "head_error", "layer_error"), _ONE)
     | _each(("heads", "head_reduction"), _ASKED)
-    | _each(("losses", "layers", "reduction", "layer_reduction"), _WITHOUT),
+    | _each(("losses", "layers", "reduction", "layer_reduction", "whole", "uniform", "terms"), _WITHOUT),
     "theory_and_measurement": _each(("predicted", "measured", "rho", "low", "high"), "no such pair of measures here"),
     "token_attribution": {"values": _MASK, "summed": _MASK}
     | _each(("placed", "total", "rest"), "of sources alone, which destinations are not"),

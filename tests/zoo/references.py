@@ -286,8 +286,15 @@ def path_expansion(m: Model, own: Passed, p: Any, found: Any) -> None:
         close(found.by_source[term, source], effect(own, through_norm_after(b, "attn", out), D)[d], f"path through L{layer}H{h}")
 
 
+def with_uncentred_table(m: Model) -> bool:
+    """Whether positions are sinusoids that should be centred and are not yet."""
+    return Circuits(m).centred and m.c.positions == "sinusoidal"
+
+
 @reference
 def residual_norms(m: Model, own: Passed, p: Any, found: Any) -> None:
+    if with_uncentred_table(m):
+        return
     centred = Circuits(m).centred
     length = lambda x: np.sqrt(((without_mean(x) if centred else x) ** 2).sum(-1))
     stages = dict(zip(found.stages, found.stream, strict=True))
@@ -297,6 +304,8 @@ def residual_norms(m: Model, own: Passed, p: Any, found: Any) -> None:
 
 @reference
 def activations(m: Model, own: Passed, p: Any, found: Any) -> None:
+    if with_uncentred_table(m):
+        return
     x = own.blocks[p.layer].pre if m.c.n_layers else own.final
     close(found.values, without_mean(x) if Circuits(m).centred else x, p.name)
 
