@@ -6,7 +6,7 @@ out: the mean of W_U over the vocabulary, and, where LayerNorms alone read the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,16 +88,24 @@ class Circuits:
         Q = self._qk(layer, "Q", h, self._reading(layer, "Q", h, behind_norm))
         K = self._qk(layer, "K", kv, self._reading(layer, "K", kv, behind_norm))
         bQ = None if bQ is None else self._qk(layer, "Q", h, bQ)
+        Q, bQ = self._amplified(layer, Q), None if bQ is None else self._amplified(layer, bQ)
         return Head(Q, K, self._reading(layer, "V", kv, behind_norm), out, bQ)
+
+    def _amplified(self, layer: int, x: np.ndarray) -> np.ndarray:
+        """x [..., d_head] by the amplitudes of two rotations in the columns that are rotated."""
+        rotary = self.m.rotation(layer)
+        return (
+            x if rotary is None else x * np.where(np.arange(x.shape[-1]) < (rotary.dims or x.shape[-1]), rotary.amplitude**2, 1)
+        )
 
     def heads(self) -> list[tuple[int, int]]:
         """(layer, head) of all."""
         return [(layer, h) for layer in range(self.c.n_layers) for h in range(self.c.n_heads)]
 
     def turned(self, layer: int, q: np.ndarray, distance: int) -> np.ndarray:
-        """Queries [..., d_head] of a destination so far behind the source at position 0, whose key is turned by 0."""
+        """Queries [..., d_head] of a destination so far behind the source at position 0, whose key is turned by 0; amplified before."""
         rotary = self.m.rotation(layer)
-        return q if rotary is None else rotary.amplitude * turned(q[..., None, :], rotary, distance)[..., 0, :]
+        return q if rotary is None else turned(q[..., None, :], replace(rotary, amplitude=1.0), distance)[..., 0, :]
 
 
 def positivity(values: np.ndarray) -> float:

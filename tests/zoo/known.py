@@ -57,6 +57,7 @@ NOT_COMPUTED: dict[str, dict[str, str]] = {
     "prefix_stripe": {"mass": _WITHOUT},
     "previous_head_spectrum": _each(("pairs", "pairs_raw", "weighted", "weighted_raw"), _EARLIER)
     | {"copying": _MAPS, "p": _WITHOUT},
+    "privileged_basis": _each(("kurtosis", "control"), "a dimension that does not vary over so few positions"),
     "qk_table": {"sigma": "keys are not smeared"},
     "residual_norms": {"cosine": "the first part of the stream, or an output of length 0"},
     "score_expansion": {"softmax_score": _MASK},

@@ -130,7 +130,8 @@ def _norm_over_all(run: Run, head: Head, layer: Layer, side: Side) -> Tensor:
     """[pos, 1]: the scale of a norm over the queries (keys) of all heads at once."""
     c = run.weights.config
     W, b = (layer.W_Q, layer.b_Q) if side == "Q" else (layer.W_K, layer.b_K)
-    every = torch.einsum("pd,hdk->hpk", read_by_attention(run, head.layer), W)
+    read, positions = read_by_attention(run, head.layer), added_positions(run, head.layer)
+    every = torch.einsum("pd,hdk->hpk", read if positions is None else read + positions, W)
     return block.heads_scale(c, every if b is None else every + b[:, None, :])[0]
 
 

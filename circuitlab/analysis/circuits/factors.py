@@ -18,7 +18,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
 from circuitlab.errors import NOT_FINITE, BadModel
-from circuitlab.model.config import ModelConfig
+from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.folding import Tokens, embed_rows
 from circuitlab.model.positions import rotate
 from circuitlab.model.recorded_norm import linear_part
@@ -111,6 +111,7 @@ def heads_of(inputs: Inputs, layer: int, weights: Weights | None = None, behind_
     W_V, b_V = _read(raw.W_V, raw.b_V, norm, inputs)
     W_Q, b_Q = _normed(W_Q, b_Q, c.qk_norm, c.qk_norm_over, raw.q_norm)
     W_K, b_K = _normed(W_K, b_K, c.qk_norm, c.qk_norm_over, raw.k_norm)
+    W_Q, b_Q = _amplified(W_Q, c.rotation(layer)), None if b_Q is None else _amplified(b_Q, c.rotation(layer))
     smear = None if raw.smear is None else torch.sigmoid(raw.smear)
     W_K, W_V, b_K, b_V, sigma = map(spread, (W_K, W_V, b_K, b_V, smear))
     return Heads(layer, W_Q, W_K, W_V, _output_weight(raw.W_O, c, raw.attn_post_norm), b_Q, b_K, b_V, sigma)  # type: ignore[arg-type]
@@ -140,6 +141,14 @@ def _normed(W: Tensor, b: Tensor | None, kind: str, over: str, norm: Norm) -> tu
     return (W * (gain if gain.dim() == 1 else gain[:, None, :])), None if b is None else b * gain
 
 
+def _amplified(x: Tensor, rotary: Rotary | None) -> Tensor:
+    """Queries [..., d_head] with the amplitude of their own rotation and of the keys', on the columns that are rotated."""
+    if rotary is None or rotary.amplitude == 1:
+        return x
+    dims = rotary.dims or x.shape[-1]
+    return torch.cat([x[..., :dims] * rotary.amplitude**2, x[..., dims:]], dim=-1)
+
+
 def _output_weight(W_O: Tensor, c: ModelConfig, norm: Norm) -> Tensor:
     """An output weight with the linear part of a norm after the sublayer."""
     if c.norm == "none" or c.norm_placement not in ("post_sublayer", "both"):
@@ -161,16 +170,16 @@ def check_finite(layer: Layer, i: int) -> None:
 
 
 def rotated(x: Tensor, config: ModelConfig, layer: int, distance: int) -> Tensor:
-    """Query weights (or queries) [..., d_head] rotated for a destination `distance` positions after the source.
+    """Query weights of `heads_of` (or queries) [..., d_head], rotated for a destination `distance` positions after the source.
 
     `x R_δ` with δ = source − destination = −distance ≤ 0, so that `rotated(x_d W_Q) · (x_s W_K)` is the model's own `q · k`.
     Distance 0 is "position-free". Returns x itself if this layer has no rotation.
     """
     rotary = config.rotation(layer)
-    if rotary is None or (distance == 0 and rotary.amplitude == 1):
+    if rotary is None or distance == 0:
         return x
-    # one side is rotated by the difference of angles and scaled for both: the other is left as it is
-    return rotate(x.unsqueeze(-2), replace(rotary, amplitude=rotary.amplitude**2), distance).squeeze(-2)
+    # one side is rotated by the difference of angles: the other is left as it is; the query weights have the amplitudes
+    return rotate(x.unsqueeze(-2), replace(rotary, amplitude=1.0), distance).squeeze(-2)
 
 
 def embedding_rows(weights: Weights, tokens: Tokens) -> Tensor:
