@@ -10,8 +10,11 @@ from collections.abc import Sequence
 def _leave_start_folder() -> None:
     """`python -m` looks for modules in the folder it was started in first, which may be a stranger's: not where we are not."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    start = os.path.realpath(sys.path[0]) if sys.path else home
-    if not sys.flags.safe_path and start == os.path.realpath(os.curdir) != home:
+    try:
+        start, here = os.path.realpath(sys.path[0]) if sys.path else home, os.path.realpath(os.curdir)
+    except FileNotFoundError:  # the folder is gone, and no module is in it
+        return
+    if not sys.flags.safe_path and start == here != home:
         del sys.path[0]
 
 

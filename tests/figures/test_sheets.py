@@ -66,13 +66,13 @@ def test_a_shortened_caption_begins_with_the_intervention_and_the_parts_that_it_
     root = ET.fromstring(made.on(Paper(width_mm=width, text="fonts", caption="short")).picture(".svg", with_view=False))
     printed = " ".join(t.said for t in texts(root))
     assert "A, D: L1H1 zeroed · attn-only-2l" in printed, "weights in B and C are read without it"
-    assert "final weights · centred · float32" in printed, "conventions do not give way to details"
+    assert "final weights · W_U centred · float32" in printed, "conventions do not give way to details"
     assert "A, D: “" in printed, "nor does what is shown of a text"
     assert width > 100 or "…" in printed, "there is no room for all"
     alone = sheet_of(model.engine, cut, ("predictions",), TITLE).on(Paper(width_mm=width, text="fonts", caption="short"))
     printed = " ".join(t.said for t in texts(ET.fromstring(alone.picture(".svg", with_view=False))))
     assert "L1H1 zeroed · attn-only-2l" in printed
-    assert " · centred · float32" in printed
+    assert " · W_U centred · float32" in printed
 
 
 def overlapping(boxes: np.ndarray) -> list[list[int]]:

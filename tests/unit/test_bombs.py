@@ -94,7 +94,7 @@ def test_every_shipped_tokenizer_is_within_the_bounds() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [lambda s: s["model"].update(vocab={"a" * 3000: 0}, merges=[]), lambda s: s.update(added_tokens=[{"content": "a" * 3000}])],
+    [lambda s: s["model"].update(vocab={"a" * 5000: 0}, merges=[]), lambda s: s.update(added_tokens=[{"content": "a" * 5000}])],
 )
 def test_what_is_too_long_is_said(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     from circuitlab.errors import BadModel
@@ -104,4 +104,4 @@ def test_what_is_too_long_is_said(tmp_path: Path, change: Callable[[dict[str, An
     change(spec)
     with pytest.raises(BadModel) as raised:
         Tokenizer.from_bytes(json.dumps(spec).encode())
-    assert "2,048 characters" in raised.value.expected and raised.value.got == "one of 3,000"
+    assert "4,096 characters" in raised.value.expected and raised.value.got == "one of 5,000"

@@ -37,7 +37,6 @@ SHADOWED = (
     "sitecustomize",
     "circuitlab",
 )
-WAIT = 120_000  # ms
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_an_empty_entry_of_the_path_is_left_out(monkeypatch: pytest.MonkeyPatch)
 def test_training_from_the_window_runs_no_code_beside_the_model(packed: Path, qtbot: Any) -> None:
     process = TrainingProcess()
     process.start(TrainingJob("no-such-recipe", (("text", ""),), str(packed / "run")))
-    qtbot.waitUntil(lambda: process.outcome != "", timeout=WAIT)
+    qtbot.waitUntil(lambda: process.outcome != "")
     assert process.outcome == "failed" and "no-such-recipe" in process.error  # the command was there, and read its recipe
     assert not (packed.parent / "ran").exists()
     process.deleteLater()
@@ -125,10 +124,10 @@ def test_a_run_that_is_handed_over_starts_in_the_same_way(packed: Path, qtbot: A
     (packed / "run").mkdir()
     (packed / "run" / "train.log").symlink_to(profile)
     process = TrainingProcess(program=str(script))
-    with qtbot.waitSignal(process.line_read, timeout=WAIT):
+    with qtbot.waitSignal(process.line_read):
         process.start(TrainingJob("tiny", (("text", ""),), str(packed / "run")))
     assert process.hand_over()
-    qtbot.waitUntil(lambda: len(calls.read_text().splitlines()) == 2, timeout=WAIT)
+    qtbot.waitUntil(lambda: len(calls.read_text().splitlines()) == 2)
     assert all(call.startswith("-P -m circuitlab train ") for call in calls.read_text().splitlines())
     assert profile.read_text() == "mine" and not (packed / "run" / "train.log").is_symlink()
     process.deleteLater()
@@ -138,7 +137,7 @@ def test_a_sweep_from_the_window_runs_no_code_beside_it(packed: Path, qtbot: Any
     (packed / "sweep").mkdir()
     run = SweepRun(packed / "sweep")
     run.start(["-m", "circuitlab", "sweep", str(packed / "none.toml"), "-o", str(packed / "sweep")])
-    qtbot.waitUntil(lambda: run.outcome != "", timeout=WAIT)
+    qtbot.waitUntil(lambda: run.outcome != "")
     assert run.outcome == "failed" and "none.toml" in run.error and not (packed.parent / "ran").exists()
     run.deleteLater()
 

@@ -22,7 +22,7 @@ from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.model import block
-from circuitlab.model.folding import under
+from circuitlab.model.folding import final_norm, under
 from circuitlab.model.forward import embedded, forward
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.run import Run
@@ -403,7 +403,9 @@ def test_a_direction_is_measured_in_the_normalised_stream(model: Make) -> None:
     direction = tuple(np.random.default_rng(0).normal(size=24).tolist())
     found, run = asker(PathExpansionParams(Target(direction=direction), 4)), asker.run()
     assert run.final is not None
-    x = block.normalise(run.final[4], run.weights.unembed().norm, "rms", run.weights.config.norm_eps)
+    end = final_norm(run.weights)  # with its gain, which the usual view has folded into W_U
+    assert end.gain is not None
+    x = block.normalise(run.final[4], end, "rms", run.weights.config.norm_eps)
     assert found.whole == pytest.approx(float(x @ torch.tensor(direction, dtype=torch.float64)), abs=1e-12)
     assert found.remainder is not None and found.remainder.of >= 2 * abs(found.whole)
     adds_up(found, 1e-9)

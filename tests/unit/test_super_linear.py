@@ -55,7 +55,7 @@ def test_what_a_number_reads_is_short() -> None:
 
 def test_patterns_over_texts_of_files_try_nothing_twice() -> None:
     """Every repeat in them is possessive, or bounded in a number of characters."""
-    from circuitlab import toml_reading
+    from circuitlab.disk import toml_reading
     from circuitlab.gui.lessons import session_part
 
     for pattern in (values.READ, text._LINK, session_part._LINK, toml_reading._TOO_DEEP):

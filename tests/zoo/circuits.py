@@ -103,7 +103,7 @@ class Circuits:
         return [(layer, h) for layer in range(self.c.n_layers) for h in range(self.c.n_heads)]
 
     def turned(self, layer: int, q: np.ndarray, distance: int) -> np.ndarray:
-        """Queries [..., d_head] of a destination so far behind the source at position 0, whose key is turned by 0; amplified before."""
+        """Amplified queries [..., d_head] of a destination so far behind the source at position 0, whose key is turned by 0."""
         rotary = self.m.rotation(layer)
         return q if rotary is None else turned(q[..., None, :], replace(rotary, amplitude=1.0), distance)[..., 0, :]
 

@@ -18,7 +18,7 @@ from circuitlab.figures.marks import Figure, Hit, empty, joined
 from circuitlab.gui.panel.exchange import Exchange
 from circuitlab.gui.panel.panel_zoom import PanelZoom
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.model.subject import Conventions
+from circuitlab.model.subject import CENTRED, Conventions
 from circuitlab.session_files.picture_view import PictureView
 from circuitlab.state.gestures import pointed_at, without_stale_positions
 from circuitlab.state.state import State
@@ -26,7 +26,7 @@ from circuitlab.story.zoom import Part
 
 log = logging.getLogger("circuitlab.panel")
 # The bar states these for all panels; any other convention is captioned under the panels it affects.
-USUAL_CONVENTIONS = Conventions().words(None)
+USUAL_CONVENTIONS = (*Conventions().words(None), *(word for exact, word in CENTRED.items() if any(exact)))
 
 
 def show_in(view: FigureView, figure: Figure, titles: tuple[str, ...] | None) -> None:
