@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from circuitlab import files
+from circuitlab.disk import files
 from circuitlab.disk.own_files import fresh_file
 
 

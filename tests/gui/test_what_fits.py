@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -162,25 +161,6 @@ def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(win
     state = replace(context.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
     made = state_for(other, state, None, context.document.recorded)
     assert all(t < 300 for t in made.tokens) and made.selection.heads == (Head(0, 0),)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_ids_typed_by_hand_stay_where_they_are_the_same_tokens(qtbot: Any, window: Window, tmp_path: Path, kept: bool) -> None:
-    """Another model has the same tokenizer, or one in which two tokens have changed places."""
-    context, other = window.context, directory(tmp_path / "other")
-    words = json.loads((other / "tokenizer.json").read_text("utf-8"))
-    vocabulary = words["model"]["vocab"]
-    if not kept:
-        vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
-        (other / "tokenizer.json").write_text(json.dumps(words), "utf-8")
-    ids = (vocabulary["a"], vocabulary["b"], vocabulary["a"])
-    context.document.apply(replace(context.document.recorded, text="", tokens=ids), "ids")
-    settle(qtbot, window)
-    assert context.document.recorded.tokens == ids
-    context.document.apply(replace(context.document.recorded, model=reference(str(other))), "model")
-    settle(qtbot, window)
-    assert context.document.recorded.model == reference(str(other))
-    assert (context.document.recorded.tokens == ids) == kept
 
 
 def test_pins_of_another_shape_do_not_matter(window: Window) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import paths
+from circuitlab.disk import paths
 from circuitlab.disk.files import whole, write_whole
 from circuitlab.gui.docks.log import file_handler
 from circuitlab.model.saving import random_tensors, save_directory

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab import regular_file
 from circuitlab.analysis.base import NullContext, TextRef
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams
+from circuitlab.disk import regular_file
 from circuitlab.engine import texts
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Cancelled
