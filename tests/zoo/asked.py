@@ -24,6 +24,7 @@ COMPUTED_IN = Conventions(dtype="float64")
 
 # Further ways of asking, beside the one that follows from the fields.
 FURTHER: dict[str, tuple[dict[str, Any], ...]] = {
+    "head_scores": ({"on": "text"},),
     "ablation": ({"frozen": False, "how": "mean"}, {"frozen": False, "effect": "target"}),
     "attention": ({"show": "scores"}, {"show": "contribution"}),
     "direct_attribution": ({"positions": "all"},),

@@ -156,22 +156,24 @@ def attention_overview(m: Model, own: Passed, p: Any, found: Any) -> None:
             close(tile[seen], b.pattern[h][seen], "tile")
 
 
-def score(name: str, A: np.ndarray, t: tuple[int, ...]) -> float:
-    """A head score by its definition."""
+def score(name: str, A: np.ndarray, t: tuple[int, ...], window: int) -> float:
+    """A head score by its definition, of the sources that a window (0: none) leaves."""
     per = list[float]()
     for d in range(len(t)):
+        seen = range(max(0, d - window + 1) if window else 0, d + 1)
         if name == "prefix_matching":
-            targets = [s for s in range(1, d + 1) if t[s - 1] == t[d]]
+            targets = [s for s in seen if s and t[s - 1] == t[d]]
             per += [float(sum(A[d, s] for s in targets))] * bool(targets)
         elif name == "duplicate_token":
-            targets = [s for s in range(d) if t[s] == t[d]]
+            targets = [s for s in seen if s < d and t[s] == t[d]]
             per += [float(sum(A[d, s] for s in targets))] * bool(targets)
         elif name == "entropy":
             per.append(float(-sum(a * np.log(a) for a in A[d] if a > 0)))
         elif name == "mean_distance":
             per.append(float(sum(A[d, s] * (d - s) for s in range(d + 1))))
-        elif d >= 1:
-            per.append(float({"previous_token": A[d, d - 1], "first_token": A[d, 0], "current_token": A[d, d]}[name]))
+        else:
+            source = {"previous_token": d - 1, "first_token": 0, "current_token": d}[name]
+            per += [float(A[d, source])] * (d >= 1 and source in seen)
     return float(np.mean(per)) if per else float("nan")
 
 
@@ -180,7 +182,10 @@ def head_scores(m: Model, own: Passed, p: Any, found: Any) -> None:
     if p.on == "random":
         return
     for i, name in enumerate(found.names):
-        wanted = [[score(name, b.pattern[h], own.tokens) for h in range(m.c.n_heads)] for b in own.blocks]
+        wanted = [
+            [score(name, b.pattern[h], own.tokens, m.c.window(layer)) for h in range(m.c.n_heads)]
+            for layer, b in enumerate(own.blocks)
+        ]
         close(found.mean[i], wanted, name)
 
 
