@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.document import Document
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.state.cuts import ablation, with_edits
 from circuitlab.state.model_change import without_missing
 from circuitlab.state.state import Pin, Selection, State
 from tests.gui.driving import dock, settle
@@ -161,6 +163,28 @@ def test_a_state_of_another_vocabulary_is_fitted_though_its_model_was_closed(win
     state = replace(context.document.recorded, model=other.ref, text="", tokens=(259, 400), selection=Selection((Head(1, 3),)))
     made = state_for(other, state, None, context.document.recorded)
     assert all(t < 300 for t in made.tokens) and made.selection.heads == (Head(0, 0),)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ids_typed_by_hand_and_cuts_stay_where_they_are_the_same_tokens(
+    qtbot: Any, window: Window, tmp_path: Path, kept: bool
+) -> None:
+    """Another model has the same tokenizer, or one in which two tokens have changed places."""
+    context, other = window.context, directory(tmp_path / "other")
+    words = json.loads((other / "tokenizer.json").read_text("utf-8"))
+    vocabulary = words["model"]["vocab"]
+    if not kept:
+        vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+        (other / "tokenizer.json").write_text(json.dumps(words), "utf-8")
+    ids = (vocabulary["a"], vocabulary["b"], vocabulary["a"])
+    state = replace(context.document.recorded, text="", tokens=ids, bos=False)
+    context.document.apply(with_edits(state, ablation(Head(0, 1))), "ids")
+    settle(qtbot, window)
+    assert context.document.recorded.tokens == ids and context.document.recorded.edits
+    context.loader.show(replace(context.document.recorded, model=reference(str(other))), "model")
+    qtbot.waitUntil(lambda: not context.loader.waiting)
+    assert context.document.recorded.model == reference(str(other))
+    assert (context.document.recorded.tokens == ids) == bool(context.document.recorded.edits) == kept
 
 
 def test_pins_of_another_shape_do_not_matter(window: Window) -> None:
