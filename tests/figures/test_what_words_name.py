@@ -110,7 +110,9 @@ def test_nothing_is_called_folded_or_centred_that_is_not() -> None:
     assert Conventions(fold_norm=False).unlike(Conventions(), TINY) == ()
     assert Conventions(fold_norm=False).unlike(Conventions(), FULL) == ("norm not folded",)
     assert words(replace(FULL, logit_soft_cap=9.0))[1] == "writing weights centred"
-    assert {words(CONFIGS[name])[1] for name in ("llama", "experts", "shared-expert", "post-residual")} == {"W_U centred"}
+    of = {name: words(CONFIGS[name])[1] for name in ("llama", "experts", "shared-expert", "post-residual")}
+    norms = {name: CONFIGS[name].norm for name in of if CONFIGS[name].norm_placement == "pre"}
+    assert of == {name: "centred" if norms.get(name) == "layer" else "W_U centred" for name in of} and "layer" in norms.values()
     capped = CONFIGS["both-norms-capped"]  # neither its writes nor its logits can be centred
     assert words(capped)[1] == "not centred"
 
