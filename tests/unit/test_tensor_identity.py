@@ -157,8 +157,18 @@ def test_each_step_is_the_slow_forward_pass(tmp_path: Path, name: str) -> None:
         same(found.softmax_score, found.score + found.bias)
     same(found.weighted, slow["pattern"][d, s] * slow["v"][s])
     same(found.z, slow["z"][d])
-    same(found.result, slow["result"][d])
-    same(found.moved, slow["pattern"][d, s] * slow["v"][s] @ slow["W_O"])
+    same(found.result, entering(path, config, d, slow["result"][d]))
+    same(found.moved, entering(path, config, d, slow["pattern"][d, s] * slow["v"][s] @ slow["W_O"]))
+
+
+def entering(path: Path, config: ModelConfig, d: int, x: np.ndarray) -> np.ndarray:
+    """What a head has written as it enters the stream: behind the norm that follows, at its recorded scale, without its bias."""
+    after = run_of(path).norm_after_heads(HEAD.layer, slice(d, d + 1))
+    if after is None:
+        return x
+    gain = load_file(path / "model.safetensors").get(f"layers.{HEAD.layer}.attn_post_norm.gain")
+    x = x - x.mean() if config.norm == "layer" else x
+    return x * float(after[1]) * (1 if gain is None else gain)
 
 
 def test_parts_of_all_sources_are_what_the_head_writes(tmp_path: Path) -> None:
