@@ -22,7 +22,6 @@ from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights, token_read
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
@@ -35,13 +34,9 @@ from circuitlab.figures.panels.virtual import VirtualView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import State
+from tests.figures.drawing import drawn
 from tests.models import CONFIGS, directory
 from tests.words import norm_on_stream
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +44,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     shape = replace(CONFIGS["attention-only"], n_layers=3)
     ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', shape)}")
     return State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1),))
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:

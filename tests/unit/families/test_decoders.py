@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import open_model
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SIZES = {
     "vocab_size": 31, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -79,10 +79,8 @@ ANALYSED = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**({} if "n_embd" in changes else SIZES) | changes)
+    return configuration(kind, {} if "n_embd" in changes else SIZES, changes)
 
 
 @pytest.mark.parametrize("name", CASES)
