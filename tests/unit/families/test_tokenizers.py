@@ -193,6 +193,15 @@ def test_a_tokenizer_of_another_size_is_said_and_harmless(tmp_path: Path, d_voca
             forward(opened.weights, tokenizer.encode("zebra"))
 
 
+def test_a_longest_text_without_end_opens(tmp_path: Path) -> None:
+    """What `transformers` writes where a tokenizer knows no longest text."""
+    folder = model_in(tmp_path / "m", 257)
+    byte_tokenizer().save(folder / "tokenizer.json")
+    write(folder, tokenizer_config={"model_max_length": int(1e30), "tokenizer_class": "PreTrainedTokenizerFast"})
+    assert "1000000000000000019884624838656" in (folder / "tokenizer_config.json").read_text()
+    assert open_model(folder).weights.tokenizer is not None
+
+
 def test_a_bos_outside_the_vocabulary_is_not_used(tmp_path: Path) -> None:
     folder = model_in(tmp_path / "m", 60)
     byte_tokenizer().save(folder / "tokenizer.json")
