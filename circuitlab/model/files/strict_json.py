@@ -1,7 +1,7 @@
 """Strict JSON for model files: no name twice in one object, bounded nesting, bounded whole numbers.
 
-Python's parser takes the last of two equal names, which could go unnoticed. A whole number beyond 64 bits is read as a float: nearly
-every tokenizer's configuration has one that decides nothing (`"model_max_length": 1000000000000000019884624838656`), and
+Python's parser takes the last of two equal names, which could go unnoticed. A whole number beyond 64 bits is read as a float:
+nearly every tokenizer's configuration has one that decides nothing (`"model_max_length": 1000000000000000019884624838656`), and
 what needs a whole number refuses a float by its name.
 """
 
