@@ -29,6 +29,7 @@ from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
 _QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _END = "</w>"  # ends the pieces that end a word, in a vocabulary that marks them
 _LARGEST_MERGES = 16 * 2**20
+_SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 
@@ -143,13 +144,7 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     else:
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     inner.decoder = decoders.ByteLevel()
-    added = _added(folder, settings, vocab)
-    # at once: the library builds its search for all of them anew at each call
-    inner.add_special_tokens([AddedToken(content, special=True, normalized=False) for content, _ in added])
-    for content, number in added:
-        if inner.token_to_id(content) != number:
-            what = f"the added token {content[:40]!r} at id {number}"
-            raise BadModel("vocab.json and the added tokens do not fit.", expected=what, got=str(inner.token_to_id(content)))
+    _add(inner, added_tokens(folder, settings, vocab), "vocab.json")
     tokenizer = Tokenizer(inner)
     whose = "Qwen's" if qwen else "GPT-2's"
     tokenizer.notes = (f"tokenizer built from vocab.json and merges.txt, as {whose} byte-level BPE",)
@@ -174,23 +169,48 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
         raise BadModel("merges.txt does not fit vocab.json.", expected="merges of its tokens", got=cause(error)) from error
 
 
-def _added(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> list[tuple[str, int]]:
-    """(special token, id), ordered by id."""
-    ids: dict[str, int] = {}
-    for content, number in _optional(folder / "added_tokens.json").items():
-        if isinstance(number, int):
-            ids[content] = number
-    added = settings.get("added_tokens_decoder")
-    for number, token in added.items() if isinstance(added, Mapping) else ():
+def _add(inner: Inner, added: Mapping[int, AddedToken], name: str) -> None:
+    """Give a tokenizer its added tokens, which must get the ids that the files state. Raises `BadModel`."""
+    inner.add_tokens(list(added.values()))  # at once: the library builds its search for all of them anew at each call
+    for number, token in added.items():
+        if inner.token_to_id(token.content) != number:
+            what = f"the added token {token.content[:40]!r} at id {number}"
+            got = str(inner.token_to_id(token.content))
+            raise BadModel(f"{name} and the added tokens do not fit.", expected=what, got=got)
+
+
+def added_tokens(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> dict[int, AddedToken]:
+    """Tokens that are matched in a text before all rules, by id: special ones, which stand for no text, and others (Phi's runs of
+    spaces). `added_tokens.json` says of none which it is; there those are special that the files name as BOS, EOS and so on.
+    """
+    named = _special(folder, settings)
+    ids = {token: vocab[token] for token in (*named, "<|endoftext|>") if token in vocab}
+    stated = {content: n for content, n in _optional(folder / "added_tokens.json").items() if _is_id(n)}
+    added = {n: _token(content, content in named or content in ids) for content, n in {**ids, **stated}.items()}
+    table = settings.get("added_tokens_decoder")
+    for number, token in table.items() if isinstance(table, Mapping) else ():
         content = token.get("content") if isinstance(token, Mapping) else None
-        if isinstance(content, str) and str(number).isdecimal():
-            ids[content] = int(number)
-    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
-        for data in (settings, _optional(folder / "special_tokens_map.json")):
-            token = data.get(name)
-            token = token.get("content") if isinstance(token, Mapping) else token
-            if isinstance(token, str) and token in vocab:
-                ids[token] = vocab[token]
-    if "<|endoftext|>" in vocab:
-        ids["<|endoftext|>"] = vocab["<|endoftext|>"]
-    return sorted(ids.items(), key=lambda pair: pair[1])
+        if isinstance(content, str) and content and number.isascii() and number.isdecimal() and len(number) < 10:
+            how = {name: token.get(name) is True for name in ("lstrip", "rstrip", "single_word", "normalized")}
+            added[int(number)] = _token(content, token.get("special") is True or content in named, **how)
+    return dict(sorted(added.items()))
+
+
+def _token(content: str, special: bool, **how: bool) -> AddedToken:
+    return AddedToken(content, special=special, **{"normalized": not special, **how})
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _special(folder: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The spellings of the tokens that the files name as special ones."""
+    found: dict[str, None] = {}
+    for data in (settings, _optional(folder / "special_tokens_map.json")):
+        listed = data.get("additional_special_tokens")
+        for token in (*(data.get(name) for name in _SPECIAL_NAMES), *(listed if isinstance(listed, list) else ())):
+            text = token.get("content") if isinstance(token, Mapping) else token
+            if isinstance(text, str) and text:
+                found[text] = None
+    return tuple(found)
