@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from circuitlab.errors import BadModel, CircuitLabError
+from circuitlab.model.files.gguf.header import read_header
+from circuitlab.model.files.gguf.tensors import stored_kinds
 from circuitlab.model.files.tensors import open_safetensors
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, resolve
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
@@ -159,9 +162,14 @@ def settings_of(weights: Weights) -> str:
 
 @lru_cache(maxsize=16)
 def stored_dtypes(files: Identity) -> tuple[str, ...]:
-    """The dtypes in these files, from the headers of safetensors; () for other formats, which have no such header."""
+    """The dtypes in these files, or the kinds of a GGUF file, by their headers; () for other formats, which have none."""
     dtypes: dict[str, None] = {}
     for name, _, _ in files:
+        if name.endswith(".gguf"):
+            try:
+                dtypes |= dict.fromkeys(stored_kinds(read_header(WholeFile(Path(name)))))
+            except (CircuitLabError, OSError):
+                return ()
         if name.endswith(".safetensors"):
             try:
                 tensors = open_safetensors(Path(name))

@@ -20,7 +20,7 @@ from circuitlab.engine.open_model import Identity, OpenModel, file_identity, set
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
-from circuitlab.model.loading.checkpoint import look, weight_files
+from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import ModelRef
@@ -278,7 +278,8 @@ class ModelStore:
         at = {} if ref.checkpoint is None else {"checkpoint": ref.checkpoint}
         opened_as = lambda keep: self._opener(path, keep, dict(ref.assume), **at)
         keep = "resident" if size <= SMALL else "lazy"
-        if 2 * size <= self.largest_copy:
+        packed = any(map(is_gguf, weight_files(path, ref.checkpoint)))  # its copy is larger than the file
+        if not packed and 2 * size <= self.largest_copy:
             return opened_as(keep), size
         opened = opened_as("mapped")
         copied = max(size, 4 * opened.weights.config.n_parameters())

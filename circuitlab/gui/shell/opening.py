@@ -21,7 +21,7 @@ from circuitlab.gui.work.settings import settings_file
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.checkpoint import WEIGHT_FILES
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES, is_gguf
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, Origin, origin_of
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
@@ -127,7 +127,7 @@ class Opening(QObject):
     def drop(self, data: QMimeData) -> None:
         """Open dropped data: a folder, a file in a model folder, or a weight file on its own."""
         path = Path(data.urls()[0].toLocalFile())
-        alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
+        alone = is_gguf(path) or (path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file())
         self.open(str(path if path.is_dir() or alone else path.parent))
 
     @Slot(object)

@@ -22,8 +22,7 @@ from circuitlab.model.loading.checkpoint import Checkpoint, look, read_json
 from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.refusals import refuse_parts
-from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
-from circuitlab.model.loading.tokenizer_files import fitted
+from circuitlab.model.loading.tokenizer_files import find_tokenizer, fitted
 from circuitlab.model.records.series import series_of
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
@@ -149,6 +148,13 @@ def _opened(candidate: Checkpoint, path: Path, keep: Keep) -> Opened:
     raise unknown_family(candidate)
 
 
+def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer | None:
+    """The tokenizer of a checkpoint: its file's own, else the one beside it. Raises `BadModel` for damaged files."""
+    if checkpoint.tokenizer is None:
+        return find_tokenizer(checkpoint.folder)
+    return None if "tokenizer" in checkpoint.assume else checkpoint.tokenizer()
+
+
 def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     """The error for a checkpoint that no family claims: its tensor names, and the command that imports it."""
     kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
@@ -190,6 +196,9 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
             remedy="Leave it out; `circuitlab info` lists the assumptions of a model.",
         )
     if isinstance(weights, LazyWeights):
+        if checkpoint.dequantised:
+            config = replace(weights.config, dequantised=checkpoint.dequantised)
+            weights = LazyWeights(config, weights.tokenizer, weights.parts, weights.dtype)
         weights, more = fitted(weights, checkpoint.folder)
         notes = (*notes, *more)
     if checkpoint.skipped:
