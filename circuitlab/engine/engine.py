@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
+import traceback
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -164,7 +165,12 @@ class Engine:
         if not fresh and (held := self.held(request)) is not None:
             return held
         cache = Cache(self.memory) if fresh else self.cache
-        answer = self.answer_in(cache, request, ctx or NullContext())
+        try:
+            answer = self.answer_in(cache, request, ctx or NullContext())
+        except OverBudget as error:
+            _drop_locals(error)
+            cache = None  # of a fresh answer, with its runs
+            raise
         if fresh:
             model = self.store.open(answer.request.subject.model)
             self._keep(self.key(answer.request, model, answer.provenance.device), answer)
@@ -259,6 +265,7 @@ class Engine:
             raise
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+                _drop_locals(error)
                 raise _out_of_memory(analysis.name, error) from error
             raise
         answer = answer_of(result, True)
@@ -327,6 +334,12 @@ def _out_of_memory(name: str, error: Exception) -> OverBudget:
         got=cause(error),
         remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",
     )
+
+
+def _drop_locals(error: BaseException) -> None:
+    """Let go of what the frames held in which an error arose: whoever keeps it, as a panel does, would keep their tensors."""
+    for one in (error, error.__cause__):
+        traceback.clear_frames(None if one is None else one.__traceback__)
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
