@@ -13,6 +13,7 @@ import pytest
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.counting import ranked
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
@@ -206,7 +207,7 @@ def test_the_circuit_stands_among_random_sets(engine: Engine, state: State) -> N
     assert bars.labels == ("without L0H1", "without L1H2")
     np.testing.assert_allclose(bars.values, 100 * found.minimality, atol=0.051)
     rank, n = found.rank("faithfulness")
-    assert f"rank {rank} of {n}" in figure.title
+    assert ranked(*rank, n) in figure.title
     assert "seed 3" in figure.caption
 
 

@@ -35,9 +35,12 @@ from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.analysis.interventions.ablation import AblationParams
+from circuitlab.analysis.ordering import Ranks, all_ranks, rank_in
+from circuitlab.counting import ranked
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.heads import head_rank
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from tests.models import CONFIGS, FULL, TINY, directory
@@ -375,6 +378,76 @@ def test_an_ablation_says_what_it_leaves_alone(tmp_path: Path) -> None:
 
 
 # ranks
+
+ALIKE = (3, 5, 6, 7, 9)  # tokens that are predicted alike: their columns are zeros, and so their logits, however sums are rounded
+
+
+def of_equals(path: Path, alike: tuple[int, ...]) -> Asker:
+    """A model of 12 tokens with such ones."""
+    path = directory(path, replace(TINY, d_vocab=12, d_vocab_out=12, positions="rotary", rotary=Rotary()), tokenizer=False)
+    tensors = load_file(path / "model.safetensors")
+    tensors["unembed.W_U"][:, list(alike)] = 0
+    save_file(tensors, path / "model.safetensors")
+    return Asker(path, TINY)
+
+
+def test_equal_tokens_have_one_rank_and_it_is_said_how_many_have_it(tmp_path: Path) -> None:
+    ask = of_equals(tmp_path / "m", ALIKE)
+    tokens = (0, 5, 3, 5, 2, 6, 1, 9, 5, 7)
+    of = lambda name, **params: ask(name, find_analysis(name).params(**params), tokens, RAW)
+    losses, beside, lens = of("token_loss"), of("side_by_side"), of("logit_lens")
+    for position, follows in enumerate(tokens[1:]):
+        found = of("predictions", position=position, k=12, whole=True)
+        row = found.all_logits
+        wanted = 1 + sum(row > row[follows]), 5 if follows in ALIKE else 1
+        assert (found.actual_rank, found.actual_equal) == wanted
+        assert (losses.rank[position + 1], losses.equal[position + 1]) == wanted
+        assert (beside.rank[position + 1], beside.equal[position + 1]) == wanted
+        assert (lens.rank[-1, position], lens.equal[-1, position]) == wanted
+        listed = dict(zip(found.ids.tolist(), found.table().columns[0].values.tolist(), strict=True))
+        assert listed == {i: 1 + int(sum(row > row[i])) for i in range(12)}
+    assert losses.equal[0] == lens.equal[0, -1] == beside.equal[0] == -1
+    own = of("ov_table", head=Head(0, 1), token=5, k=12)
+    values = dict(zip(own.top_ids.tolist(), own.top.tolist(), strict=True))
+    assert own.own_equal == sum(v == values[5] for v in values.values()) == 5
+    assert own.own_rank == 1 + sum(v > values[5] for v in values.values())
+
+
+def test_it_is_said_in_one_phrase() -> None:
+    assert [ranked(1), ranked(1, 5), ranked(3, 1, 144), ranked(1, 5, 144), ranked(-1, 0, 9)] == [
+        "rank 1",
+        "rank 1 of 5 equal",
+        "rank 3 of 144",
+        "rank 1 of 5 equal, among 144",
+        "no rank",
+    ]
+
+
+def test_a_token_that_ties_at_the_top_is_not_the_first_choice(tmp_path: Path) -> None:
+    ask = of_equals(tmp_path / "m", tuple(range(12)))
+    found = ask("predictions", find_analysis("predictions").params(position=1, whole=True))
+    assert (found.actual_rank, found.actual_equal) == (1, 12) and set(found.ranks.tolist()) == {1}
+    losses = ask("token_loss", find_analysis("token_loss").params())
+    assert (Ranks(losses.rank[1:], losses.equal[1:]).last == 12).all()
+    words = ask.words("direct_attribution", DirectAttributionParams())
+    assert "of the most probable token (rank 1 of 12 equal)" in words
+    every = ask.words("direct_attribution", DirectAttributionParams(positions="all"))
+    assert "of the most probable one, or of one of up to 12 equal" in every
+    other = Asker(tmp_path / "n", TINY).words("direct_attribution", DirectAttributionParams())
+    assert "of the most probable token" in other and "equal" not in other
+
+
+def test_ranks_are_counted_as_they_are_defined() -> None:
+    values = np.array([[2.0, np.nan, 7.0], [7.0, 7.0, -1.0]])
+    found = all_ranks(values)
+    np.testing.assert_array_equal(found.rank, [[4, -1, 1], [1, 1, 5]])
+    np.testing.assert_array_equal(found.equal, [[1, 0, 3], [3, 3, 1]])
+    for place, own in np.ndenumerate(values):
+        assert rank_in(values.ravel(), own) == (found.rank[place], found.equal[place])
+        one = rank_in(torch.tensor(values.ravel())[None], torch.tensor([[own]]))
+        assert (int(one.rank), int(one.equal)) == (found.rank[place], found.equal[place])
+    assert head_rank(values, Head(0, 2)) == "rank 1 of 3 equal, among 5" and head_rank(values, Head(0, 0)) == "rank 4 of 5"
+    assert head_rank(values, Head(0, 1)) == "no rank"
 
 
 def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: Path) -> None:

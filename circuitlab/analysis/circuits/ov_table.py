@@ -60,7 +60,7 @@ def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
     return 8 * (6 * (c.d_vocab + c.d_vocab_out) + 8 * c.d_model * c.d_head + (c.d_vocab * c.d_model if whole else 0))
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
     """OV circuit, one row or column: what attending to a token adds to the logits, or which tokens add most to one."""
     c, head = inputs.weights.config, one_head(inputs, p.head)

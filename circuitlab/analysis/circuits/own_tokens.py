@@ -1,11 +1,12 @@
 """The rank of each token in its own row of W_E W_OV W_U: whether a head copies the very token it attends to.
 
-    rank of t = 1 + how many other tokens u have (W_E W_OV W_U)[t, u] ≥ (W_E W_OV W_U)[t, t]
+    rank of t = 1 + how many other tokens u have (W_E W_OV W_U)[t, u] ≥ (W_E W_OV W_U)[t, t]     (equal ones count against it)
     top1, top10 = share of tokens t whose rank is at most 1, at most 10
 
 The copying score Σλ/Σ|λ| is about mixtures of tokens: a head can have 0.99 and still raise the token itself to the top ten in
 only a sixth of the rows. Chance is 1/d_vocab and 10/d_vocab. The order within a row does not depend on what softmax is invariant
-to (a vector added to every column of W_U), nor on the gauge. Ties count against the token.
+to (a vector added to every column of W_U), nor on the gauge. A row whose entries are all the same, as all are of a
+head of zeros, gives its token no rank.
 
 Of a large vocabulary a sample of evenly spaced ids is taken: a token and head cost `d_head · d_vocab` operations.
 """
@@ -23,7 +24,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
 from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_map, words
 from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
-from circuitlab.analysis.ordering import head_names
+from circuitlab.analysis.ordering import head_names, rank_in
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -118,15 +119,15 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
 
 
 def _ranks(values: Tensor, outs: Tensor, ids: Tensor, ctx: Ctx) -> np.ndarray:
-    """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
+    """[token]: the last ranks of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
 
-    Ties count against; NaN for a row whose entries are all the same.
+    NaN for a row whose entries are all the same.
     """
     ranks, step = [], tile_rows(outs.shape[1], outs.element_size())
     for start in range(0, len(ids), step):
         ctx.tick(start, len(ids), "own tokens")
         rows = values[start : start + step] @ outs
         own = rows.gather(1, ids[start : start + step, None])
-        rank = (rows >= own).sum(1).double()
-        ranks.append(rank.masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
+        last: Tensor = rank_in(rows, own).last
+        ranks.append(last.double().masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
     return torch.cat(ranks).cpu().numpy()

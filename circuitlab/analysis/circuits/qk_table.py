@@ -88,7 +88,7 @@ def _memory(c: ModelConfig, n: int, p: QkTableParams) -> int:
     return 8 * (12 * c.d_vocab + 8 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
     """QK circuit, one row or column: which sources a destination token attends to, or which destinations attend to a source."""
     c, head = inputs.weights.config, one_head(inputs, p.head)

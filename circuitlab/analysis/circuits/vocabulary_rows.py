@@ -232,11 +232,6 @@ def ends_of(row: Tensor, k: int) -> Ends:
     return Ends(top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy())
 
 
-def rank_of(row: Tensor, token: int) -> int:
-    """The rank of a token in its row, from 1 for the largest."""
-    return int((row > row[token]).sum()) + 1
-
-
 def padded(P: Tensor) -> Tensor:
     """P [d_head, n] with zero columns up to a whole number of blocks."""
     extra = -P.shape[1] % BLOCK

@@ -51,6 +51,13 @@ def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
     return Axis(label, texts, tokens=True)
 
 
+def equal_column(equal: np.ndarray) -> tuple[RowColumn, ...]:
+    """Beside a rank: how many have it, `equal` [row], where more than one has it anywhere; () elsewhere."""
+    values = np.where(equal > 0, equal, np.nan)
+    tip = "how many have this rank, as they are exactly equal; none of them is first"
+    return (RowColumn("equal", values, digits=0, tip=tip),) if (equal > 1).any() else ()
+
+
 def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head") -> RowColumn:
     """The column of a table that names the head of each row."""
     return RowColumn(name, head_names(layers, heads).astype(object))
