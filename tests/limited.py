@@ -66,6 +66,13 @@ def open_a_tokenizer(path: str) -> None:
         tokenizer.encode("a")
 
 
+def read_a_state(path: str) -> None:
+    """The state of a training run, as resuming it does; `path`: its folder."""
+    from circuitlab.training.state import read_state
+
+    read_state(Path(path))
+
+
 def tried(what: str, paths: Iterable[Path], memory: int = 512 * MIB, steps: int = 6_000_000) -> dict[Path, Outcome]:
     """What `module:function` does with each path."""
     given = list(paths)

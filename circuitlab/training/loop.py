@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder
-from circuitlab.errors import BadInput, Cancelled
+from circuitlab.errors import BadInput, Cancelled, cause
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
 from circuitlab.model.forward import streams as final_streams
@@ -134,16 +134,36 @@ class Trainer:
             return False
         if skipped:
             say(skipped)
+        try:
+            self._take(saved)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
+            raise BadInput(
+                "The state of this run is that of another one.",
+                expected="tensors, optimisers and counters of this recipe",
+                got=cause(error),
+                remedy="Restore the folder from a copy, or start again in another folder.",
+            ) from error
+        self._saved_step = self.step
+        self.progress.values |= self._so_far()  # also where nothing is left to train
+        return True
+
+    def _take(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a state; raises one of Python's errors where its names, shapes or kinds are not those of this run."""
+        shapes = {name: value.shape for name, value in saved["tensors"].items()}
+        if shapes != {name: value.shape for name, value in self.weights.tensors.items()}:
+            raise ValueError("other names or shapes of tensors")
+        step, seconds, tokens, history = int(saved["step"]), float(saved["seconds"]), int(saved["tokens"]), saved["history"]
+        points = json.loads(history)
+        if not isinstance(points, list) or not all(type(point["step"]) is int for point in points):
+            raise ValueError("another history")
         with torch.no_grad():
             for name, value in saved["tensors"].items():
                 self.weights.tensors[name].copy_(value)
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(saved[name])  # moves what belongs to a parameter to its device
-        self.step, self.seconds, self.tokens_seen = saved["step"], saved["seconds"], saved["tokens"]
-        self.history = json.loads(saved["history"])
-        self._saved_step = self.step
-        self.progress.values |= self._so_far()  # also where nothing is left to train
-        return True
+            if not all(v.shape in ((), p.shape) for p, of in optimiser.state.items() for v in of.values() if torch.is_tensor(v)):
+                raise ValueError("other shapes of moments")
+        self.step, self.seconds, self.tokens_seen, self.history = step, seconds, tokens, points
 
     def save(self) -> None:
         """Write the state whole or not at all; the previous one is kept. Raises `BadMachine`."""

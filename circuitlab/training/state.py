@@ -1,7 +1,8 @@
 """The state of a run in `OUT/state/state.pt`, with the previous one beside it; damage and states of other runs are detected.
 
 The file is one line, `circuitlab-state-1 SHA-256`, and then what `torch.save` wrote; the digest is that of the rest, so that a
-truncated or changed file is detected before it is unpickled. All tensors are on the CPU: the run can be resumed on any device.
+truncated or changed file is detected before it is unpickled. The digest is no seal, as whoever sends a folder can write it: the
+file is read as those of strangers are, in memory of its size. All tensors are on the CPU: the run can be resumed on any device.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from circuitlab.errors import BadInput
+from circuitlab.disk.regular_file import PIECE
+from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.files.saved_values import saved_values
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.training.files import write_whole
 
 FILE, PREVIOUS = "state.pt", "state.previous.pt"
 _HEAD = b"circuitlab-state-1 "
+_LENGTH = len(_HEAD) + 64 + 1  # of the line
+_KEYS = ("tensors", "step", "seconds", "tokens", "history")
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
@@ -42,7 +48,7 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
             continue
         try:
             state = _read(folder / name)
-        except (OSError, ValueError, RuntimeError, KeyError, EOFError) as error:
+        except (BadModel, OSError, ValueError) as error:
             damaged.append(f"{name}: {str(error).splitlines()[0][:120]}")
             continue
         return state, f"{'; '.join(damaged)}: resumed from {name}" if damaged else ""
@@ -57,10 +63,18 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
-    head, _, rest = data.partition(b"\n")
-    if not head.startswith(_HEAD):
+    file = WholeFile(path)
+    head, start = file.read(0, min(file.size, _LENGTH)), _LENGTH
+    if not head.startswith(_HEAD) or not head.endswith(b"\n"):
         raise ValueError("no state of a training run")
-    if hashlib.sha256(rest).hexdigest().encode() != head[len(_HEAD) :]:
+    digest = hashlib.sha256()
+    while start < file.size:
+        stop = min(file.size, start + PIECE)
+        digest.update(file.read(start, stop))
+        start = stop
+    if digest.hexdigest().encode() != head[len(_HEAD) : -1]:
         raise ValueError("cut off or changed")
-    return torch.load(io.BytesIO(rest), weights_only=True, map_location="cpu")
+    state = saved_values(file)
+    if not isinstance(state, dict) or any(key not in state for key in _KEYS):
+        raise ValueError("no state of a training run")
+    return state

@@ -15,6 +15,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import sys
 import tempfile
@@ -35,6 +36,7 @@ ROOM = 2**29  # bytes more than the child has when it begins
 STEPS = 20_000_000  # calls
 MINUTES = 10  # of processor time, after which nobody waits: no measure, the end of what has none
 HOSTILE = "a\x1b[2J\x1b]52;c;cm0=\x07\x1b]0;mine\x07\u202e\u2066\x9b31m\x7f\r\U000e0041z\n  do:       rm -rf"
+NUMBER = re.compile(r"(?<![\w.+-])\d++(?:\.\d++)?+(?![\w.+-])")
 _RUNS = ("[", "]", "(", " ", "\t", "\n", "a.", "a", "1", "{", "{x}", "`", "*", "#", "\\", '"', ",", "$x ", "<", "\u0300")
 _WORDS = (
     "9" * 5000,
@@ -85,7 +87,40 @@ def _repeated(file: Path, rng: random.Random) -> str:
     return f"a line {times} times"
 
 
+def _other_number(file: Path, rng: random.Random) -> str:
+    """A number that is near the one that stood there, as a hand that tries something else would write."""
+    lines = file.read_text("utf-8", "surrogateescape").split("\n")
+    places = [(i, found) for i, line in enumerate(lines) for found in NUMBER.finditer(line)]
+    i, found = rng.choice(places)
+    whole = found[0].isdigit()
+    value = (int if whole else float)(found[0])
+    near = rng.choice([value + 1, max(0, value - 1), value * 2, value // 2 if whole else value / 2, 0, value * 1000])
+    lines[i] = f"{lines[i][: found.start()]}{near}{lines[i][found.end() :]}"
+    file.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    return f"{found[0]} is {near} in line {i + 1}"
+
+
+def _line_gone(file: Path, rng: random.Random) -> str:
+    """One line less: what it said has its default, or is missing."""
+    lines = file.read_bytes().split(b"\n")
+    at = rng.randrange(len(lines))
+    gone = lines.pop(at)
+    file.write_bytes(b"\n".join(lines))
+    return f"without line {at + 1}, {gone[:20]!r}"
+
+
+def _remark(file: Path, rng: random.Random) -> str:
+    """Something behind the sign of a remark, in a line of its own or at the end of one."""
+    lines, what = file.read_text("utf-8", "surrogateescape").split("\n"), rng.choice(_WORDS)
+    at = rng.randrange(len(lines))
+    lines[at] += rng.choice([" # ", "\n# "]) + what.replace("\n", " ")
+    file.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    return f"a remark at {at + 1}: {what[:12]!r}"
+
+
 MUTATORS = (*(_spliced,) * 12, *(_repeated,) * 2, *BYTES, *PLACES)
+# of a file in which nearly every character counts: half of what is done to it leaves it one of its kind
+GENTLE = (*(_other_number,) * 16, *(_line_gone,) * 8, *(_remark,) * 8, *MUTATORS)
 
 
 # -- kinds --------------------------------------------------------------------------------------------------------------------
@@ -205,7 +240,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("lessons", _files("lessons", ".md"), _lesson),
-        Kind("recipes", _files("recipes", ".toml"), _recipe),
+        Kind("recipes", _files("recipes", ".toml"), _recipe, GENTLE),
         Kind("import maps", lambda: [("map.toml", MAP.encode())], _map),
         Kind("prompt sets", _files("prompts", ".tsv"), _prompts),
         Kind("terminal output", _talks, _printed, ((_texts_replaced,) * 8 + (_spliced,) * 2)),

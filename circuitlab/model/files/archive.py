@@ -47,8 +47,11 @@ def entries(file: WholeFile) -> Mapping[str, tuple[int, int]]:
     return {name.partition("/")[2] or name: span for name, span in spans.items()}
 
 
-def structure(file: WholeFile, spans: Mapping[str, tuple[int, int]]) -> bytes:
-    """The pickle of an archive with these entries. Raises `BadModel` where there is none, or its numbers are big-endian."""
+def structure(file: WholeFile, spans: Mapping[str, tuple[int, int]], largest: int = LARGEST_PICKLE) -> bytes:
+    """The pickle of an archive with these entries, of at most so many bytes.
+
+    Raises `BadModel` where there is none, or its numbers are big-endian.
+    """
     if "constants.pkl" in spans or any(name.startswith("code/") for name in spans):
         raise BadModel(
             f"{file.name} is a TorchScript program.",
@@ -61,10 +64,10 @@ def structure(file: WholeFile, spans: Mapping[str, tuple[int, int]]) -> bytes:
     if "byteorder" in spans and (order := file.read(*spans["byteorder"])[:20]) != b"little":
         raise damaged(file, "little-endian numbers", ascii(order))
     start, stop = spans["data.pkl"]
-    if stop - start > LARGEST_PICKLE:
+    if stop - start > largest:
         raise BadModel(
             f"{file.name} holds too much besides tensors.",
-            expected=f"a structure of at most {LARGEST_PICKLE >> 20} MiB, with the numbers in tensors",
+            expected=f"a structure of at most {largest >> 20} MiB, with the numbers in tensors",
             got=f"{number_of(stop - start, 'byte')} of structure (NumPy arrays, long lists and texts count)",
             remedy="Save the state dict alone: torch.save(model.state_dict(), FILE).",
         )

@@ -57,7 +57,7 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
         return None
     try:
-        contents, storages = _archived(file) if zipped else _older(file)
+        contents, storages = archived(file) if zipped else _older(file)
     except Unwanted as error:
         raise BadModel(
             f"{file.name} holds more than weights.",
@@ -71,10 +71,13 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     return _contents_of(file, choose(file.name, contents, under), storages)
 
 
-def _archived(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
-    """An archive's contents, and (start, stop) of each storage."""
+def archived(file: WholeFile, largest: int = LARGEST_PICKLE) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+    """An archive's contents as descriptions, and (start, stop) of each storage; `largest`: bytes of structure at most.
+
+    Raises `BadModel`, `Unwanted` or one of `DAMAGE`.
+    """
     spans = entries(file)
-    contents, _ = unpickled(BytesIO(structure(file, spans)))
+    contents, _ = unpickled(BytesIO(structure(file, spans, largest)))
     return contents, {name.removeprefix("data/"): span for name, span in spans.items() if name.startswith("data/")}
 
 
@@ -115,7 +118,7 @@ def _contents_of(file: WholeFile, chosen: Chosen, storages: Mapping[str, tuple[i
     for key, value in tensors.items():
         if key not in odd:
             name = check_name(file.name, str(key))
-            places[name] = _odd(value) if isinstance(value, Other) else _place(file, name, value, storages)
+            places[name] = _odd(value) if isinstance(value, Other) else place_of(file, name, value, storages)
     total = sum(p.span * p.itemsize for p in set(places.values()))
     if total > file.size + _SHARED:
         raise damaged(file, f"tensors of at most {number_of(file.size + _SHARED, 'byte')} in all", f"{total}: they overlap")
@@ -128,7 +131,7 @@ def _odd(value: Other) -> Place:
     return Place(0, value.kind, None, (), ())
 
 
-def _place(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tuple[int, int]]) -> Place:
+def place_of(file: WholeFile, name: str, value: Strided, storages: Mapping[str, tuple[int, int]]) -> Place:
     """The place of one tensor. Raises `BadModel` where it exceeds its storage, or its elements overlap."""
     if value.storage.key not in storages:
         raise damaged(file, f"the numbers of {name}", f"no storage {in_short(value.storage.key, 40)}")
