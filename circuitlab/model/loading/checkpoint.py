@@ -18,10 +18,12 @@ from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
 from circuitlab.model.files.whole_file import WholeFile, shown
+from circuitlab.model.loading.architectures import of_today
 from circuitlab.model.loading.assumptions import YOUR_CHOICE, Assumption
 from circuitlab.model.loading.gguf.opening import as_folder
 from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format, refuse_text
-from circuitlab.model.loading.refusals import refuse_parts, refuse_unsupported
+from circuitlab.model.loading.quantised import refuse_packed
+from circuitlab.model.loading.refusals import refuse_original, refuse_parts, refuse_unsupported
 from circuitlab.model.records.series import checkpoint_of
 from circuitlab.model.text.tokenizer import Tokenizer
 
@@ -38,7 +40,7 @@ class Checkpoint:
     reads them by name, None for a format without names. `metadata`: plain values that a pickle holds beside tensors; `skipped`
     names other values, which were not read. `assume`: the person's values for what no file states; `assumed`: assumptions made
     before any family is asked. `tokenizer`: of a file that has its own, the one beside it not being read. `dequantised`: of what
-    packed kinds the weights are made, "" where they are stored as numbers.
+    packed kinds the weights are made, "" where they are stored as numbers; `notes`: what was read otherwise than it stands there.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class Checkpoint:
     assumed: tuple[Assumption, ...] = ()
     tokenizer: Callable[[], Tokenizer | None] | None = None
     dequantised: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def model_type(self) -> str:
@@ -79,6 +82,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
                 got=f"nothing at {shown(path)[:200]}",
                 remedy="Check the path, or download the checkpoint again.",
             )
+        refuse_original(path)
         if path.is_dir():
             config_file, weights = path / "config.json", _weights_in(path, checkpoint)
             config_file = None if weights is not None and is_gguf(weights) else config_file
@@ -88,7 +92,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
         raise BadModel(
             "The path cannot be read.", expected="a folder or a file", got=f"{shown(path)[:200]}: {error.strerror}"
         ) from error
-    config = read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {}
+    config, notes = of_today(read_json(config_file) if config_file is not None and os.path.lexists(config_file) else {})
     refuse_unsupported(config)
     if weights is None and path.is_dir():
         refuse_folder(path)
@@ -106,9 +110,12 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     beside = (f"{adapter.name} (an adapter, which is not added to the weights)",) if adapter.is_file() else ()
     opened = replace(opened, skipped=(*opened.skipped, *beside))
     if not config:
-        config = _saved_config(opened.metadata)
+        config, notes = of_today(_saved_config(opened.metadata))
         refuse_unsupported(config)
-    return replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
+    kept = replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
+    if kept.tensors is not None and kept.model_type:
+        notes += refuse_packed(config, folder, kept.tensors)
+    return replace(kept, notes=notes)
 
 
 def _saved_config(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

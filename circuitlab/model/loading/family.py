@@ -157,13 +157,15 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer | None:
 
 def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     """The error for a checkpoint that no family claims: its tensor names, and the command that imports it."""
-    kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
+    kind = checkpoint.model_type or checkpoint.config.get("format") or ""
     lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
+    stated = f"model_type {str(kind)[:60]!r}" if kind else "no model_type"
     return UnknownFamily(
         "The model's family is unknown.",
-        expected=_titles(),
-        got=f"model_type {str(kind)[:60]!r} in {shown(checkpoint.path)}",
-        remedy="Convert it to one of these, or import it with a map of its parameter names.",
+        expected="an architecture or a format of those at the end of this text",
+        got=f"{stated} in {shown(checkpoint.path)}",
+        remedy="Import it with a map of its parameter names, or open another model.",
+        known=_titles(),
         tensors=lines,
         n_tensors=n,
         command=f"circuitlab import {shlex.quote(shown(checkpoint.path))} --map map.toml --check" if n else "",
@@ -203,7 +205,7 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
         notes = (*notes, *more)
     if checkpoint.skipped:
         notes = (*notes, f"beside the weights, not read: {', '.join(checkpoint.skipped)}")
-    return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
+    return replace(opened, weights=weights, notes=(*checkpoint.notes, *opened.notes, *notes), assumptions=assumptions)
 
 
 def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, choice: str | None) -> tuple[Assumption, tuple[str, ...]]:
