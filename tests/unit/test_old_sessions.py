@@ -190,8 +190,13 @@ def test_what_an_analysis_would_answer_otherwise_today_is_left_out(monkeypatch: 
         0, config, AttentionParams()
     )
     monkeypatch.setattr(ModelConfig, "from_json", classmethod(lambda cls, data: replace(config, windows=(4, 4))))
-    kept = lab.session(WITH_RESULTS).stored.answers
-    assert {one.request.analysis.name for one in kept} == {"attention", "predictions", "token_loss", "composition"}
+    stored = lab.session(WITH_RESULTS).stored
+    assert not stored.damaged and {one.request.analysis.name for one in stored.answers} == {
+        "attention",
+        "predictions",
+        "token_loss",
+        "composition",
+    }
 
 
 def test_there_is_a_file_of_every_version() -> None:
