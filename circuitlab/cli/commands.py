@@ -167,12 +167,12 @@ def compute(args: argparse.Namespace) -> int:
         params = _of_model(analysis.params, values, model, subject)
         if args.checkpoint == "all":
             _remark_on_cuts(analysis, params, subject)
-            return _compute_series(model, Request(analysis, params, subject), targets)
+            return _compute_series(model, Request(analysis, params, subject), targets, args.full_paths)
     _remark_on_cuts(analysis, params, subject)
     with progress(args.analysis) as ctx:
         answer = engine.answer(Request(analysis, params, subject), ctx, fresh=True)
     for form, target in targets.items():
-        _put(data_bytes(export_of(engine, answer), form), target)
+        _put(data_bytes(export_of(engine, answer, folders=args.full_paths), form), target)
     if not targets:
         print_answer(export_of(engine, answer, identified=False))
     return 0
@@ -183,14 +183,14 @@ def _of_model(cls: type[Any], values: Mapping[str, str], model: api.Model, subje
     return parse_params(cls, with_numbers(cls, values, model.engine.store.open(model.ref), subject.tokens))
 
 
-def _compute_series(model: api.Model, request: Request, targets: dict[str, str]) -> int:
+def _compute_series(model: api.Model, request: Request, targets: dict[str, str], folders: bool) -> int:
     """The same request for every checkpoint: one file, or one table."""
     answers: list[AnswerExport] = []
     for step in _all_steps(model):
         subject = replace(request.subject, model=model.at_step(step).ref)
         with progress(f"{request.analysis.name} · {'final' if step is None else f'step {step}'}") as ctx:
             answer = model.engine.answer(replace(request, subject=subject), ctx, fresh=True)
-        answers.append(export_of(model.engine, answer, identified=bool(targets)))
+        answers.append(export_of(model.engine, answer, identified=bool(targets), folders=folders))
     for form, target in targets.items():
         _put(series_bytes(answers, form), target)
     if not targets:

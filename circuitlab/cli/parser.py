@@ -164,6 +164,8 @@ def _add_compute_and_figure(commands: Any) -> None:
     for form in DATA:
         words = f"write {form.name.upper()}{', - prints' if form.text else ''}"
         compute.add_argument(f"--{form.name}", metavar="FILE", help=words)
+    paths = "say in these files in which folders the model and texts lie; else their names and hashes alone"
+    compute.add_argument("--full-paths", action="store_true", help=paths)
     pictures = listed(PICTURES, " or ")
     figure = commands.add_parser("figure", help=f"draw a panel as {pictures}, without a window", epilog=EXITS)
     figure.add_argument("panel", nargs="?", help="see `circuitlab panels`; with --at, none: all that are shown, as one sheet")

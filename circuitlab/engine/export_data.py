@@ -29,7 +29,7 @@ from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, TableOf, needs, with_files
 from circuitlab.errors import UsageError
-from circuitlab.model.subject import ModelRef
+from circuitlab.model.subject import ModelRef, Subject
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files in a zip, so that equal answers give equal bytes
 
@@ -39,7 +39,8 @@ class AnswerExport:
     """An answer with data from its open model.
 
     `step`: training steps done (None if no file states it); `display`: the text of a token (None without a tokenizer); `prompt`:
-    the text of all tokens. `drawn`: the table of what a figure shows of the answer, None for its own.
+    the text of all tokens. `drawn`: the table of what a figure shows of the answer, None for its own. `folders`: whether it says
+    in which folders its model and its files lie, as who exports it asked for.
     """
 
     answer: Answer
@@ -47,6 +48,7 @@ class AnswerExport:
     prompt: str = ""
     display: Callable[[int], str] | None = None
     drawn: TableOf | None = None
+    folders: bool = False
 
     @property
     def final(self) -> bool:
@@ -78,14 +80,18 @@ class Exported(Protocol):
         ...
 
 
-def export_of(engine: Engine, answer: Answer, identified: bool = True, drawn: TableOf | None = None) -> AnswerExport:
-    """An answer with everything that a file states besides its numbers. `identified`: including the hash of the weights."""
+def export_of(
+    engine: Engine, answer: Answer, identified: bool = True, drawn: TableOf | None = None, folders: bool = False
+) -> AnswerExport:
+    """An answer with everything that a file states besides its numbers. `identified`: including the hash of the weights;
+    `drawn`, `folders`: as of an `AnswerExport`.
+    """
     answer = engine.identified(answer) if identified else answer
     subject = answer.request.subject
     model = engine.store.open(subject.model)
     tokenizer = model.opened.weights.tokenizer
     prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
-    return AnswerExport(answer, model.steps_trained, prompt, None if tokenizer is None else tokenizer.display, drawn)
+    return AnswerExport(answer, model.steps_trained, prompt, None if tokenizer is None else tokenizer.display, drawn, folders)
 
 
 def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], str] | None) -> Table:
@@ -108,15 +114,18 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
 
 
 def described(what: AnswerExport) -> dict[str, Any]:
-    """Everything about an answer except its arrays, as plain values. Models and files have their names and hashes, no path."""
+    """Everything about an answer except its arrays, as plain values.
+
+    Models and files have their names and hashes, and no folder but where it was asked for.
+    """
     answer, result = what.answer, what.answer.result
     request, subject = answer.request, answer.request.subject
     if needs(request.analysis, request.params) == "weights":
         subject = replace(subject, edits=())  # not read: these numbers are not under them
     return {
         "analysis": answer.request.analysis.name,
-        "params": to_json(_placeless(request.params)),
-        "subject": to_json(replace(subject, model=replace(subject.model, source=_named(subject.model.source)))),
+        "params": to_json(request.params if what.folders else _placeless(request.params)),
+        "subject": to_json(subject if what.folders else _without_place(subject)),
         "model": answer.request.subject.model.named(1),
         "step": what.step,
         "final": what.final,
@@ -130,6 +139,10 @@ def described(what: AnswerExport) -> dict[str, Any]:
         "units": {name: to_json(unit) for name in _numbers(result) if (unit := result.unit_of(name))},
         "provenance": to_json(answer.provenance),
     }
+
+
+def _without_place(subject: Subject) -> Subject:
+    return replace(subject, model=replace(subject.model, source=_named(subject.model.source)))
 
 
 def _named(source: str) -> str:

@@ -94,11 +94,15 @@ def by_file_name(sides: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 
 def exports_of(
-    engine: Engine, sides: Mapping[str, Mapping[str, Answer]], identified: bool, drawn: TableOf | None = None
+    engine: Engine,
+    sides: Mapping[str, Mapping[str, Answer]],
+    identified: bool,
+    drawn: TableOf | None = None,
+    folders: bool = False,
 ) -> dict[str, AnswerExport | Difference]:
-    """Every answer ready for export, by its name in files; after them the differences, `difference-ROLE`. `drawn`: as of an
-    `AnswerExport`."""
-    exports = {s: {r: export_of(engine, a, identified, drawn) for r, a in roles.items()} for s, roles in sides.items()}
+    """Every answer ready for export, by its name in files; after them the differences, `difference-ROLE`. `drawn`, `folders`: as
+    of an `AnswerExport`."""
+    exports = {s: {r: export_of(engine, a, identified, drawn, folders) for r, a in roles.items()} for s, roles in sides.items()}
     changes = differences(exports.get("now", {}), exports.get("ref", {}))
     return {**by_file_name(exports), **{f"difference-{role}": change for role, change in changes.items()}}
 

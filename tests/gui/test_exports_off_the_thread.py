@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.engine.store import ModelStore
 from circuitlab.gui.shell.window import Window
@@ -65,6 +66,18 @@ def test_what_is_known_is_written_at_once(qtbot: Any, window: Window, tmp_path: 
     reads.clear()
     dock(window, "heads").actions_menu.write_data(tmp_path / "a.csv")
     assert (tmp_path / "a.csv").is_file() and ("_staged", True) not in reads
+
+
+def test_folders_are_written_where_they_are_asked_for(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(qtbot, window)
+    menu, source = dock(window, "heads").actions_menu, window.context.document.state.model.source
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "a.csv"), ""))
+    folder = str(Path(source.removeprefix("file:")).parent)
+    for title, there in (("Export data (", False), ("Export data with full paths", True)):
+        next(action for action in menu.actions() if action.text().startswith(title)).trigger()
+        assert (folder in (tmp_path / "a.csv").read_text()) == there
 
 
 def test_a_failure_on_the_worker_is_said(qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

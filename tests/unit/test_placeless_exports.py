@@ -68,6 +68,17 @@ def test_the_command_line_writes_no_folder_either(place: Place, tmp_path: Path) 
         assert PERSON not in text and "file:mine" in text
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "npz"])
+def test_the_folders_are_there_for_who_asks(form: str, place: Place, tmp_path: Path) -> None:
+    target = tmp_path / f"out.{form}"
+    words = ["compute", "over_prompts", str(place.model), "--set", f"file={place.prompts}", "analysis=token_loss"]
+    assert main([*words, f"--{form}", str(target)]) == 0
+    assert PERSON not in _texts(target.read_bytes(), form)
+    assert main([*words, f"--{form}", str(target), "--full-paths"]) == 0
+    text = _texts(target.read_bytes(), form)
+    assert f"file:{place.model}" in text and str(place.prompts) in text
+
+
 def test_files_of_parameters_inside_parameters_have_no_folders() -> None:
     inner = json.dumps({"text": {"path": f"/home/{PERSON}/a.txt", "sha256": "77"}, "n": 2, "path": "/kept"})
     found = json.loads(_placeless_json(inner))

@@ -77,6 +77,7 @@ class PanelActions(QMenu):
             (None, None),
             (f"Export picture ({listed(PICTURES)})…", self.export_picture),
             (f"Export data ({listed(DATA)})…", self.export_data),
+            ("Export data with full paths…", self.export_data_with_paths),
             (None, None),
             ("Explain", self.explain),
         ):
@@ -220,7 +221,15 @@ class PanelActions(QMenu):
 
     @Slot()
     def export_data(self) -> None:
-        """Ask for a file and write the numbers."""
+        """Ask for a file and write the numbers, with models and files by their names."""
+        self._ask_and_write(folders=False)
+
+    @Slot()
+    def export_data_with_paths(self) -> None:
+        """The same, saying in which folders models and files lie: for oneself, not for others."""
+        self._ask_and_write(folders=True)
+
+    def _ask_and_write(self, folders: bool) -> None:
         n = sum(map(len, self.dock.feed.drawn_answers().values()))
         if not n:
             self.dock.context.message.emit(panel_data.NOTHING)
@@ -229,12 +238,12 @@ class PanelActions(QMenu):
         name, _ = QFileDialog.getSaveFileName(self.widget, "Export data", suggested, dialog_filter(DATA, zipped=n > 1))
         if name:
             self.dock.context.exports.used(Path(name))
-            self.write_data(Path(name))
+            self.write_data(Path(name), folders)
 
-    def write_data(self, path: Path) -> None:
+    def write_data(self, path: Path, folders: bool = False) -> None:
         """Write every drawn answer: one as a file, several as a zip; on a worker where files must be read first."""
         context, drawn, table = self.dock.context, self.dock.feed.drawn_answers(), self.dock.feed.drawn_table()
-        write = lambda: panel_data.write(context.engine, drawn, path, table)
+        write = lambda: panel_data.write(context.engine, drawn, path, table, folders)
         if not panel_data.at_hand(context.engine, drawn):
             context.runner.do(self._slots[path], f"write {path.name}", lambda job: write())
             return

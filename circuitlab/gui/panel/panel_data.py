@@ -74,14 +74,14 @@ def command_of(store: ModelStore, panel: str, state: State, zoom: Parts) -> str:
     return command
 
 
-def write(engine: Engine, drawn: Drawn, path: Path, table: TableOf | None = None) -> Path | None:
+def write(engine: Engine, drawn: Drawn, path: Path, table: TableOf | None = None, folders: bool = False) -> Path | None:
     """Write the drawn answers: one as a file, several as a zip. Returns the path; None where there is none. On any thread.
-    `table`: as of `table_text_of`.
+    `table`: as of `table_text_of`; `folders`: with the folders of models and files.
 
     Raises `UsageError`, `BadModel`, `BadMachine`.
     """
     from circuitlab.engine.export_data import write_answers
     from circuitlab.engine.export_difference import exports_of
 
-    exports = exports_of(engine, drawn, identified=True, drawn=table)
+    exports = exports_of(engine, drawn, identified=True, drawn=table, folders=folders)
     return write_answers(exports, path) if exports else None
