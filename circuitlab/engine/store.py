@@ -178,12 +178,12 @@ class ModelStore:
         return self._models.get(model.ref) is model
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the models that are open (`OpenModel.nbytes`), and of the words that are kept of closed ones."""
+    def held_bytes(self) -> int:
+        """Bytes of the models that are open (`OpenModel.held_bytes`), and of the words that are kept of closed ones."""
         with self._lock:
             models = list(self._models.values())
             closed = len(self._words.keys() - {_base(model.ref) for model in models})
-        return sum(model.nbytes for model in models) + BESIDES * closed
+        return sum(model.held_bytes for model in models) + BESIDES * closed
 
     @property
     def n_open(self) -> int:
