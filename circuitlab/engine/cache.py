@@ -69,6 +69,12 @@ class Cache:
         with self._lock:
             return [key for key in reversed(self._held) if matches(key)]
 
+    def drop(self, matches: Callable[[Any], bool]) -> None:
+        """Drop the values whose keys pass `matches`."""
+        with self._lock:
+            for key in [key for key in self._held if matches(key)]:
+                self._drop(key)
+
     def clear(self) -> None:
         """Drop everything."""
         with self._lock:

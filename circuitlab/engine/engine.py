@@ -78,6 +78,7 @@ class Engine:
         self.budget(memory)
         self._in_flight = InFlight()
         self._texts, self._held = Texts(), Held()
+        store.when_closed(self._forget_runs)
 
     def budget(self, memory: int) -> None:
         """Set the memory budget, in bytes. Open models are not affected."""
@@ -296,7 +297,13 @@ class Engine:
             run = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
             clean.let_go()
             cache.put(key, run, run.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
+            if cache is self.cache and not self.store.holds(model):  # closed meanwhile
+                self._forget_runs(model)
             return run
+
+    def _forget_runs(self, model: OpenModel) -> None:
+        """Drop the runs of a model that has been closed: each holds its weights. Its answers stay."""
+        self.cache.drop(lambda key: isinstance(key, tuple) and key[:2] == ("run", model.key))
 
     def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
         keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[:5] == about)[:16]

@@ -128,6 +128,11 @@ class Ghost(OpenModel):
         return BESIDES
 
     @property
+    def held_bytes(self) -> int:
+        """As `nbytes`."""
+        return BESIDES
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         """As in the session."""
         return self.about.dtypes

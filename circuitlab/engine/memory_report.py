@@ -1,6 +1,9 @@
-"""Where a model's weights are and how much memory a forward pass takes: rows of the Model panel and of `info`."""
+"""Where a model's weights are and how much memory a forward pass takes: rows of the Model panel and of `info`. And
+how much is held now, of all models."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from circuitlab.counting import number_of
 from circuitlab.engine.engine import GIB, Engine
@@ -18,6 +21,28 @@ def size(n_bytes: int) -> str:
     if n_bytes >= GIB:
         return f"{n_bytes / GIB:,.2f} GiB"
     return f"{n_bytes / MIB:,.0f} MiB" if n_bytes >= 10 * MIB else f"{n_bytes / MIB:,.1f} MiB"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Bytes that an engine holds now: of the `n_models` that are open, of cached runs and results, and of results that were
+    prepared or stored. All else that the process has, its libraries and its window, does not grow with use."""
+
+    n_models: int
+    models: int
+    cached: int
+    prepared: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.models + self.cached + self.prepared
+
+
+def holding(engine: Engine) -> Holding:
+    """What an engine holds now. Counts what is there, and reads nothing."""
+    store = engine.store
+    return Holding(store.n_open, store.held_bytes, engine.cache.nbytes, engine.held_bytes)
 
 
 def memory_report(engine: Engine, subject: Subject) -> tuple[Row, ...]:

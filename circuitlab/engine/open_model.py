@@ -21,6 +21,7 @@ from circuitlab.model.loading import Opened, resolve
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import Conventions, ModelRef
+from circuitlab.model.tensor_bytes import tensor_bytes
 from circuitlab.model.weights import Weights
 
 BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
@@ -100,10 +101,15 @@ class OpenModel:
 
     @property
     def nbytes(self) -> int:
-        """An upper bound on its bytes: the weights as float32, once more for each other convention or device in use."""
+        """An upper bound on what it comes to hold: the weights as float32, once more for each other convention or device."""
         raw = self.opened.weights
         copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
         return 4 * raw.config.n_parameters() * copies + BESIDES
+
+    @property
+    def held_bytes(self) -> int:
+        """Its bytes now: of the tensors that have been read and folded so far. Those in a mapped file are not counted."""
+        return tensor_bytes(self.opened.weights, *list(self._presented.values())) + BESIDES
 
     @property
     def key(self) -> Hashable:

@@ -11,12 +11,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakMethod, WeakValueDictionary
 
 from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.disk.regular_file import sha256_of
 from circuitlab.engine.ghost import Ghost
-from circuitlab.engine.open_model import Identity, OpenModel, file_identity, settings_of
+from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
+from circuitlab.engine.open_model import BESIDES, Identity, OpenModel, file_identity, settings_of
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
@@ -64,8 +65,8 @@ def reference(text: str) -> ModelRef:
 
 class ModelStore:
     """Up to `most` models, and more while together they fit in `room` bytes, so that a series of small ones stays open (of
-    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. What is kept open (`keep`) is not counted and
-    not closed. Safe to use from several threads.
+    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. What is on the screen (`show`) is counted and
+    not closed; what is kept open (`keep`) is not counted either. Safe to use from several threads.
 
     While a model is being opened, only requests for that same model wait. Weight files of more than `largest_copy` bytes are
     mapped read-only, and nothing derived from them is kept. Where a ghost has been placed (`ghost`), it is what its reference and
@@ -81,6 +82,11 @@ class ModelStore:
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
         self._ghosts: dict[ModelRef, Ghost] = {}
         self._kept: Counter[ModelRef] = Counter()
+        self._shown: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who shows them
+        self._named: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who may have to name them
+        self._words: OrderedDict[ModelRef, ModelWords] = OrderedDict()  # by reference without checkpoint
+        self._closed_hashes: dict[ModelRef, tuple[str, str]] = {}  # of models that were closed, as in `hashes`
+        self._when_closed: list[WeakMethod[Callable[[OpenModel], None]]] = []
         self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -107,8 +113,7 @@ class ModelStore:
     def remove(self, ref: ModelRef) -> None:
         """Take away the ghost of a reference and of its checkpoints, if there is one."""
         with self._lock:
-            base = replace(ref, checkpoint=None)
-            self._ghosts = {one: ghost for one, ghost in self._ghosts.items() if replace(one, checkpoint=None) != base}
+            self._ghosts = {one: ghost for one, ghost in self._ghosts.items() if _base(one) != _base(ref)}
 
     @property
     def ghosts(self) -> tuple[Ghost, ...]:
@@ -128,7 +133,7 @@ class ModelStore:
         if not self._ghosts:
             return None
         ghost = self._ghosts.get(ref)
-        if ghost is None and (base := self._ghosts.get(replace(ref, checkpoint=None))) is not None:
+        if ghost is None and (base := self._ghosts.get(_base(ref))) is not None:
             ghost = self._ghosts.setdefault(ref, base.of_checkpoint(ref))
         return ghost
 
@@ -152,7 +157,50 @@ class ModelStore:
         """Let these models be closed again, and close what is too much now."""
         with self._lock:
             self._kept -= Counter(refs)
-            self._make_room()
+            closed = self._make_room()
+        self._tell_closed(closed)
+
+    def show(self, owner: object, refs: Iterable[ModelRef], named: Iterable[ModelRef] = ()) -> None:
+        """Do not close these models under an owner that shows them, in place of those that it showed before.
+
+        `named`: models whose words (`words`) it may need when they are closed, or gone. All of it ends with the owner.
+        """
+        with self._lock:
+            self._shown[owner] = frozenset(refs)
+            self._named[owner] = frozenset(map(_base, named))
+
+    def when_closed(self, hears: Callable[[OpenModel], None]) -> None:
+        """Call this method of an object, for as long as the object lives, with each model that has been closed, on any thread."""
+        self._when_closed.append(WeakMethod(hears))
+
+    def holds(self, model: OpenModel) -> bool:
+        """Whether this very model is open here: not closed, and not replaced by one that was read again."""
+        return self._models.get(model.ref) is model
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the models that are open (`OpenModel.held_bytes`), and of the words that are kept of closed ones."""
+        with self._lock:
+            models = list(self._models.values())
+            closed = len(self._words.keys() - {_base(model.ref) for model in models})
+        return sum(model.held_bytes for model in models) + BESIDES * closed
+
+    @property
+    def n_open(self) -> int:
+        """How many models are open."""
+        return len(self._models)
+
+    def words(self, ref: ModelRef) -> ModelWords:
+        """What words about a model need: as it is open, else as it was when it was open last, else read without its weights.
+
+        Opens no model. Raises `BadModel`.
+        """
+        model = self.peek(ref)
+        if model is not None:
+            return words_of(model.opened)
+        if (known := self._words.get(_base(ref))) is not None:
+            return known
+        return words_of(self._unopened(ref))
 
     def use(self, ref: ModelRef) -> OpenModel | None:
         """The open model, marked as most recently used; None if it is not open."""
@@ -183,7 +231,24 @@ class ModelStore:
         """
         if isinstance(ref.origin, Constructed):
             return self.open(ref).settings_sha256
-        return settings_of(self._opener(resolve(ref), "mapped", dict(ref.assume)).weights)
+        return settings_of(self._unopened(ref).weights)
+
+    def hashes(self, ref: ModelRef) -> tuple[str, str]:
+        """The sha256 of a model's weights and `settings_of` it, as it is open, or was when it was closed; "" where they are not
+        known. Reads nothing."""
+        model = self.peek(ref)
+        if model is None or not model.sha256:
+            return self._closed_hashes.get(ref, ("", ""))
+        return model.sha256, "" if model.absent else model.settings_sha256
+
+    def _unopened(self, ref: ModelRef) -> Opened:
+        """What is read of the files as they are now, without their weights, which are mapped. Raises `BadModel`."""
+        if isinstance(ref.origin, Constructed):
+            return _constructed(ref).opened
+        try:
+            return self._opener(resolve(ref), "mapped", dict(ref.assume))
+        except OSError as error:
+            raise _unreadable(error) from error
 
     def sha256_unopened(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False, most: int | None = None) -> str:
         """The hash that `sha256` gives, without opening the model where it has files; read again only once they have changed.
@@ -288,19 +353,55 @@ class ModelStore:
     def _entered(self, model: OpenModel) -> OpenModel:
         _ = model.measured  # seen now: its folder may be gone later
         with self._lock:
+            before = self._models.get(model.ref)
+            self._closed_hashes.pop(model.ref, None)
             self._models[model.ref] = model
             self._models.move_to_end(model.ref)
-            self._make_room()
+            self._keep_words(model)
+            closed = [*([] if before is None else [before]), *self._make_room()]
+        self._tell_closed(closed)
         return model
 
-    def _make_room(self) -> None:
-        """Close the least recently used of the models that are not kept, while they are too many and too large."""
+    def _keep_words(self, model: OpenModel) -> None:
+        """Keep the words of a model, and of others those that may have to be named, that are open, and the last few."""
+        base = _base(model.ref)
+        if not isinstance(model.ref.origin, Constructed):  # these are never gone, and a slider passes hundreds
+            self._words[base] = words_of(model.opened)
+            self._words.move_to_end(base)
+        needed = frozenset(map(_base, self._models)).union(*self._named.values())
+        for ref in [ref for ref in self._words if ref not in needed][:-MOST_CLOSED]:
+            del self._words[ref]
+
+    def _make_room(self) -> list[OpenModel]:
+        """Close the least recently used of the models that are not kept, while they are too many and too large.
+
+        Neither what is shown nor the newest, which somebody is about to use. Returns what has been closed.
+        """
+        shown = frozenset[ModelRef]().union(*self._shown.values())
         free = [ref for ref in self._models if ref not in self._kept]
-        while len(free) > self.most and sum(self._models[ref].nbytes for ref in free) > self.room:
-            del self._models[free.pop(0)]
+        large = sum(self._models[ref].nbytes for ref in free)
+        closed = list[OpenModel]()
+        for ref in [ref for ref in free[:-1] if ref not in shown]:
+            if len(free) <= self.most or large <= self.room:
+                break
+            free.remove(ref)
+            large -= self._models[ref].nbytes
+            closed.append(self._models.pop(ref))
         constructed = [ref for ref in free if isinstance(ref.origin, Constructed)]
-        for ref in constructed[:-MOST_CONSTRUCTED]:
-            del self._models[ref]
+        passed = [ref for ref in constructed[:-1] if ref not in shown][: max(0, len(constructed) - MOST_CONSTRUCTED)]
+        return closed + [self._models.pop(ref) for ref in passed]
+
+    def _tell_closed(self, models: Iterable[OpenModel]) -> None:
+        for model in models:
+            if model.sha256 and model.opened.files and model.ref not in self._models:
+                self._closed_hashes[model.ref] = model.sha256, model.settings_sha256
+            for hears in [method() for method in self._when_closed]:
+                if hears is not None:
+                    hears(model)
+
+
+def _base(ref: ModelRef) -> ModelRef:
+    return replace(ref, checkpoint=None)
 
 
 def _stats(path: Path) -> dict[str, tuple[int, int]]:

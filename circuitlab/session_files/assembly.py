@@ -55,11 +55,10 @@ def _plugins_of(session: Session, views: Views) -> dict[str, str]:
 
 
 def hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
-    """The entry with the hashes of its model, where it is open and has been read; that of weights also of a small one."""
-    model = store.peek(entry.ref)
-    if model is not None and model.sha256:
-        settings = entry.settings if model.absent else model.settings_sha256
-        return replace(entry, sha256=model.sha256, settings=settings)
+    """The entry with the hashes of its model, where it is or was open and has been read; that of weights also of a small one."""
+    sha256, settings = store.hashes(entry.ref)
+    if sha256:
+        return replace(entry, sha256=sha256, settings=settings or entry.settings)
     try:
         return entry if entry.sha256 else replace(entry, settings="", sha256=store.sha256_unopened(entry.ref, most=SMALL))
     except (BadModel, UsageError):

@@ -222,6 +222,37 @@ def _beside(inputs: Any, analysis: Any, params: Any, kept: list[weakref.ref[Any]
     return inputs.answer(analysis, params) if tensor.sum() == 0 else None
 
 
+def test_the_runs_of_a_model_go_when_it_is_closed(tmp_path: Path) -> None:
+    """Also of one that is closed while it runs, and of one that is read again; its answers stay."""
+    store, refs = ModelStore(most=1, room=0), [ModelRef(f"file:{directory(tmp_path / name)}") for name in "abc"]
+    engine, weights = Engine(store), list[weakref.ref[Any]]()
+    requests = [Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS)) for ref in refs]
+    for request in requests:
+        engine.answer(request)
+        weights.append(weakref.ref(store.open(request.subject.model).weights(Conventions())))
+
+    def alive() -> list[bool]:
+        gc.collect()
+        return [one() is not None for one in weights]
+
+    assert alive() == [False, False, True]
+    store.reload(refs[2])
+    assert alive() == [False, False, False]
+
+    class Closes(NullContext):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            if not weights:
+                weights.append(weakref.ref(store.open(refs[0]).weights(Conventions())))
+                store.open(refs[1])
+
+    weights.clear()
+    longer = replace(requests[0], subject=Subject(refs[0], (*TOKENS, 3)))
+    answer = engine.answer(longer, Closes())
+    assert alive() == [False]
+    store.open(refs[0])
+    assert engine.answer(longer).result is answer.result
+
+
 def test_a_lower_budget_frees_at_once(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
     for i in range(8):

@@ -64,6 +64,7 @@ class Feed(QObject):
         context.theme_changed.connect(view.set_theme)
         context.scales_held.connect(self._scales_held)
         context.read_again.connect(self._read_again)
+        context.reopened.connect(self._reopened)
         context.notes.changed.connect(self._draw_or_defer)
         context.loader.waiting_changed.connect(self._loading_changed)
         self.exchange.changed.connect(self._draw_or_defer)
@@ -84,6 +85,11 @@ class Feed(QObject):
     def _read_again(self) -> None:
         self.stale = True
 
+    @Slot()
+    def _reopened(self) -> None:
+        if self._shown() and not self.quiet:
+            self.refresh()
+
     def catch_up(self) -> None:
         """The view has come to the front: refresh it after a change meanwhile, unless views are still rearranged."""
         if self.stale and not self.quiet:
@@ -100,7 +106,9 @@ class Feed(QObject):
         self.stale = False
         state = self.context.document.state
         if self.context.engine.store.peek(state.model) is None:
-            self.view.set_busy(True)  # the model is being reopened; the figure stays on the screen until then
+            self.stale = True
+            self.view.set_busy(True)  # the figure stays on the screen until the model is open again
+            self.context.reopen()
             return
         self.refreshing.emit(state)
         self.exchange.send(state)

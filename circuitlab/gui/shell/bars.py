@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
+from circuitlab.engine.memory_report import holding, size
 from circuitlab.gui.panel.target_button import TargetButton
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, icon, tint
@@ -388,4 +389,4 @@ class Status(QStatusBar):
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"{self.context.engine.device.upper()} · {self.context.engine.cache.nbytes / 2**20:,.1f} MiB cached")
+        self.memory.setText(f"{self.context.engine.device.upper()} · {size(holding(self.context.engine).total)}")

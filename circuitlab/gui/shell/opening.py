@@ -26,7 +26,6 @@ from circuitlab.model.origin import Builtin, Constructed, File, Hub, Origin, ori
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.state.model_change import state_on, warm_tokenizer
-from circuitlab.state.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
@@ -60,7 +59,7 @@ def _identity(source: str) -> str:
 
 
 class Opening(QObject):
-    """Opens models. `opened()`: another model has become the subject, or the present one has been reread from disk.
+    """Opens models. `opened()`: another model has become the subject, or the present one has been read from disk again.
 
     `hub_download_needed(HubName)`: a requested hub model is not in the cache. `assumptions_needed(ModelRef, error)`: a model
     cannot be opened before the user supplies what its files leave open.
@@ -77,7 +76,7 @@ class Opening(QObject):
         self._ref: ModelRef | None = None
         self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._read_slot, self._hash_slot = WorkSlot(self, failed=self._report_failure), WorkSlot(self)
-        context.document.changed.connect(self._changed)
+        context.reopened.connect(self.opened)
 
     def open(self, source: str, text: str | None = None) -> None:
         """Open by path, `builtin:NAME` or `file:PATH`."""
@@ -164,12 +163,6 @@ class Opening(QObject):
             read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
             self.context.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
-
-    @Slot(object, object)
-    def _changed(self, old: State, new: State) -> None:
-        """Reopen the model of a new State if it has been closed."""
-        if old.model != new.model and self.context.engine.store.peek(new.model) is None:
-            self.context.loader.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 
