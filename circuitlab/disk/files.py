@@ -194,9 +194,10 @@ def _same(path: Path, other: Path) -> bool:
 def _link(path: Path, previous: Path) -> Iterator[Path]:
     """A second name of a file in a folder that nobody else writes to."""
     beside = previous.with_name(f"{previous.name}.new")
-    beside.unlink(missing_ok=True)
-    os.link(path, beside)
-    yield beside
+    with _gone_after(beside):
+        beside.unlink(missing_ok=True)
+        os.link(path, beside)
+        yield beside
 
 
 @contextlib.contextmanager
