@@ -19,6 +19,7 @@ from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
 from circuitlab.engine.open_model import BESIDES, Identity, OpenModel, file_identity, settings_of
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
+from circuitlab.model.catalogue.places import named_in_catalogue
 from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
@@ -40,9 +41,10 @@ Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint if one is req
 
 def reference(text: str) -> ModelRef:
     """The `ModelRef` of a name as typed by a user: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
-    OWNER/NAME, or `construct:NAME?…`, where equal parameters give equal references.
+    OWNER/NAME, a name of the catalogue, or `construct:NAME?…`, where equal parameters give equal references.
 
-    Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters.
+    Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters; `BadModel` for a model of the
+    catalogue that is not on this machine.
     """
     origin = origin_of(text)
     if not (origin.where if isinstance(origin, File) else text).strip() or "\0" in text:
@@ -57,6 +59,8 @@ def reference(text: str) -> ModelRef:
         return ModelRef.of(origin)
     if text in shipped_models() and not path.exists():
         return ModelRef.of(Builtin(text))
+    if not path.exists() and (listed := named_in_catalogue(text)) is not None:
+        return listed
     path = Path(os.path.realpath(path))  # of links that lead in a circle, too
     if path.parent == shipped("models").resolve() and path.name in shipped_models():
         return ModelRef.of(Builtin(path.name))  # one model has one name, or a session has it twice
