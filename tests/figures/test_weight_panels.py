@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights, token_read
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
+from circuitlab.figures.panels.circuits.panel import CircuitsView
 from circuitlab.figures.panels.composition import CompositionView, pairs_of
 from circuitlab.figures.panels.head_finder import HeadFinderView
 from circuitlab.figures.panels.residual import ResidualView
@@ -189,6 +190,26 @@ def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state:
     assert isinstance(table, Rows)
     shown = next(c.values for c in table.columns if c.name == "OV copying")
     np.testing.assert_allclose(shown, found.copying[tuple(table.ids.T)])
+
+
+def test_tables_of_circuits_read_rows_of_w_e_as_the_norm_does_and_as_stored_where_asked(
+    engine: Engine, state: State, tmp_path: Path
+) -> None:
+    """One switch on every page of weights; where no norm comes before attention there is nothing to choose."""
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['llama'])}")
+    normed = State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(0, 1),), token=9)
+    shown = next(f for f in fields(CircuitsView) if f.name == "unnormalised").metadata["only"]
+    for page in ("tables", "triples", "largest"):
+        plain = drawn(engine, normed, "circuits", CircuitsView(page=page))
+        stored = drawn(engine, normed, "circuits", CircuitsView(page=page, unnormalised=True))
+        assert "W_E rows as the norm before attention scales them" in plain.caption and "per token" not in plain.caption
+        assert "W_E rows unnormalised: up to a scale per token" in stored.caption
+        assert "exact up to a positive scale per token" in stored.caption
+        one, other = (next(m for m in figure.marks() if isinstance(m, Rows)) for figure in (plain, stored))
+        assert not np.array_equal(one.columns[-1].values, other.columns[-1].values)
+        alike = [drawn(engine, state, "circuits", CircuitsView(page=page, unnormalised=on)) for on in (False, True)]
+        assert alike[0].caption == alike[1].caption and "W_E rows" not in alike[0].caption
+    assert shown(facts_of(engine, normed.model)) and not shown(facts_of(engine, state.model))
 
 
 def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State) -> None:

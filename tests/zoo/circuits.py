@@ -19,6 +19,12 @@ def without_mean(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return x - x.mean(axis, keepdims=True)
 
 
+def normalised(x: np.ndarray, kind: str, eps: float) -> np.ndarray:
+    """Rows of x through a norm without gain and bias."""
+    x = without_mean(x) if kind == "layer" else x
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
 @dataclass
 class Head:
     """The factors of one query head: Q, K, V [d_model, d_head], `out` [d_head, d_model]; `bQ` [d_head]."""
@@ -41,7 +47,7 @@ class Head:
 
 
 class Circuits:
-    """`E` [d_vocab, d_model], `U` [d_model, d_vocab_out], and each head's factors."""
+    """`E` [d_vocab, d_model], `tokens` as attention's norm reads them, `stored` but for its scale, `U` [d_model, d_vocab_out]."""
 
     def __init__(self, model: Model) -> None:
         c, t = model.c, model.t
@@ -49,6 +55,9 @@ class Circuits:
         self.centred = c.norm == "layer" and c.norm_placement == "pre" and c.final_norm
         self.E = t["embed.W_E"] * c.embed_scale
         self.E = without_mean(self.E) if self.centred else self.E
+        pre = c.norm != "none" and c.norm_placement in ("pre", "both")
+        self.stored = without_mean(self.E) if pre and c.norm == "layer" else self.E
+        self.tokens = normalised(self.E, c.norm, c.norm_eps) if pre else self.E
         self.U_raw = model.W_U * (t["unembed.norm.gain"][:, None] if c.final_norm and c.norm != "none" else 1.0)
         self.U = self.U_raw if c.logit_soft_cap else without_mean(self.U_raw)
         self.d = c.d_model - 1 if self.centred else c.d_model

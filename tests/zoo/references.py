@@ -358,7 +358,8 @@ def _table(found: Any, row: np.ndarray, k: int, token: int | None) -> None:
 @reference
 def ov_table(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits = Circuits(m)
-    whole = without_mean(circuits.E @ circuits.head(*p.head).OV @ circuits.U_raw)
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
+    whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
     mapped = m.c.d_vocab == m.c.d_vocab_out
     _table(found, whole[p.token] if p.given == "source" else whole[:, p.token], p.k, p.token if mapped else None)
 
@@ -366,18 +367,20 @@ def ov_table(m: Model, own: Passed, p: Any, found: Any) -> None:
 @reference
 def qk_table(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits, layer = Circuits(m), p.head.layer
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
     head = circuits.head(*p.head)
-    whole = m.c.score_scale * circuits.turned(layer, circuits.E @ head.Q, p.distance) @ (circuits.E @ head.K).T
+    whole = m.c.score_scale * circuits.turned(layer, read @ head.Q, p.distance) @ (read @ head.K).T
     _table(found, without_mean(whole[p.token]) if p.given == "destination" else whole[:, p.token], p.k, p.token)
     if head.bQ is not None:
-        bias = without_mean(m.c.score_scale * circuits.turned(layer, head.bQ, p.distance) @ (circuits.E @ head.K).T)
+        bias = without_mean(m.c.score_scale * circuits.turned(layer, head.bQ, p.distance) @ (read @ head.K).T)
         close(found.bias_top, np.sort(bias)[::-1][: p.k], "bias row")
 
 
 @reference
 def ov_top_tokens(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits = Circuits(m)
-    whole = without_mean(circuits.E @ circuits.head(*p.head).OV @ circuits.U_raw)
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
+    whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
     close(found.values, -np.sort(-whole)[:, : p.k], "values")
 
 

@@ -5,8 +5,8 @@
 
 The copying score Σλ/Σ|λ| is about mixtures of tokens: a head can have 0.99 and still raise the token itself to the top ten in
 only a sixth of the rows. Chance is 1/d_vocab and 10/d_vocab. The order within a row does not depend on what softmax is invariant
-to (a vector added to every column of W_U), nor on the gauge. A row whose entries are all the same, as all are of a
-head of zeros, gives its token no rank.
+to (a vector added to every column of W_U), nor on the gauge, nor on the scale that a norm before attention gives the token. A
+row whose entries are all the same, as all are of a head of zeros, gives its token no rank.
 
 Of a large vocabulary a sample of evenly spaced ids is taken: a token and head cost `d_head · d_vocab` operations.
 """
@@ -23,7 +23,8 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
 from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_map, words
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
+from circuitlab.analysis.circuits.vocabulary_rows import out_factor, side_of, tile_rows
 from circuitlab.analysis.ordering import head_names, rank_in
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -69,11 +70,11 @@ def _refuse(c: ModelConfig, p: OwnTokensParams) -> str | None:
 
 def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
     tokens = c.d_vocab if p.tokens == "all" or c.d_vocab <= WHOLE else SAMPLE
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     return 8 * (whole + 2 * tokens * c.d_model + 2 * c.d_head * c.d_vocab_out + 3 * tile_rows(c.d_vocab_out, 4) * c.d_vocab_out)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     """OV circuit: the share of tokens that are in the top 1 and the top 10 of their own row, a strict test of copying."""
     c = inputs.weights.config
@@ -99,8 +100,8 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     finished = 0
     with torch.inference_mode():
         for layer, heads, _ in by_layer(chosen):
-            side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed != "tokens")
-            notes |= dict.fromkeys((side.words,) if side.words else ())
+            side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed == "after the first MLP")
+            notes |= dict.fromkeys((side.words,) if p.embed == "after the first MLP" else ())
             factors, rows = heads_of(inputs, layer), side.rows(tuple(ids.tolist()))
             for head in heads:
                 tick = lambda at=finished: ctx.tick(at, len(chosen), "own tokens")

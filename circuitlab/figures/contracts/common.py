@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.circuits.token_readings import reads_normed
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number
@@ -141,6 +142,11 @@ def rotates(facts: Facts) -> bool:
 def has_mlps(facts: Facts) -> bool:
     """Whether tokens pass an MLP."""
     return not facts.config.attention_only
+
+
+def reads_normed_tokens(facts: Facts) -> bool:
+    """Whether attention reads tokens through a norm, so that rows of W_E can be read with its scale or without."""
+    return reads_normed(facts.config)
 
 
 def quoted(text: str) -> str:

@@ -15,7 +15,7 @@ from circuitlab.analysis.attention.copying_on_random_tokens import (
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Analysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
 from circuitlab.analysis.ordering import descending, head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult, ov_spectrum
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, previous_head_spectrum
