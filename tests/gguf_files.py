@@ -277,3 +277,18 @@ def random_blocks(kind: Any, shape: tuple[int, ...]) -> np.ndarray:
         if theirs.name == "Q2_K":
             data[..., 82:84] = scale()
     return data.reshape(*shape[:-1], n * kind.nbytes)
+
+
+def byte_tokenizer(**more: Any) -> dict[str, Any]:
+    """Keys of a byte-level tokenizer of 260 tokens: two merges, and two special tokens at the end."""
+    plain_bytes = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [chr(b) for b in plain_bytes] + [chr(256 + i) for i in range(256 - len(plain_bytes))]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": [*letters, "th", "the", "<|bos|>", "<|user|>"],
+        "tokenizer.ggml.token_type": [1] * 258 + [3, 4],
+        "tokenizer.ggml.merges": ["t h", "th e"],
+        "tokenizer.ggml.bos_token_id": 258,
+        **{f"tokenizer.ggml.{name}": value for name, value in more.items()},
+    }

@@ -19,7 +19,7 @@ from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
-from tests.gguf_files import converted, random_blocks
+from tests.gguf_files import Kind, byte_tokenizer, converted, plain, random_blocks
 from tests.unit.families.agreement import saved
 
 gguf = pytest.importorskip("gguf")
@@ -125,10 +125,10 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str) -
         assert "architecture" in refused.value.what and ("mamba" in refused.value.got) is name.startswith("an unknown")
 
 
-def _with(folder: Path, change: Callable[[Any], None]) -> Path:
+def _with(folder: Path, change: Callable[[Any], None], **more_sizes: int) -> Path:
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": 17, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
-    saved(folder / "m", transformers.LlamaConfig(**sizes, max_position_embeddings=64))
+    saved(folder / "m", transformers.LlamaConfig(**sizes | more_sizes, max_position_embeddings=64))
     more: dict[str, Any] = {}
     change(more)
     converted(folder / "m", folder / "m.gguf", more=more)
@@ -169,7 +169,6 @@ def test_a_file_opens_whatever_it_is_called_and_whatever_lies_beside_it(tmp_path
 
 def test_a_packed_model_beyond_the_budget_is_read_as_it_is_used(tmp_path: Path) -> None:
     from circuitlab.engine.store import ModelStore, reference
-    from tests.gguf_files import Kind, plain
 
     _with(tmp_path, lambda more: None)
     file = tmp_path / "q.gguf"
@@ -186,7 +185,6 @@ def test_without_the_package_plain_files_open_and_packed_ones_say_what_is_lackin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from circuitlab.errors import BadMachine
-    from tests.gguf_files import Kind, plain
 
     file = _with(tmp_path, lambda more: None)
     converted(tmp_path / "m", tmp_path / "q.gguf", plain(Kind.Q8_0))
@@ -195,3 +193,52 @@ def test_without_the_package_plain_files_open_and_packed_ones_say_what_is_lackin
     with pytest.raises(BadMachine, match="package gguf") as refused:
         open_model(tmp_path / "q.gguf")
     assert "circuitlab[gguf]" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("pre", "flag", "adds"),
+    [("gpt-2", None, False), ("gpt-2", True, True), ("llama-bpe", None, True), ("llama-bpe", False, False)],
+)
+def test_bos_is_prepended_as_the_file_says(tmp_path: Path, pre: str, flag: bool | None, adds: bool) -> None:
+    said = byte_tokenizer(pre=pre, **({} if flag is None else {"add_bos_token": flag}))
+    weights = open_model(_with(tmp_path, lambda more: more.update(said), vocab_size=260)).weights
+    tokenizer = weights.tokenizer
+    assert tokenizer is not None and tokenizer.bos == 258 and tokenizer.adds_bos is adds and weights.config.prepend_bos is adds
+    assert [tokenizer.raw(i) for i in tokenizer.encode("the<|user|>")] == ["the", "<|user|>"]
+    assert tokenizer.is_special(258) and not tokenizer.is_special(259)
+    assert tokenizer.decode(tokenizer.encode("été\n  x")) == "été\n  x"
+
+
+def test_a_tokenizer_that_is_not_known_can_be_left_out(tmp_path: Path) -> None:
+    file = _with(tmp_path, lambda more: more.update(byte_tokenizer(pre="of tomorrow")), vocab_size=260)
+    with pytest.raises(BadModel, match="splits a text") as refused:
+        open_model(file)
+    assert "of tomorrow" in refused.value.got and "tokenizer=none" in refused.value.remedy
+    assert open_model(file, assume={"tokenizer": "none"}).weights.tokenizer is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"tokens": ["a", "a"]}, {"merges": ["t h", "no such"]}, {"token_type": [1, 2]}, {"tokens": 5}, {"model": "rwkv"}],
+    ids=lambda damage: next(iter(damage)),
+)
+def test_a_damaged_tokenizer_is_refused(tmp_path: Path, damage: dict[str, Any]) -> None:
+    with pytest.raises(BadModel) as refused:
+        open_model(_with(tmp_path, lambda more: more.update(byte_tokenizer(**damage)), vocab_size=260))
+    assert refused.value.remedy
+
+
+def test_sentencepiece_takes_the_best_piece_and_falls_back_to_bytes(tmp_path: Path) -> None:
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "a", "b", "ab", "▁ab", "▁a"]
+    scores = [0.0] * 259 + [-9.0, -8.0, -7.0, -2.0, -1.0, -3.0]
+    said = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, *[1] * 6],
+    }
+    tokenizer = open_model(_with(tmp_path, lambda more: more.update(said), vocab_size=265)).weights.tokenizer
+    assert tokenizer is not None and tokenizer.bos == 1 and tokenizer.adds_bos
+    shown = lambda text: [tokenizer.raw(i) for i in tokenizer.encode(text)]
+    assert shown("ab") == ["▁ab"] and shown("aab") == ["▁a", "ab"] and shown("é") == ["▁", "<0xC3>", "<0xA9>"]
+    assert tokenizer.decode(tokenizer.encode("ab éa")) == "ab éa"
