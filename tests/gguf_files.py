@@ -256,3 +256,39 @@ def _name(table: Any, kind: str, key: str) -> str:
         found = table.get_name(key.removeprefix("model."), try_suffixes=(".weight", ".bias"))
     assert found is not None, f"no name for {key}"
     return found
+
+
+def random_blocks(kind: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Bytes of a packed kind for numbers of this shape, at random, with scales near 0.01."""
+    rng = np.random.default_rng(5)
+    theirs, rows = Kind(kind.id), int(np.prod(shape[:-1]))
+    n = shape[-1] // kind.block
+    data = rng.integers(0, 256, (rows, n, kind.nbytes), dtype=np.uint8)
+    scale = lambda: rng.uniform(0.005, 0.02, (rows, n, 1)).astype(np.float16).view(np.uint8)
+    first = {"Q2_K": 80, "Q3_K": 108, "Q6_K": 208, "TQ1_0": 52, "TQ2_0": 64}.get(theirs.name, 0)
+    if theirs.name == "IQ1_M":  # whose scale lies in the upper bits of four numbers
+        data[..., 49::2] = data[..., 49::2] & 0x0F | np.array([0x00, 0x20, 0x10, 0x20], np.uint8)
+    elif theirs.name in ("MXFP4", "NVFP4"):
+        data[..., : 1 if theirs.name == "MXFP4" else 4] = 122 if theirs.name == "MXFP4" else 0x20
+    else:
+        data[..., first : first + 2] = scale()
+        if theirs.name in ("Q4_1", "Q5_1", "Q4_K", "Q5_K"):
+            data[..., 2:4] = scale()
+        if theirs.name == "Q2_K":
+            data[..., 82:84] = scale()
+    return data.reshape(*shape[:-1], n * kind.nbytes)
+
+
+def byte_tokenizer(**more: Any) -> dict[str, Any]:
+    """Keys of a byte-level tokenizer of 260 tokens: two merges, and two special tokens at the end."""
+    plain_bytes = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [chr(b) for b in plain_bytes] + [chr(256 + i) for i in range(256 - len(plain_bytes))]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": [*letters, "th", "the", "<|bos|>", "<|user|>"],
+        "tokenizer.ggml.token_type": [1] * 258 + [3, 4],
+        "tokenizer.ggml.merges": ["t h", "th e"],
+        "tokenizer.ggml.bos_token_id": 258,
+        **{f"tokenizer.ggml.{name}": value for name, value in more.items()},
+    }

@@ -22,6 +22,9 @@ GPT4O = f"{_UPPER}*{_LOWER}+{_SHORT}?|{_UPPER}+{_LOWER}*{_SHORT}?|\\p{{N}}{{1,3}
 BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"  # as its tokenizer.json has it; llama.cpp's own escapes differ
 _CHINESE = "[一-龥ࠀ-一가-퟿]+"
 _DEEPSEEK_SIGNS = r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + _END
+_CASED_LETTERS = r"\s?[\p{Lu}\p{Ll}\p{Lt}&&[^ა-ჿ]]+"  # of the scripts that had case when it was written, which Georgian had not
+_FULL_WIDTH = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
+DEEPSEEK = ("[\r\n]", _CASED_LETTERS, _FULL_WIDTH, r"\s+$", _CHINESE, r"\p{N}+")
 DEEPSEEK_CODER = ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CHINESE, r"\p{N}")
 DEEPSEEK_3 = (r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", _DEEPSEEK_SIGNS)
 FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]")
@@ -57,6 +60,7 @@ _RULES: Mapping[str, Rules] = {
     **dict.fromkeys(("gpt-4o", "llama4"), Rules("split as GPT-4o's tokenizer does", (GPT4O,))),
     **dict.fromkeys(("bloom", "gpt3-finnish", "poro-chat"), _BLOOM),
     "falcon": Rules("split as Falcon does", FALCON),
+    "deepseek-llm": Rules("split as DeepSeek does", DEEPSEEK),
     "deepseek-coder": Rules("split as DeepSeek-Coder does", DEEPSEEK_CODER),
     "deepseek-v3": Rules("split as DeepSeek 3 does", DEEPSEEK_3),
 }
