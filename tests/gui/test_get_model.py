@@ -52,12 +52,17 @@ def _dialog(window: Window, name: str = NAME) -> ModelDialog:
     return dialog
 
 
+def _rows(dialog: ModelDialog) -> list[list[str]]:
+    items = (dialog.models.topLevelItem(i) for i in range(dialog.models.topLevelItemCount()))
+    return [[item.text(column) for column in range(4)] for item in items if item is not None]
+
+
 def test_listed_without_a_network_and_what_needs_it_says_so(
     qtbot: Any, shelf: Catalogued, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(getting, "python", lambda *words: ["false"])  # pip would wait for the network, too
     dialog = _dialog(window)
-    rows = [[dialog.models.topLevelItem(i).text(c) for c in range(4)] for i in range(dialog.models.topLevelItemCount())]
+    rows = _rows(dialog)
     assert sorted(row[0] for row in rows) == sorted((NAME, OTHER)) and {row[2] for row in rows} == {"CC0-1.0"}
     assert all(row[1] and row[3] == "no" for row in rows)
     assert "Nothing much" in dialog.about.text() and "network" in dialog.status.text()
