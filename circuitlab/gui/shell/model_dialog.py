@@ -139,8 +139,8 @@ class ModelDialog(Dialog):
             self.models.addTopLevelItem(item)
             if entry.name == chosen:
                 self.models.setCurrentItem(item)
-        if self.models.currentItem() is None and entries:
-            self.models.setCurrentItem(self.models.topLevelItem(0))
+        if self.models.currentItem() is None and (first := self.models.topLevelItem(0)) is not None:
+            self.models.setCurrentItem(first)
         self.models.blockSignals(False)
         header = self.models.header()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)

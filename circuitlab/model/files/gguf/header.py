@@ -193,7 +193,7 @@ class _Walk:
             raise _bad(self.file.name, "lists of numbers or texts", f"type {kind} in {quoted(key)}")
         dtype = np.dtype(_SCALARS[kind][1])
         if n > _LARGEST:
-            raise _bad(self.file.name, f"a header of at most {_LARGEST >> 20} MiB", f"{n:,} values in {quoted(key)}")
+            raise _bad(self.file.name, f"a header of at most {_LARGEST >> 20} MiB", f"{number_of(n, 'value')} in {quoted(key)}")
         start = self._need(n * dtype.itemsize)
         values = np.frombuffer(bytes(self._data[start : self.at]), dtype)
         return values.astype(bool) if kind == _BOOL else values
@@ -203,7 +203,9 @@ class _Walk:
         if self._strings > _MOST_STRINGS:
             raise _bad(self.file.name, f"at most {_MOST_STRINGS:,} texts in lists", f"{self._strings:,}")
         if 8 * n > self.file.size - self.at:
-            raise _bad(self.file.name, f"{n:,} texts in {quoted(key)}", f"a file of {number_of(self.file.size, 'byte')}")
+            raise _bad(
+                self.file.name, f"{number_of(n, 'text')} in {quoted(key)}", f"a file of {number_of(self.file.size, 'byte')}"
+            )
         texts: list[str] = []
         at, stop, unpack, data = self.at, len(self._data), _LENGTH.unpack_from, self._data
         try:
