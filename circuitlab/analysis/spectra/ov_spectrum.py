@@ -81,7 +81,7 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """OV circuit spectra: eigenvalues, singular values, effective rank and copying score Σλ/Σ|λ| of chosen heads."""
     heads = chosen_heads(inputs.weights.config, p.heads)
@@ -90,13 +90,20 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
     around = lambda layer: full.get(read_as(p.embed, p.through or Head(layer, 0)), EmbeddingsAround())
     with torch.inference_mode():
         through = ThroughEarlier(inputs, p.through)
-        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV")
+        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV", p.through)
     return OvSpectrumResult(
         **spectra.fields(),
         copying=spectra.score,
         copying_raw=spectra.score_raw,
         unit="logit" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), scores=(), ends=p.matrix != "bare"),
+        conventions=words(
+            inputs,
+            *_conventions(inputs, p),
+            zeros_words(spectra.score),
+            spectra.rounding_words(),
+            scores=(),
+            ends=p.matrix != "bare",
+        ),
     )
 
 

@@ -79,7 +79,7 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype, n_products=1)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """QK circuit spectra: eigenvalues, singular values, effective rank and positivity Σλ/Σ|λ| of chosen heads."""
     if p.distance < 0:
@@ -100,13 +100,13 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
             W_Q, W_K = rotated(batch.W_Q, c, batch.layer, p.distance), batch.W_K
             return (W_Q, through(W_K).mT) if p.side == "key" else (through(W_Q), W_K.mT)
 
-        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK")
+        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK", p.behind)
     return QkSpectrumResult(
         **spectra.fields(),
         positivity=spectra.score,
         positivity_raw=spectra.score_raw,
         unit="unscaled score" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), ends=False),
+        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), spectra.rounding_words(), ends=False),
     )
 
 
