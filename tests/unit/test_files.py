@@ -192,6 +192,7 @@ _OTHERWISE = {
     "model/sources/hub_download.py",
     "model/sources/hub_transfer.py",
     "model/importing/streamed.py",
+    "model/catalogue/getting.py",  # what pip says, in a folder that goes away
     "model/archives/transfer.py",  # appends to what a later attempt goes on with
     "model/archives/unpacking.py",  # into a folder that is put in place as a whole
     "training/archiving.py",  # a member of a zip

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -31,16 +32,20 @@ from circuitlab.analysis.circuits.direct_path import DirectPathParams
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
+from circuitlab.analysis.circuits.rounding import below
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.analysis.interventions.ablation import AblationParams
 from circuitlab.analysis.ordering import Ranks, all_ranks, rank_in
-from circuitlab.counting import ranked
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.singular_vectors import SingularVectorsParams
+from circuitlab.counting import number, ranked
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.heads import head_rank
+from circuitlab.figures.panels.spectra.chosen_heads import rounding_words, singular_values
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from tests.models import CONFIGS, FULL, TINY, directory
@@ -468,6 +473,58 @@ def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: 
     cos2 = (random[:, :8] ** 2).sum(1) / (random**2).sum(1)  # of a random direction with 8 dimensions
     assert cos2.mean() == pytest.approx(chance[0, 0, 1, 1], abs=0.01)
     np.testing.assert_allclose(found.table().columns[3].values, (found.mean_cos2 - chance).ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share", "known"),
+    [(torch.bfloat16, 8e-3, "bfloat16"), (torch.float16, 1e-3, "float16"), (torch.float64, 1e-6, "float32")],
+)
+def test_what_numbers_are_known_to_is_what_the_file_had(tmp_path: Path, dtype: torch.dtype, share: float, known: str) -> None:
+    """Also of a small file, which is copied as float32: numbers of a head of rank 1 are rounded as the file has them."""
+    config = replace(TINY, d_model=32, d_head=8, positions="rotary", rotary=Rotary())
+    path, rng = directory(tmp_path / "m", config, tokenizer=False), np.random.default_rng(0)
+    tensors = {name: torch.tensor(array) for name, array in load_file(path / "model.safetensors").items()}
+    tensors["layers.0.W_V"][0] = torch.tensor(rng.standard_normal((32, 1)) @ rng.standard_normal((1, 8)))
+    save_tensors({name: value.to(dtype) for name, value in tensors.items()}, path / "model.safetensors")
+    engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+    for conventions in (FOLDED, Conventions()):
+        ask = lambda name, p, c=conventions: engine.answer(Request.named(name, p, Subject(ref, TOKENS, (), c))).result
+        found = ask("subspace_overlap", SubspaceOverlapParams("writes", "writes"))
+        assert found.left_rank[0, 0] == 1 and (np.delete(found.left_rank.ravel(), 0) == 8).all()
+        heads = (Head(0, 0), Head(0, 1))
+        bare = ask("ov_spectrum", OvSpectrumParams(heads, "bare"))
+        assert bare.rounding.tolist() == [share] * 2
+        small = below(bare.singular_values, bare.rounding)
+        assert small.tolist() == [[False] + [True] * 7, [False] * 8]
+        assert bare.table().columns[-1].values.tolist() == ["", *["rounding"] * 7, *[""] * 8]
+        said = f"7 singular values under {number(share, '.0e')} of the largest (weights known to {known}) are rounding"
+        assert said in bare.conventions
+        vectors = ask("singular_vectors", SingularVectorsParams(Head(0, 0)))
+        assert vectors.rounding == share and said in vectors.conventions
+        assert not any("are rounding" in words for words in ask("ov_spectrum", OvSpectrumParams(heads[1:], "bare")).conventions)
+    full = ask("ov_spectrum", OvSpectrumParams(heads))  # in float32, from squares in float32
+    assert (full.singular_values[0, 1:] < full.rounding[0] * full.singular_values[0, 0]).all() and full.rounding[0] >= 6e-4
+    assert ask("ov_spectrum", OvSpectrumParams(heads), FOLDED).rounding[0] == share
+
+
+def test_singular_values_that_are_rounding_are_dashed(tmp_path: Path) -> None:
+    config = replace(TINY, d_model=32, d_head=8, positions="rotary", rotary=Rotary())
+    path, rng = directory(tmp_path / "m", config, tokenizer=False), np.random.default_rng(0)
+    tensors = load_file(path / "model.safetensors")
+    tensors["layers.0.W_V"][0] = rng.standard_normal((32, 3)) @ rng.standard_normal((3, 8))
+    save_file(tensors, path / "model.safetensors")
+    ask = Asker(path, config)
+    heads = (Head(0, 0), Head(0, 1))
+    answer = ask.engine.answer(
+        Request.named("ov_spectrum", OvSpectrumParams(heads, "bare"), Subject(ask.ref, TOKENS, (), FOLDED))
+    )
+    curves, values = singular_values("OV", answer), answer.result.singular_values
+    assert curves.names == ("L0H0", "L0H1", "L0H0 rounding") and curves.dashed == (False, False, True) and curves.named == (0, 1)
+    np.testing.assert_array_equal(np.isfinite(curves.ys[0]), np.arange(8) < 3)
+    np.testing.assert_array_equal(curves.ys[0][:3], values[0, :3])
+    np.testing.assert_array_equal(curves.ys[1], values[1])
+    assert np.isnan(curves.ys[2][:2]).all() and curves.ys[2][2] == values[0, 2]  # from the last one above on
+    assert "dashed" in rounding_words([answer]) and not rounding_words([])
 
 
 def test_a_head_of_zeros_has_no_rank_of_its_own_tokens(tmp_path: Path) -> None:

@@ -107,6 +107,28 @@ class Circuits:
             x if rotary is None else x * np.where(np.arange(x.shape[-1]) < (rotary.dims or x.shape[-1]), rotary.amplitude**2, 1)
         )
 
+    def beside(self, part: int) -> np.ndarray:
+        """[n, d_model]: W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP, W_out of the last one, by number."""
+        c, last = self.c, self.c.n_layers - 1
+        if part == 0:
+            return self.E
+        if part == 1:
+            in_stream = c.positions != "shortformer"
+            W_pos = self.m.positions if in_stream else self.t["embed.W_pos"]
+            return without_mean(W_pos) if self.centred and in_stream else W_pos
+        if part == 2:
+            return (without_mean(self.U, 0) if self.centred else self.U).T
+        if part == 3:
+            W = self.m.of(0, "mlp.W_in")
+            if c.norm != "none" and c.norm_placement in ("pre", "both"):
+                gain = self.m.of(0, "mlp_norm.gain")
+                W = (self.m.of(0, "attn_norm.gain") if gain is None else gain)[:, None] * W
+            return (without_mean(W, 0) if self.centred else W).T
+        W = self.m.of(last, "mlp.W_out")
+        if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
+            W = (without_mean(W) if c.norm == "layer" else W) * self.m.of(last, "mlp_post_norm.gain")
+        return without_mean(W) if self.centred else W
+
     def heads(self) -> list[tuple[int, int]]:
         """(layer, head) of all."""
         return [(layer, h) for layer in range(self.c.n_layers) for h in range(self.c.n_heads)]

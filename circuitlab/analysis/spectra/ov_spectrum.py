@@ -90,7 +90,7 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
     around = lambda layer: full.get(read_as(p.embed, p.through or Head(layer, 0)), EmbeddingsAround())
     with torch.inference_mode():
         through = ThroughEarlier(inputs, p.through)
-        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV")
+        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV", p.through)
     return OvSpectrumResult(
         **spectra.fields(),
         copying=spectra.score,
@@ -100,6 +100,7 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
             inputs,
             *_conventions(inputs, p),
             zeros_words(spectra.score),
+            spectra.rounding_words(),
             scores=(),
             ends=p.matrix != "bare",
             unscaled=left_unscaled(inputs.weights.config, p.embed, p.through is not None) if p.matrix == "full" else (),

@@ -99,7 +99,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
             W_Q, W_K = rotated(batch.W_Q, c, batch.layer, p.distance), batch.W_K
             return (W_Q, through(W_K).mT) if p.side == "key" else (through(W_Q), W_K.mT)
 
-        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK")
+        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK", p.behind)
     return QkSpectrumResult(
         **spectra.fields(),
         positivity=spectra.score,
@@ -109,6 +109,7 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
             inputs,
             *_conventions(inputs, p),
             zeros_words(spectra.score),
+            spectra.rounding_words(),
             ends=False,
             unscaled=left_unscaled(c, p.embed, p.behind is not None) if p.matrix == "full" else (),
         ),

@@ -109,8 +109,8 @@ class JobsDock(QDockWidget):
         held = holding(engine)
         prepared = f" · prepared or stored: {size(held.prepared)}" if held.prepared else ""
         self.memory.setText(
-            f"{number_of(held.n_models, 'model')} open: {size(held.models)} · "
-            f"results and runs cached: {size(held.cached)} of {size(engine.cache.limit)}{prepared} · "
+            f"{number_of(held.n_models, 'model')} open: {size(held.models)}"
+            f" · results and runs cached: {size(held.cached)} of {size(engine.cache.limit)}{prepared} · "
             f"budget {engine.memory / 2**30:.1f} GiB"
         )
 

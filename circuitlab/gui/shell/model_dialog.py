@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.errors import BadMachine, Cancelled, CircuitLabError
 from circuitlab.gui.shell.get_dialog import RESUMES, from_home
@@ -295,7 +296,7 @@ def _here(entry: Entry) -> str:
     found = here(entry)
     steps = sum(here(entry, step) is not None for step in entry.checkpoints)
     final = "" if found is None else "yes" if len(entry.sources) == 1 else f"yes: {found[0].kind}"
-    along = f"{steps} of {len(entry.checkpoints)} steps" if steps else ""
+    along = f"{steps} of {number_of(len(entry.checkpoints), 'step')}" if steps else ""
     return ", ".join(filter(None, (final, along))) or "no"
 
 

@@ -258,6 +258,10 @@ class LaidOut:
         block = self.layout.layer(i)
         return Named(block, lambda name: block[name].take(self.config, self._get, i))
 
+    def kinds(self, name: str, i: int) -> frozenset[str]:
+        """The dtypes in the file of what a tensor of block i is made of."""
+        return frozenset(self.source.kind(self.full(stored_as)) for stored_as in self.layout.layer(i)[name].names(i))
+
     def _end(self, name: str, where: Stored) -> Tensor:
         if where.join is None:
             return where.take(self.config, self._get)
