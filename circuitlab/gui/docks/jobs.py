@@ -110,7 +110,7 @@ class JobsDock(QDockWidget):
         prepared = f" · prepared or stored: {size(held.prepared)}" if held.prepared else ""
         self.memory.setText(
             f"{number_of(held.n_models, 'model')} open: {size(held.models)}"
-            f" · results and runs cached: {size(held.cached)} of {size(engine.cache.limit)}{prepared} · "
+            f" · cached results and runs: {size(held.cached)} of {size(engine.cache.limit)}{prepared} · "
             f"budget {engine.memory / 2**30:.1f} GiB"
         )
 
