@@ -84,7 +84,7 @@ def _refuse(spec: _Spec) -> None:
         (spec.collapses, "it takes out spaces, in ways of its own"),
         (not spec.escapes or spec.suffix, "it does not write a space as ▁ in front of a word"),
         (spec.in_front and users, "symbols of its own stand behind a space that it puts in front"),
-        (any(kind == _UNUSED for _, _, kind in spec.pieces), "it has pieces that are merged and not used"),
+        (_reaches_unused(spec), "it has pieces that are merged and not used"),
         (sum(len(text) for text, _, _ in spec.pieces) > _MOST_CHARACTERS, "its pieces are longer than those of any model"),
         (
             any(len(text) > _LONGEST for text, _, kind in spec.pieces if kind == _NORMAL),
@@ -94,6 +94,15 @@ def _refuse(spec: _Spec) -> None:
     for applies, reason in reasons:
         if applies:
             raise NotRead(reason)
+
+
+def _reaches_unused(spec: _Spec) -> bool:
+    """Whether merging may make a piece that SentencePiece then takes apart again, as it is not to be used."""
+    joined = {text for text, _, kind in spec.pieces if kind in (_NORMAL, _UNUSED)}
+    unused = [text for text, _, kind in spec.pieces if kind == _UNUSED]
+    return any(
+        len(t) == 1 or len(t) > _LONGEST or any(t[:k] in joined and t[k:] in joined for k in range(1, len(t))) for t in unused
+    )
 
 
 def _described(spec: _Spec, vocab: Mapping[str, int]) -> dict[str, Any]:
