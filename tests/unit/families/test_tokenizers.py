@@ -222,16 +222,6 @@ def test_prompts_of_a_model_begin_with_bos_where_its_tokenizer_puts_it(tmp_path:
     assert not open_model(folder).weights.config.prepend_bos
 
 
-def test_a_lone_sentencepiece_file_is_not_read_and_ids_still_work(tmp_path: Path) -> None:
-    folder = model_in(tmp_path / "m", 31)
-    (folder / "tokenizer.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
-    opened = open_model(folder)
-    assert opened.weights.tokenizer is None
-    assert any("tokenizer.model (SentencePiece) is not read" in note and "typed as ids" in note for note in opened.notes)
-    assert forward(opened.weights, (1, 2, 3)).logits().shape == (3, 31)
-    assert_analyses_work(folder)
-
-
 DAMAGED: dict[str, dict[str, str]] = {
     "tokenizer.json": {"tokenizer.json": "{}"},
     "merges of what is not there": {"vocab.json": '{"a": 0}', "merges.txt": "a b"},
