@@ -85,6 +85,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     of = f"{len(ids)} of {number_of(c.d_vocab, 'row')}" if sampled else f"all {number_of(c.d_vocab, 'row')}"
     sample_words = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
     notes: dict[str, None] = {}
+    unscaled: dict[str, None] = {}
 
     def result(done: float) -> OwnTokensResult:
         return OwnTokensResult(
@@ -93,7 +94,9 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
             n_tokens=len(ids),
             chance1=1 / c.d_vocab_out,
             chance10=min(1.0, FEW / c.d_vocab_out),
-            conventions=words(inputs, sample_words, "value bias left out" * has_bias(c, "v"), *notes, scores=()),
+            conventions=words(
+                inputs, sample_words, "value bias left out" * has_bias(c, "v"), *notes, scores=(), unscaled=tuple(unscaled)
+            ),
             done=done,
         )
 
@@ -102,6 +105,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
         for layer, heads, _ in by_layer(chosen):
             side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed == "after the first MLP")
             notes |= dict.fromkeys((side.words,) if p.embed == "after the first MLP" else ())
+            unscaled |= dict.fromkeys(side.unscaled)
             factors, rows = heads_of(inputs, layer), side.rows(tuple(ids.tolist()))
             for head in heads:
                 tick = lambda at=finished: ctx.tick(at, len(chosen), "own tokens")
