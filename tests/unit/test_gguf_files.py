@@ -242,3 +242,15 @@ def test_sentencepiece_takes_the_best_piece_and_falls_back_to_bytes(tmp_path: Pa
     shown = lambda text: [tokenizer.raw(i) for i in tokenizer.encode(text)]
     assert shown("ab") == ["▁ab"] and shown("aab") == ["▁a", "ab"] and shown("é") == ["▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("ab éa")) == "ab éa"
+
+
+def test_what_a_packed_file_takes_in_memory_is_said_before_it_is_opened(tmp_path: Path) -> None:
+    from circuitlab.engine.memory_report import opening_cost
+    from circuitlab.engine.store import reference
+
+    file = _with(tmp_path, lambda more: None)
+    assert opening_cost(reference(str(file)), 2**30) == ""
+    converted(tmp_path / "m", tmp_path / "q.gguf", plain(Kind.Q4_0))
+    ref, weights = reference(str(tmp_path / "q.gguf")), open_model(tmp_path / "q.gguf").weights
+    assert opening_cost(ref, 2**30).endswith(f"{4 * weights.config.n_parameters() / 2**20:,.1f} MiB in memory as float32")
+    assert "Q4_0 (4.5 bits a weight), read as it is used" in opening_cost(ref, 1000)
