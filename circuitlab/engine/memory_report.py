@@ -9,7 +9,7 @@ from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.model.devices import memory_of
-from circuitlab.model.files.gguf.header import read_header
+from circuitlab.model.files.gguf.header import parts_of, read_parts
 from circuitlab.model.files.gguf.tensors import dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.origin import File
@@ -36,12 +36,13 @@ def opening_cost(ref: ModelRef, largest_copy: int) -> str:
     path = Path(ref.origin.where)
     if path.suffix != ".gguf" or not path.is_file():
         return ""
-    header = read_header(WholeFile(path))
+    files = [WholeFile(part) for part in parts_of(path)]
+    header = read_parts(files)
     if not (made_of := dequantised_from(header)):
         return ""
     copy = 4 * sum(tensor.numel for tensor in header.tensors.values())
     where = f"{size(copy)} in memory as float32" if copy <= largest_copy else f"read as it is used: {size(copy)} as float32"
-    return f"{size(path.stat().st_size)} of {made_of}, {where}"
+    return f"{size(sum(file.size for file in files))} of {made_of}, {where}"
 
 
 def memory_report(engine: Engine, subject: Subject) -> tuple[Row, ...]:
