@@ -46,7 +46,7 @@ def test_packed_kinds_are_read_as_the_package_reads_them(tmp_path: Path, kind: A
     for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
         write()
     file = WholeFile(tmp_path / "x.gguf")
-    tensors = GgufTensors(file, read_header(file))
+    tensors = GgufTensors(read_header(file), file)
     assert tensors.shape("x") == (4, 10, 1024) and tensors.kind("x") == "float32"
     assert np.array_equal(tensors.tensor("x").numpy(), expected.reshape(4, 10, 1024))
     assert np.array_equal(tensors.tensor("x", 2).numpy(), expected.reshape(4, 10, 1024)[2])
@@ -242,3 +242,52 @@ def test_sentencepiece_takes_the_best_piece_and_falls_back_to_bytes(tmp_path: Pa
     shown = lambda text: [tokenizer.raw(i) for i in tokenizer.encode(text)]
     assert shown("ab") == ["▁ab"] and shown("aab") == ["▁a", "ab"] and shown("é") == ["▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("ab éa")) == "ab éa"
+
+
+def test_what_a_packed_file_takes_in_memory_is_said_before_it_is_opened(tmp_path: Path) -> None:
+    from circuitlab.engine.memory_report import opening_cost
+    from circuitlab.engine.store import reference
+
+    file = _with(tmp_path, lambda more: None)
+    assert opening_cost(reference(str(file)), 2**30) == ""
+    converted(tmp_path / "m", tmp_path / "q.gguf", plain(Kind.Q4_0))
+    ref, weights = reference(str(tmp_path / "q.gguf")), open_model(tmp_path / "q.gguf").weights
+    assert opening_cost(ref, 2**30).endswith(f"{4 * weights.config.n_parameters() / 2**20:,.1f} MiB in memory as float32")
+    assert "Q4_0 (4.5 bits a weight), read as it is used" in opening_cost(ref, 1000)
+
+
+def test_a_model_in_parts_opens_by_any_of_them(tmp_path: Path) -> None:
+    whole = open_model(_with(tmp_path, lambda more: None)).weights
+    paths = [tmp_path / "parts" / f"m-{i + 1:05d}-of-00002.gguf" for i in range(2)]
+    paths[0].parent.mkdir()
+    reader = gguf.GGUFReader(tmp_path / "m.gguf")
+    for i, path in enumerate(paths):
+        writer = gguf.GGUFWriter(path, "llama")
+        for field in reader.fields.values() if i == 0 else ():
+            if field.name.startswith("llama."):
+                writer.add_key_value(field.name, field.contents(), field.types[0])
+        writer.add_key_value("split.no", i, gguf.GGUFValueType.UINT16)
+        writer.add_key_value("split.count", 2, gguf.GGUFValueType.UINT16)
+        for tensor in reader.tensors[i::2]:
+            writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
+        for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+            write()
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    for path in (*paths, paths[0].parent):
+        opened = open_model(path)
+        assert torch.equal(logits(opened.weights, ids), logits(whole, ids)) and opened.files == tuple(paths)
+    alone = paths[0].rename(tmp_path / "alone.gguf")
+    with pytest.raises(BadModel, match="one part of a model"):
+        open_model(alone)
+    with pytest.raises(BadModel, match="does not exist"):
+        open_model(paths[1])
+
+
+def test_a_layer_that_the_file_does_not_speak_of_is_refused(tmp_path: Path) -> None:
+    file = _with(tmp_path, lambda more: None, num_hidden_layers=2)
+    at = file.read_bytes().index(b"llama.block_count") + len(b"llama.block_count") + 4
+    data = bytearray(file.read_bytes())
+    struct.pack_into("<I", data, at, 1)
+    file.write_bytes(data)
+    with pytest.raises(BadModel, match="a layer that the model does not have"):
+        open_model(file)

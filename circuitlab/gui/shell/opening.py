@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMenu
 
 from circuitlab.disk.paths import shipped, shipped_models
 from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.engine.memory_report import opening_cost
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.work.app_context import AppContext
@@ -99,6 +100,8 @@ class Opening(QObject):
 
     def _read(self, ref: ModelRef, prompt: str, job: Job) -> OpenModel:
         """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
+        if cost := opening_cost(ref, self.context.engine.store.largest_copy):
+            self.context.runner.report_progress(job, 0, 1, cost)
         model = self.context.engine.store.open(ref)
         warm_tokenizer(model, prompt)
         if job.cancelled.is_set():

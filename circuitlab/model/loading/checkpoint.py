@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel
-from circuitlab.model.files.gguf.header import MAGIC
+from circuitlab.model.files.gguf.header import MAGIC, parts_of
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table
@@ -133,6 +133,8 @@ def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
         if os.path.lexists(folder / name):
             return folder / name
     others = sorted(f for f in folder.iterdir() if f.suffix in WEIGHT_FILES and f.is_file())
+    if len(others) > 1 and others == sorted(parts_of(others[0])):  # of one GGUF model
+        return others[0]
     if len(others) > 1:
         raise BadModel(
             "The folder holds several weight files and no index.",
@@ -192,7 +194,7 @@ def _gguf(file: Path, assume: Mapping[str, str]) -> Checkpoint:
         file,
         file.parent,
         read.config,
-        (file,),
+        read.files,
         read.tensors,
         assumed=read.assumed,
         tokenizer=read.tokenizer,
@@ -228,7 +230,7 @@ def weight_files(path: Path, checkpoint: int | None = None) -> tuple[Path, ...]:
         return ()
     if weights.name.endswith(".index.json"):
         return tuple(weights.with_name(n) for n in sorted(set(shard_table(weights, read_json(weights)).values())))
-    return (weights,)
+    return parts_of(weights)
 
 
 def read_json(path: Path) -> dict[str, Any]:

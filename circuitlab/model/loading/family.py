@@ -201,6 +201,8 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
         if checkpoint.dequantised:
             config = replace(weights.config, dequantised=checkpoint.dequantised)
             weights = LazyWeights(config, weights.tokenizer, weights.parts, weights.dtype)
+            of_file = "every number is of the file's weights, not of those before they were quantised"
+            notes = (*notes, f"weights dequantised from {checkpoint.dequantised}: {of_file}")
         weights, more = fitted(weights, checkpoint.folder)
         notes = (*notes, *more)
     if checkpoint.skipped:

@@ -7,9 +7,11 @@ axes fastest first, kind, offset); then, aligned, the data. Offsets are the padd
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from circuitlab.model.files.gguf.kinds import KINDS, Kind
 from circuitlab.model.files.whole_file import WholeFile
 
 MAGIC = b"GGUF"
+_PART, _MOST_PARTS = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL), 999
 _LARGEST = 128 * 2**20  # bytes of a header: vocabularies of 500,000 tokens with their merges take 40 MB
 _CHUNK = 4 * 2**20
 _MOST_KEYS, _MOST_TENSORS, _MOST_AXES, _LONGEST_NAME = 4096, 2**17, 4, 64
@@ -37,13 +40,15 @@ _REMEDY = "The file is damaged or cut off: copy or download it again."
 
 @dataclass(frozen=True)
 class Packed:
-    """A tensor in the file: `shape` as torch has it (last axis fastest), its bytes from `start` to `stop`."""
+    """A tensor: `shape` as torch has it (last axis fastest), its bytes from `start` to `stop`; `part`: of a model in
+    several files, which of them."""
 
     name: str
     kind: Kind
     shape: tuple[int, ...]
     start: int
     stop: int
+    part: int = 0
 
     @property
     def numel(self) -> int:
@@ -84,6 +89,36 @@ def read_header(file: WholeFile) -> Header:
         metadata[key] = walk.value(walk.number("<I"), key)
     tensors = _tensors(walk, n_tensors, metadata)
     return Header(file.name, version, metadata, tensors)
+
+
+def parts_of(path: Path) -> tuple[Path, ...]:
+    """All parts of a model of which `path` is one by its name (`NAME-00001-of-00003.gguf`), in order; else `path` alone."""
+    match = _PART.fullmatch(path.name)
+    if match is None or not 1 < int(match[3]) <= _MOST_PARTS:
+        return (path,)
+    return tuple(path.with_name(f"{match[1]}-{i + 1:05d}-of-{match[3]}.gguf") for i in range(int(match[3])))
+
+
+def read_parts(files: Sequence[WholeFile]) -> Header:
+    """The header of a model in one file or several, of which the first says what the model is. Raises `BadModel`."""
+    first = read_header(files[0])
+    count = first.metadata.get("split.count", 1)
+    if type(count) is not int or max(1, count) != len(files):
+        raise BadModel(
+            f"{first.name} is one part of a model.",
+            expected="all parts in one folder, under the names that llama.cpp gave them",
+            got=f"split.count {quoted(count)}, and {number_of(len(files), 'file')} by its name",
+            remedy="Put the parts NAME-00001-of-0000N.gguf beside each other and open one of them.",
+        )
+    tensors = dict(first.tensors)
+    for i, file in enumerate(files[1:], 1):
+        more = read_header(file)
+        if more.metadata.get("split.no") != i or more.metadata.get("split.count") != count:
+            raise _bad(file.name, f"part {i} of {count}, counted from 0", quoted(more.metadata.get("split.no")))
+        if twice := tensors.keys() & more.tensors.keys():
+            raise _bad(file.name, "tensors that no other part has", sorted(twice)[0])
+        tensors |= {name: replace(tensor, part=i) for name, tensor in more.tensors.items()}
+    return replace(first, tensors=tensors)
 
 
 def _tensors(walk: _Walk, n: int, metadata: Mapping[str, Any]) -> dict[str, Packed]:

@@ -16,7 +16,7 @@ from circuitlab.model.files.whole_file import WholeFile
 
 
 class GgufTensors:
-    """The tensors of one file under its own names; packed ones are float32 when they are read.
+    """The tensors of a model's file, or of its parts, under their own names; packed ones are float32 when they are read.
 
     All methods that take a name raise `BadModel` for a missing one; those that read, where the file has become shorter or numbers
     are not finite.
@@ -24,8 +24,8 @@ class GgufTensors:
 
     resident = False
 
-    def __init__(self, file: WholeFile, header: Header) -> None:
-        self.header, self._file, self._finite = header, file, set[Hashable]()
+    def __init__(self, header: Header, *files: WholeFile) -> None:
+        self.header, self._files, self._finite = header, files, set[Hashable]()
 
     def names(self) -> frozenset[str]:
         """All names."""
@@ -59,14 +59,15 @@ class GgufTensors:
         if part is not None:
             size, shape = (stop - start) // shape[0], shape[1:]
             start, stop = start + part * size, start + (part + 1) * size
-        data = self._file.copy(start, stop)
+        data = self._files[packed.part].copy(start, stop)
         if not packed.kind.packed:
             return data.view(packed.kind.dtype or torch.uint8).reshape(shape)
         return dequantised(packed.kind, data, name).view(shape)
 
     def alias(self, name: str) -> Hashable:
         """The file and the place in it."""
-        return self._file, self._packed(name)
+        packed = self._packed(name)
+        return self._files[packed.part], packed
 
     def _packed(self, name: str) -> Packed:
         packed = self.header.tensors.get(name)

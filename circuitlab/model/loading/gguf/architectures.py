@@ -30,6 +30,7 @@ from circuitlab.model.loading.gguf.undoing import (
 )
 
 Names = Mapping[str, str]
+_DAMAGED = "The file is damaged or of a newer variant: fetch it again, or open the Hugging Face folder it was converted from."
 
 _ENDS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _AT = "model.layers.{i}."
@@ -239,8 +240,11 @@ def table_of(said: Said, architecture: Architecture) -> dict[str, From]:
         match = BLOCK.fullmatch(name)
         i, inner = (int(match[1]), match[2]) if match else (0, name)
         stem, _, ending = inner.rpartition(".")
-        if stem in _READ or (match and i >= said.n_layers):
+        if stem in _READ or (match and said.n_layers <= i < said.size("block_count")):  # blocks that predict further tokens
             continue
+        if match and i >= said.n_layers:
+            what = f"The tensor {name} is of a layer that the model does not have."
+            raise BadModel(what, expected=f"{said.n_layers} layers", got=f"layer {i}", remedy=_DAMAGED)
         applied = {} if ending == "bias" and architecture.steps.get(stem) is minus_one else architecture.steps
         for target, where in _targets(stem, names, applied, From(name), packed.shape):
             if (full := f"{target.replace('{i}', str(i))}.{ending}") in table:

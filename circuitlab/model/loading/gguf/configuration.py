@@ -46,8 +46,8 @@ def common(said: Said, **more: Any) -> Config:
         "vocab_size": said.rows("token_embd.weight"),
         "max_position_embeddings": said.size("context_length"),
         "tie_word_embeddings": not said.tensor("output.weight"),
-        "attention_bias": said.tensor("blk.0.attn_q.bias") or said.tensor("blk.0.attn_qkv.bias"),
-        "mlp_bias": said.tensor("blk.0.ffn_down.bias"),
+        "attention_bias": any(said.tensor(f"blk.0.attn_{x}.bias") for x in ("q", "k", "v", "qkv", "output")),
+        "mlp_bias": any(said.tensor(f"blk.0.ffn_{x}.bias") for x in ("gate", "up", "down")),
         **more,
     }
 

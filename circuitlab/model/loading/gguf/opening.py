@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.errors import BadModel, quoted
-from circuitlab.model.files.gguf.header import read_header
+from circuitlab.model.files.gguf.header import parts_of, read_parts
 from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.assumptions import Assumed, Assumption
@@ -24,6 +24,7 @@ from circuitlab.model.text.tokenizer import Tokenizer
 class AsFolder:
     """What a folder of the same model would have said. `dequantised`: of what kinds its weights are made, "" for a plain file."""
 
+    files: tuple[Path, ...]
     config: Mapping[str, Any]
     tensors: Undone
     tokenizer: Callable[[], Tokenizer | None]
@@ -33,13 +34,14 @@ class AsFolder:
 
 def as_folder(path: Path, assume: Mapping[str, str]) -> AsFolder:
     """The model of a GGUF file. Raises `BadModel`."""
-    file = WholeFile(path)
-    header = read_header(file)
-    said, tensors = Said(header, Assumed(assume)), GgufTensors(file, header)
+    paths = parts_of(path)
+    files = [WholeFile(part) for part in paths]
+    header = read_parts(files)
+    said, tensors = Said(header, Assumed(assume)), GgufTensors(header, *files)
     kind = said.text("general.type", "model")
     if kind != "model":
         raise BadModel(
-            f"{file.name} is not a model.",
+            f"{header.name} is not a model.",
             expected="general.type model",
             got=quoted(kind),
             remedy="Open the file of the model itself; this one goes beside it.",
@@ -48,4 +50,4 @@ def as_folder(path: Path, assume: Mapping[str, str]) -> AsFolder:
     config = architecture.config(said, tensors)
     undone = Undone(tensors, table_of(said, architecture), heads_of(config, d_head(said)))
     assumed = tuple(said.ask.assumptions)
-    return AsFolder(config, undone, lambda: vocabulary(header), dequantised_from(header), assumed)
+    return AsFolder(paths, config, undone, lambda: vocabulary(header), dequantised_from(header), assumed)
