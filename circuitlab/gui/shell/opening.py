@@ -99,7 +99,7 @@ class Opening(QObject):
 
     def _read(self, ref: ModelRef, prompt: str, job: Job) -> OpenModel:
         """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
-        model = self.context.engine.store.open(ref)
+        model = self.context.engine.store.open_now(ref)
         warm_tokenizer(model, prompt)
         if job.cancelled.is_set():
             raise Cancelled
