@@ -174,7 +174,7 @@ class Engine:
             raise
         if fresh:
             model = self.store.open(answer.request.subject.model)
-            if model.key == answer.of:  # else it has been read again meanwhile
+            if model.key == answer.identity:  # else it has been read again meanwhile
                 self._keep(self.key(answer.request, model, answer.provenance.device), answer)
         return replace(answer, token_text=_token_text(self.store.peek(answer.request.subject.model)))
 
@@ -200,7 +200,7 @@ class Engine:
         """
         if answer.provenance.weights:
             return answer
-        sha256 = self.store.sha256_of(answer.request.subject.model, answer.of)
+        sha256 = self.store.sha256_of(answer.request.subject.model, answer.identity)
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
@@ -260,7 +260,7 @@ class Engine:
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place, plugins_of(analysis))
         answer_of = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs), of=model.key
+            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs), identity=model.key
         )
         try:
             with self._tensors_on(place):
@@ -324,7 +324,7 @@ class Engine:
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
     """A cached answer as the answer to an equal request, with the weights' hash if it is known by now."""
     provenance = replace(answer.provenance, weights=answer.provenance.weights or model.sha256)
-    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model), of=model.key)
+    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model), identity=model.key)
 
 
 def _token_text(model: OpenModel | None) -> TokenText | None:

@@ -139,7 +139,7 @@ def test_no_number_gets_the_hash_of_weights_that_came_later(ref: ModelRef) -> No
     assert engine.identified(engine.answer(_ask(ref))).provenance.weights == engine.store.sha256(ref)
     engine.store._hashes.clear()  # a large file of which nobody had read the hash before it was replaced
     late = engine.identified(unhashed)
-    assert late.provenance.weights == "" and late.of == answer.of
+    assert late.provenance.weights == "" and late.identity == answer.identity
     assert WEIGHTS_UNKNOWN in data_bytes(export_of(engine, unhashed), "json").decode()
     assert WEIGHTS_UNKNOWN not in data_bytes(export_of(engine, engine.answer(_ask(ref))), "json").decode()
 

@@ -243,7 +243,7 @@ class AppContext(QObject):
     def is_current(self, answer: Answer) -> bool:
         """Whether an answer is of the weights that are open now, as far as both are known: not of files that were read before."""
         model = self.engine.store.peek(answer.request.subject.model)
-        return model is None or answer.of in (None, model.key)
+        return model is None or answer.identity in (None, model.key)
 
     def hold_scales(self, on: bool) -> None:
         """Hold the colour scales while a series is played or dragged through: a colour means the same number in every frame."""
