@@ -174,7 +174,8 @@ class Engine:
             raise
         if fresh:
             model = self.store.open(answer.request.subject.model)
-            self._keep(self.key(answer.request, model, answer.provenance.device), answer)
+            if model.key == answer.identity:  # else it has been read again meanwhile
+                self._keep(self.key(answer.request, model, answer.provenance.device), answer)
         return replace(answer, token_text=_token_text(self.store.peek(answer.request.subject.model)))
 
     def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
@@ -192,10 +193,14 @@ class Engine:
             return self._compute(cache, request, model, key, recording, place)
 
     def identified(self, answer: Answer[R]) -> Answer[R]:
-        """The answer with the sha256 of its weights, for files. Hashes the model's files if that has not been done yet."""
+        """The answer with the sha256 of its weights, for files. Hashes the model's files if that has not been done yet.
+
+        Without a hash where the model has been read again since from other files, and those before were not hashed: never with
+        that of other weights than its own.
+        """
         if answer.provenance.weights:
             return answer
-        sha256 = self.store.sha256(answer.request.subject.model)
+        sha256 = self.store.sha256_of(answer.request.subject.model, answer.identity)
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
@@ -255,7 +260,7 @@ class Engine:
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place, plugins_of(analysis))
         answer_of = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs)
+            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs), identity=model.key
         )
         try:
             with self._tensors_on(place):
@@ -319,7 +324,7 @@ class Engine:
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
     """A cached answer as the answer to an equal request, with the weights' hash if it is known by now."""
     provenance = replace(answer.provenance, weights=answer.provenance.weights or model.sha256)
-    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model))
+    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model), identity=model.key)
 
 
 def _token_text(model: OpenModel | None) -> TokenText | None:

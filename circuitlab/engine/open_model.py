@@ -35,6 +35,17 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
     return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
 
 
+def settings_beside(stats: Identity) -> Identity:
+    """Of these files those of configuration and tokenizer, in the order of their names."""
+    return tuple(sorted(one for one in stats if one[0].endswith((".json", ".txt"))))
+
+
+def files_beside(path: Path) -> tuple[Path, ...]:
+    """The files of a model's folder, or beside its one file."""
+    files = path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))
+    return tuple(file for file in files if file.is_file())
+
+
 def step_of(ref: ModelRef) -> int | None:
     """The training step of a reference's checkpoint, None for the final weights. Raises `BadModel` if it does not exist."""
     if ref.checkpoint is None:
@@ -126,6 +137,18 @@ class OpenModel:
             return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
         except OSError:
             return True
+
+    @property
+    def outdated(self) -> bool:
+        """Whether opening it now would read something else than it was read from: weights, what lies beside them, checkpoints."""
+        if not self.opened.files:
+            return False
+        try:
+            beside = settings_beside(file_identity(files_beside(self.path)))
+            steps = tuple(step for step, _ in series_of(self.path)) if self.path.is_dir() else ()
+        except (OSError, BadModel):
+            return True
+        return self.changed_on_disk or beside != self.beside or steps != self.opened.steps
 
     @cached_property
     def config_sha256(self) -> str:

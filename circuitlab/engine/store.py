@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakMethod, WeakValueDictionary
 
@@ -17,7 +17,15 @@ from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.disk.regular_file import sha256_of
 from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
-from circuitlab.engine.open_model import BESIDES, Identity, OpenModel, file_identity, settings_of
+from circuitlab.engine.open_model import (
+    BESIDES,
+    Identity,
+    OpenModel,
+    file_identity,
+    files_beside,
+    settings_beside,
+    settings_of,
+)
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.catalogue.places import named_in_catalogue
 from circuitlab.model.constructed import RopeInduction, build, named
@@ -89,8 +97,9 @@ class ModelStore:
         self._shown: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who shows them
         self._named: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who may have to name them
         self._words: OrderedDict[ModelRef, ModelWords] = OrderedDict()  # by reference without checkpoint
-        self._closed_hashes: dict[ModelRef, tuple[str, str]] = {}  # of models that were closed, as in `hashes`
+        self._closed: dict[ModelRef, _Closed] = {}
         self._when_closed: list[WeakMethod[Callable[[OpenModel], None]]] = []
+        self._when_changed: list[WeakMethod[Callable[[ModelRef], None]]] = []
         self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -177,6 +186,11 @@ class ModelStore:
         """Call this method of an object, for as long as the object lives, with each model that has been closed, on any thread."""
         self._when_closed.append(WeakMethod(hears))
 
+    def when_changed(self, hears: Callable[[ModelRef], None]) -> None:
+        """Call this method of an object, for as long as the object lives, with each reference under which other files have been
+        read than before, whoever opened them, on any thread."""
+        self._when_changed.append(WeakMethod(hears))
+
     def holds(self, model: OpenModel) -> bool:
         """Whether this very model is open here: not closed, and not replaced by one that was read again."""
         return self._models.get(model.ref) is model
@@ -211,11 +225,26 @@ class ModelStore:
         return self._use(ref)
 
     def reload(self, ref: ModelRef) -> OpenModel:
-        """Open it again from disk; the old one stays until that has succeeded."""
+        """Open it again from disk; the old one stays until that has succeeded. Its checkpoints that are open and whose files have
+        changed are closed."""
         with self._door(ref):
             model = self._entered(self._staged(ref))
         self.remove(ref)
+        with self._lock:
+            others = [one for at, one in self._models.items() if at != ref and _base(at) == _base(ref)]
+        outdated = [one for one in others if one.outdated]
+        with self._lock:
+            closed = [self._models.pop(one.ref) for one in outdated if self._models.get(one.ref) is one]
+        self._tell_closed(closed)
         return model
+
+    def open_now(self, ref: ModelRef) -> OpenModel:
+        """The model as its files are now: opened, or read again where they have changed since. Raises `BadModel`.
+
+        `open` gives the one that is open, whatever has become of its files: what is asked of it goes on being about one model.
+        """
+        model = self._models.get(ref)
+        return self.open(ref) if model is None or not model.outdated else self.reload(ref)
 
     def sha256(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> str:
         """The hash of the model's files, read once. Slow for large files: call it off the GUI thread.
@@ -226,7 +255,22 @@ class ModelStore:
         if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
             _ = model.settings_sha256  # here, where nobody waits for a frame
+        self._note_hash(model)
         return model.sha256
+
+    def sha256_of(self, ref: ModelRef, key: Hashable) -> str:
+        """The hash of the files that a model had under this key (`OpenModel.key`); "" where it has others now and those were not
+        hashed. None as key: of those that it has. Raises what `sha256` raises.
+        """
+        model = self.open(ref)
+        if key in (None, model.key):
+            return self.sha256(ref) if self.holds(model) or model.absent else model.sha256
+        files = key[0] if isinstance(key, tuple) else ()
+        return self._hashes.get(files, "")
+
+    def _note_hash(self, model: OpenModel) -> None:
+        if model.sha256 and model.opened.files:
+            self._hashes[model.identity] = model.sha256
 
     def settings_unopened(self, ref: ModelRef) -> str:
         """`OpenModel.settings_sha256` of the files as they are now; their weights are mapped and not read. For a worker thread.
@@ -242,7 +286,8 @@ class ModelStore:
         known. Reads nothing."""
         model = self.peek(ref)
         if model is None or not model.sha256:
-            return self._closed_hashes.get(ref, ("", ""))
+            closed = self._closed.get(ref)
+            return ("", "") if closed is None else (closed.sha256, closed.settings)
         return model.sha256, "" if model.absent else model.settings_sha256
 
     def _unopened(self, ref: ModelRef) -> Opened:
@@ -314,7 +359,7 @@ class ModelStore:
             return _constructed(ref)
         path = resolve(ref)
         try:
-            before = _stats(path) | _stats_of(weight_files(path, ref.checkpoint))
+            before = _stats_of(files_beside(path)) | _stats_of(weight_files(path, ref.checkpoint))
             size = sum(f.stat().st_size for f in weight_files(path, ref.checkpoint) if f.is_file())
             opened, copied = self._within_budget(path, size, ref)
             if not opened.weights.resident:
@@ -331,7 +376,7 @@ class ModelStore:
                 got=str(path),
                 remedy="Open it again once they are complete.",
             )
-        beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
+        beside = settings_beside(tuple((name, *stat) for name, stat in before.items()))
         model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
@@ -358,12 +403,18 @@ class ModelStore:
         _ = model.measured  # seen now: its folder may be gone later
         with self._lock:
             before = self._models.get(model.ref)
-            self._closed_hashes.pop(model.ref, None)
+            closed_before = self._closed.pop(model.ref, None)
             self._models[model.ref] = model
             self._models.move_to_end(model.ref)
             self._keep_words(model)
             closed = [*([] if before is None else [before]), *self._make_room()]
+        self._note_hash(model)
         self._tell_closed(closed)
+        key_before = before.key if before is not None else closed_before.key if closed_before is not None else model.key
+        if key_before != model.key:
+            for hears in [method() for method in self._when_changed]:
+                if hears is not None:
+                    hears(model.ref)
         return model
 
     def _keep_words(self, model: OpenModel) -> None:
@@ -397,19 +448,24 @@ class ModelStore:
 
     def _tell_closed(self, models: Iterable[OpenModel]) -> None:
         for model in models:
-            if model.sha256 and model.opened.files and model.ref not in self._models:
-                self._closed_hashes[model.ref] = model.sha256, model.settings_sha256
+            if model.opened.files and model.ref not in self._models:
+                self._closed[model.ref] = _Closed(model.key, model.sha256, model.settings_sha256 if model.sha256 else "")
             for hears in [method() for method in self._when_closed]:
                 if hears is not None:
                     hears(model)
 
 
+@dataclass(frozen=True)
+class _Closed:
+    """What stays of a model that has been closed: its key, and its hashes as in `ModelStore.hashes`."""
+
+    key: Hashable
+    sha256: str
+    settings: str
+
+
 def _base(ref: ModelRef) -> ModelRef:
     return replace(ref, checkpoint=None)
-
-
-def _stats(path: Path) -> dict[str, tuple[int, int]]:
-    return _stats_of(tuple(path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))))
 
 
 def _stats_of(files: tuple[Path, ...]) -> dict[str, tuple[int, int]]:

@@ -80,5 +80,8 @@ def base_of(session: Session) -> State:
 def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = None) -> Work:
     """The work that a session holds. Raises what opening its present model raises, and `BadInput` where words do not fit it."""
     session = with_paths(session)
+    for ref in session.refs().values():
+        if engine.store.peek(ref) is not None:
+            engine.store.open_now(ref)
     resolver = Resolver(engine, views, State(FIRST), ctx, session.refs(), tolerant=True)
     return Work(resolver.state(session.setup()), session.story, session.notes, session.models)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, TableOf, needs
@@ -50,6 +50,7 @@ class Feed(QObject):
     refreshing = Signal(object)
     opens = Signal(str)
     drawn = Signal()
+    _again = Signal()
 
     def __init__(self, panel: Panel, context: AppContext, view: FigureView, shown: Callable[[], bool], parent: QObject) -> None:
         super().__init__(parent)
@@ -64,7 +65,8 @@ class Feed(QObject):
         context.theme_changed.connect(view.set_theme)
         context.scales_held.connect(self._scales_held)
         context.read_again.connect(self._read_again)
-        context.reopened.connect(self._reopened)
+        context.reopened.connect(self._seen_again)
+        self._again.connect(self._seen_again, Qt.ConnectionType.QueuedConnection)
         context.notes.changed.connect(self._draw_or_defer)
         context.loader.waiting_changed.connect(self._loading_changed)
         self.exchange.changed.connect(self._draw_or_defer)
@@ -83,11 +85,14 @@ class Feed(QObject):
 
     @Slot()
     def _read_again(self) -> None:
+        """The answers may be of other weights; they are asked for anew, once whoever has read the model has shown it."""
+        self.exchange.forget()
         self.stale = True
+        self._again.emit()
 
     @Slot()
-    def _reopened(self) -> None:
-        if self._shown() and not self.quiet:
+    def _seen_again(self) -> None:
+        if self.stale and self._shown() and not self.quiet:
             self.refresh()
 
     def catch_up(self) -> None:

@@ -102,7 +102,7 @@ class Opening(QObject):
         """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
         if cost := opening_cost(ref, self.context.engine.store.largest_copy):
             self.context.runner.report_progress(job, 0, 1, cost)
-        model = self.context.engine.store.open(ref)
+        model = self.context.engine.store.open_now(ref)
         warm_tokenizer(model, prompt)
         if job.cancelled.is_set():
             raise Cancelled

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
@@ -77,6 +78,7 @@ class AppContext(QObject):
         self.holds_scales = False
         self.stand_ins: dict[ModelRef, str] = {}  # models in use that are not those of the session, with their names there
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
+        self.runner.weights_changed.connect(self.forget)
         document.fit = self._fit
         document.dropped.connect(self._dropped)
         document.changed.connect(self._changed)
@@ -229,10 +231,19 @@ class AppContext(QObject):
         if not self.loader.waiting and self.engine.store.peek(state.model) is None:
             self.loader.reopen(state, self.reopened.emit)
 
+    @Slot(object)
     def forget(self, ref: ModelRef) -> None:
-        """Drop the facts of a model that has been read again: they may have changed."""
-        self._facts.pop(ref, None)
+        """Drop what is known of a model that has been read again, and every answer that is shown: it may be of others."""
+        same = replace(ref, checkpoint=None)
+        for one in [one for one in self._facts if replace(one, checkpoint=None) == same]:  # each lists the checkpoints of all
+            del self._facts[one]
+        self.document.refit()
         self.read_again.emit()
+
+    def is_current(self, answer: Answer) -> bool:
+        """Whether an answer is of the weights that are open now, as far as both are known: not of files that were read before."""
+        model = self.engine.store.peek(answer.request.subject.model)
+        return model is None or answer.identity in (None, model.key)
 
     def hold_scales(self, on: bool) -> None:
         """Hold the colour scales while a series is played or dragged through: a colour means the same number in every frame."""

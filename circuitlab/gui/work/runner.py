@@ -33,6 +33,7 @@ from circuitlab.errors import Cancelled
 from circuitlab.gui.work.job import Job, JobCtx, WorkCtx
 from circuitlab.gui.work.prefetch import Prefetch
 from circuitlab.gui.work.work_slot import WorkSlot, belongs
+from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.runner")
 LANES = ("live", "slow", "io", "models", "net", "hash", "search", "text")
@@ -41,11 +42,13 @@ LANES = ("live", "slow", "io", "models", "net", "hash", "search", "text")
 class Runner(QObject):
     """`ask(slot, request)` and `do(slot, title, work)`; the slot's signals deliver the outcome (`WorkSlot`).
 
-    `jobs_changed()`: a job has started, progressed or ended.
+    `jobs_changed()`: a job has started, progressed or ended. `weights_changed(ModelRef)`: other files of a model have been read
+    than before, by whoever opened it; heard before any answer that is of them.
     """
 
     jobs_changed = Signal()
     reported = Signal(str, object, object)
+    weights_changed = Signal(object)
 
     def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -58,6 +61,7 @@ class Runner(QObject):
         self._lead: QObject | None = None
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
         self.reported.connect(self._receive)
+        engine.store.when_changed(self._weights_changed)
 
     @property
     def jobs(self) -> list[Job]:
@@ -109,6 +113,11 @@ class Runner(QObject):
         """Report the progress of other work; called on its worker, as often as it likes."""
         if job.set_progress(done, total, text):
             self.reported.emit("progress", job, None)
+
+    def _weights_changed(self, ref: ModelRef) -> None:
+        """On whichever thread has opened it."""
+        if not self._closed:
+            self.weights_changed.emit(ref)
 
     def ctx(self, job: Job) -> WorkCtx:
         """The `Ctx` of other work that computes."""
