@@ -82,7 +82,11 @@ def _window(folder: Path) -> Recovery:
 
 
 def _autosave(folder: Path) -> None:
-    _window(folder).write(_session(2), None)
+    window = _window(folder)
+    try:
+        window.write(_session(2), None)
+    finally:
+        window.leave()
 
 
 def _autosave_before(folder: Path) -> None:
