@@ -9,7 +9,7 @@ from types import MappingProxyType
 from circuitlab.analysis.base import Ctx
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import SMALL, ModelStore
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadMachine, BadModel, UsageError
 from circuitlab.model.subject import ModelRef
 from circuitlab.plugins import adding, owner
 from circuitlab.session_files.file_table import with_file_names, with_file_paths
@@ -61,7 +61,7 @@ def hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
         return replace(entry, sha256=sha256, settings=settings or entry.settings)
     try:
         return entry if entry.sha256 else replace(entry, settings="", sha256=store.sha256_unopened(entry.ref, most=SMALL))
-    except (BadModel, UsageError):
+    except (BadModel, BadMachine, UsageError):
         return entry
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.disk.file_lock import FileLock, waited
-from circuitlab.disk.files import made_folder, write_whole
+from circuitlab.disk.files import made_folder, write_whole, writing
 from circuitlab.disk.paths import state_home
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.session_files.orphans import set_aside, unread
@@ -21,6 +21,7 @@ from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.recovery_files import marked_bytes, read_marked, recovery_folder
 from circuitlab.session_files.session import SUFFIX, Session
 
+ROOM = 2**16  # bytes: more than most sessions without a file have
 PATIENCE = 10.0  # s for another window that keeps its session
 Stamp = tuple[int, int, int]  # of a file: when it was written, its length and its number on the disk
 
@@ -68,6 +69,16 @@ def keep_last(session: Session, of: Path | None, unsaved: bool, seen: Stamp | No
         if seen is None or seen != _stamp():
             _give_way()
         write_whole(path, marked_bytes(session, path.parent, of, unsaved=unsaved))
+
+
+def need_room_for_last(size: int = ROOM) -> None:
+    """Raise `BadMachine` where a session of so many bytes could not be kept for the next start, before its window is gone."""
+    path = last_path()
+    made_folder(path.parent, private=True)
+    probe = path.with_suffix(".room")
+    write_whole(probe, bytes(size))
+    with writing(probe):
+        probe.unlink(missing_ok=True)
 
 
 def offer_last(seen: Stamp | None = None) -> tuple[Path, ...]:
@@ -124,6 +135,7 @@ def _give_way() -> tuple[Last | None, tuple[Path, ...]]:
         return None, ()
     closed = Recovery()
     closed.write(before.session, None, closed=True)
-    os.utime(closed.path, ns=(before.stamp[0], before.stamp[0]))  # when it was closed, not when it was moved
+    with writing(closed.path):
+        os.utime(closed.path, ns=(before.stamp[0], before.stamp[0]))  # when it was closed, not when it was moved
     closed.leave()
     return before, ()

@@ -316,6 +316,8 @@ class Status(QStatusBar):
         self.context = context
         self.readout = ShortLabel(self)
         self.readout.setContentsMargins(8, 0, 8, 0)
+        self.standing = ShortLabel(self, "warning", 480)
+        self.standing.hide()
         self.running = ShortLabel(self, "caption", 320)
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(120)
@@ -348,7 +350,7 @@ class Status(QStatusBar):
         row.setSpacing(6)
         row.addWidget(self.readout, 1)
         row.addStretch(0)
-        for widget in (self.running, self.progress, self.cancel, self.memory):
+        for widget in (self.standing, self.running, self.progress, self.cancel, self.memory):
             row.addWidget(widget)
         self.room = Room(line, self, QSize(160, 0))
         self.addWidget(self.room, 1)
@@ -359,6 +361,12 @@ class Status(QStatusBar):
         self._message = message
         self.readout.setText(message)
         self.message_timer.start()
+
+    @Slot(str)
+    def stand(self, problem: str) -> None:
+        """Say that work is not autosaved for as long as that lasts, and why; "" ends it."""
+        self.standing.setText(f"Not autosaved: {problem}" if problem else "")
+        self.standing.setVisible(bool(problem))
 
     @Slot(str)
     def _show_readout(self, readout: str) -> None:
