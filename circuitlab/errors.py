@@ -45,7 +45,7 @@ class CircuitLabError(Exception):
         return _bare, (type(self), self.args), vars(self)
 
 
-def _bare(kind: type[CircuitLabError], args: tuple[Any, ...]) -> CircuitLabError:
+def _bare(kind: type[CircuitLabError], args: tuple[object, ...]) -> CircuitLabError:
     """An error without its attributes, which a copy or a pickle then sets."""
     return kind.__new__(kind, *args)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from circuitlab.analysis._results import Result
 from circuitlab.model.config import ModelConfig
@@ -112,12 +112,12 @@ class NullContext:
         """Nothing."""
 
 
-def never_holds(version: int, config: ModelConfig, p: Any) -> bool:
+def never_holds(version: int, config: ModelConfig, p: object) -> bool:
     """For analyses none of whose earlier versions is known to have answered the same."""
     return False
 
 
-def never_refused(config: ModelConfig, p: Any) -> str | None:
+def never_refused(config: ModelConfig, p: object) -> str | None:
     """The `refuse` of an analysis that applies to every model."""
     return None
 

@@ -39,7 +39,7 @@ _REGISTRY: dict[str, Analysis[Any, Any]] = {}
 NO_HEADS = "this model has no layers, and so no heads."
 
 
-def _with_heads(refuse: Callable[[ModelConfig, Any], str | None]) -> Callable[[ModelConfig, Any], str | None]:
+def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable[[ModelConfig, Any], str | None]:
     """The refusal of an analysis of heads: first of all, a model without layers."""
     return lambda config, p: refuse(config, p) if config.n_layers else NO_HEADS
 

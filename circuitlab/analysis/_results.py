@@ -82,7 +82,7 @@ class Table:
         """The number of rows."""
         return len(self.columns[0].values) if self.columns else 0
 
-    def with_rows(self, values: Sequence[Sequence[Any] | np.ndarray]) -> Table:
+    def with_rows(self, values: Sequence[Sequence[object] | np.ndarray]) -> Table:
         """With further rows behind its own. `values`: those of each column."""
         more = [np.asarray(value, dtype=c.values.dtype) for c, value in zip(self.columns, values, strict=True)]
         joined = (np.concatenate([c.values, value]) for c, value in zip(self.columns, more, strict=True))

@@ -282,9 +282,9 @@ class Model:
         edits: Edits = (),
         conventions: Conventions | None = None,
         fresh: bool = False,
-        set: Mapping[str, Any] | None = None,
+        set: Mapping[str, object] | None = None,
         cut: Heads = (),
-        **more: Any,
+        **more: object,
     ) -> Answer[Any]:
         """The answer of an analysis. `set`: its parameters, as text (as in `circuitlab compute --set`) or as values.
 
@@ -400,14 +400,14 @@ def _heads(heads: Heads, name: str) -> tuple[Head, ...]:
     return parse(tuple[Head, ...], heads, name) if isinstance(heads, str) else tuple(heads)
 
 
-def _ids(tokens: Iterable[Any]) -> tuple[int, ...]:
+def _ids(tokens: Iterable[object]) -> tuple[int, ...]:
     try:
         return whole_numbers(tokens, "tokens")
     except UsageError as error:
         raise BadInput(error.what, expected=error.expected, got=error.got, remedy="Give whole numbers.") from error
 
 
-def _merged(set_params: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(set_params: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, Any]:
     """The parameters of `set` and of the keyword arguments. Raises `UsageError` for duplicates or if `set` is not a mapping."""
     if set_params is not None and not isinstance(set_params, Mapping):
         raise UsageError(

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -116,8 +116,8 @@ def session(path: str | Path, use: Engine | None = None) -> SavedSession:
 
 
 def Transformer(
-    config: ModelConfig | Mapping[str, Any],
-    tensors: Mapping[str, Any],
+    config: ModelConfig | Mapping[str, object],
+    tensors: Mapping[str, object],
     tokenizer: Tokenizer | str | Path | None = None,
     folder: str | Path | None = None,
     use: Engine | None = None,

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Sweep:
 
 
 def sweep(
-    spec: str | Path | Mapping[str, Any],
+    spec: str | Path | Mapping[str, object],
     out: str | Path,
     workers: int = 1,
     budget: float = 4.0,

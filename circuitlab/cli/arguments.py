@@ -17,7 +17,7 @@ class _Once(argparse.Action):
         self,
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
+        values: str | Sequence[object] | None,
         option: str | None = None,
     ) -> None:
         earlier = getattr(namespace, "_seen_options", frozenset[str]())

@@ -178,7 +178,7 @@ def compute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_model(cls: type[Any], values: Mapping[str, str], model: api.Model, subject: Subject) -> Any:
+def _of_model(cls: type[object], values: Mapping[str, str], model: api.Model, subject: Subject) -> Any:
     """The parameters, with ids and positions in the place of texts."""
     return parse_params(cls, with_numbers(cls, values, model.engine.store.open(model.ref), subject.tokens))
 
@@ -265,7 +265,7 @@ def _plugins_that_failed() -> int:
     return 0
 
 
-def _print_fields(cls: type[Any]) -> None:
+def _print_fields(cls: type[object]) -> None:
     for field in describe(cls):
         print(f"    --set {field.name}={field.default_text}  {field.type_name}" + (f"  {field.tip}" if field.tip else ""))
 

@@ -205,7 +205,7 @@ def _unfollowed_lines(table: Mapping[str, Any], where: str) -> list[str]:
     return lines + [f"     settings of {name} cannot be read: {why}" for name, why in settings.items()]
 
 
-def _summary(words: Mapping[str, Any]) -> str:
+def _summary(words: Mapping[str, object]) -> str:
     """The words of a step on one line, those that are long by their name alone."""
     parts = []
     for name, value in words.items():

@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from circuitlab.disk.own_files import fresh_file, plain_stat
 from circuitlab.disk.paths import private_folder
@@ -39,7 +39,7 @@ _OTHER_CAUSE = ("A file could not be written", "Choose another folder or disk")
 
 def write_whole(
     path: Path,
-    data: bytes | Callable[[IO[bytes]], Any],
+    data: bytes | Callable[[IO[bytes]], object],
     previous: Path | None = None,
     durable: bool = True,
     fresh: Path | None = None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def answer_frame(
-    result: Result, names: Sequence[str], prompt: tuple[int, ...], text: TokenText | None, about: Mapping[str, Any]
+    result: Result, names: Sequence[str], prompt: tuple[int, ...], text: TokenText | None, about: Mapping[str, object]
 ) -> pd.DataFrame:
     """The arrays called `names`, which have the same axes, in one long frame; without names all that have those of the first
     array of the result, or its table where it has no arrays or is read as that. `about`: for the frame's `attrs`, beside units
@@ -51,7 +51,7 @@ def answer_frame(
 
 
 def wide_frame(
-    result: Result, names: Sequence[str], prompt: tuple[int, ...], text: TokenText | None, about: Mapping[str, Any]
+    result: Result, names: Sequence[str], prompt: tuple[int, ...], text: TokenText | None, about: Mapping[str, object]
 ) -> pd.DataFrame:
     """One array, its last axis across: of [destination, source] a matrix. Axes that have one entry besides are in `attrs` alone.
 
@@ -78,7 +78,7 @@ def wide_frame(
     return frame
 
 
-def table_frame(table: Table, about: Mapping[str, Any]) -> pd.DataFrame:
+def table_frame(table: Table, about: Mapping[str, object]) -> pd.DataFrame:
     """A table as a frame; missing values are those of pandas. Where the unit differs from row to row, it is in a column."""
     frame = imported().DataFrame({column.name: column.cells() for column in table.columns})
     names = {column.name for column in table.columns}

@@ -63,7 +63,7 @@ class AnswerView:
         plain = [(name, value) for name, value in values if isinstance(value, (bool, int, float))]
         return [self._number(name, value) for name, value in plain[:NUMBERS]] + (["…"] if len(plain) > NUMBERS else [])
 
-    def _number(self, name: str, value: Any) -> str:
+    def _number(self, name: str, value: object) -> str:
         unit = self.result.unit_of(name)
         text = _cell(value, self.result.has_none(name))
         return f"{name} {text} {unit if isinstance(unit, str) and text != 'none' else ''}".rstrip()
@@ -117,7 +117,7 @@ class AnswerView:
 
 
 def asked_words(
-    analysis: str, params: Any, subject: Subject, prompt: tuple[int, ...] = (), text: TokenText | None = None
+    analysis: str, params: object, subject: Subject, prompt: tuple[int, ...] = (), text: TokenText | None = None
 ) -> list[str]:
     """What is asked, in parts: the analysis, of which model, parameters that are not the defaults, interventions, the prompt."""
     fields = dataclasses.fields(params) if dataclasses.is_dataclass(params) and not isinstance(params, type) else ()
@@ -188,7 +188,7 @@ def _cell(value: Any, none: bool = False) -> str:
     return "none" if none and value < 0 else str(value)
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     if type(value) is tuple:
         return " ".join(map(_words, value))
     place = value.path if isinstance(value, TextRef) else value.source if isinstance(value, SeriesRef) else None

@@ -45,7 +45,7 @@ class Cache:
             self._held.move_to_end(key)
             return entry[0]
 
-    def put(self, key: Hashable, value: Any, nbytes: int) -> None:
+    def put(self, key: Hashable, value: object, nbytes: int) -> None:
         """Store a value, replacing any other under this key."""
         with self._lock:
             self._drop(key)
@@ -64,12 +64,12 @@ class Cache:
         if old is not None:
             self._nbytes -= old[1]
 
-    def newest(self, matches: Callable[[Any], bool]) -> list[Any]:
+    def newest(self, matches: Callable[[object], bool]) -> list[Any]:
         """Keys that pass `matches`, most recently used first."""
         with self._lock:
             return [key for key in reversed(self._held) if matches(key)]
 
-    def drop(self, matches: Callable[[Any], bool]) -> None:
+    def drop(self, matches: Callable[[object], bool]) -> None:
         """Drop the values whose keys pass `matches`."""
         with self._lock:
             for key in [key for key in self._held if matches(key)]:

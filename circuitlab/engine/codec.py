@@ -58,13 +58,13 @@ def describe(cls: type[Any]) -> tuple[FieldInfo, ...]:
     return tuple(infos)
 
 
-def _empty(kind: Any) -> str:
+def _empty(kind: object) -> str:
     """The name of the empty tuple: "all" for heads, "none" for numbers and files."""
     element = get_args(kind)[0]
     return "all" if element is Head else "" if element is str else "none"
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """The text that `parse` reads back as this value; "…" for a missing default."""
     if value is dataclasses.MISSING:
         return "…"
@@ -87,13 +87,13 @@ def parse_params(cls: type[P], pairs: Mapping[str, str]) -> P:
         return _constructed(cls, {name: _parsed(declared[name][0], text, name) for name, text in pairs.items()})
 
 
-def _refuse_unknown(names: Mapping[str, Any], declared: Mapping[str, Any]) -> None:
+def _refuse_unknown(names: Mapping[str, object], declared: Mapping[str, object]) -> None:
     if unknown := sorted(set(names) - set(declared)):
         got = " ".join(bounded(name) or "no name" for name in unknown)
         raise UsageError("There is no such parameter.", expected=" ".join(declared) or "none", got=got)
 
 
-def params_of(cls: type[P], values: Mapping[str, Any]) -> P:
+def params_of(cls: type[P], values: Mapping[str, object]) -> P:
     """A parameter object from Python values, or from texts as on the command line. Raises `UsageError`."""
     declared = fields(cls)
     with advising(_REMEDY):
@@ -101,7 +101,7 @@ def params_of(cls: type[P], values: Mapping[str, Any]) -> P:
         return _constructed(cls, {name: _value(declared[name][0], value, name) for name, value in values.items()})
 
 
-def _value(kind: Any, value: Any, name: str) -> Any:
+def _value(kind: object, value: object, name: str) -> Any:
     """One value of type `kind`, from text or a Python value, as may be each element of a tuple; one element needs no tuple."""
     if isinstance(value, str):
         return _parsed(kind, value, name)
@@ -118,7 +118,7 @@ def _value(kind: Any, value: Any, name: str) -> Any:
     return tuple(_value(k, one, f"{name}[{i}]") for i, (k, one) in enumerate(zip(kinds, several, strict=True)))
 
 
-def _constructed(cls: type[P], values: Mapping[str, Any]) -> P:
+def _constructed(cls: type[P], values: Mapping[str, object]) -> P:
     declared = fields(cls)
     if missing := [n for n, (_, default) in declared.items() if default is dataclasses.MISSING and n not in values]:
         raise UsageError("A parameter is missing.", expected=" ".join(missing), got=" ".join(values) or "none")
@@ -135,7 +135,7 @@ def parse(kind: Any, text: str, name: str) -> Any:
         return _parsed(kind, text, name)
 
 
-def _parsed(kind: Any, text: str, name: str) -> Any:
+def _parsed(kind: object, text: str, name: str) -> Any:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         others = [a for a in get_args(kind) if a is not type(None)]
@@ -145,7 +145,7 @@ def _parsed(kind: Any, text: str, name: str) -> Any:
     return _parse_plain(kind, text, name)
 
 
-def _parse_tuple(kind: Any, text: str, name: str) -> tuple[Any, ...]:
+def _parse_tuple(kind: object, text: str, name: str) -> tuple[Any, ...]:
     kinds, parts = get_args(kind), text.split(",")
     if kinds[-1] is Ellipsis:
         if text.strip().lower() in ("", _empty(kind)):

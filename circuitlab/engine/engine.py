@@ -310,7 +310,7 @@ class Engine:
         """Drop the runs of a model that has been closed: each holds its weights. Its answers stay."""
         self.cache.drop(lambda key: isinstance(key, tuple) and key[:2] == ("run", model.key))
 
-    def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
+    def _longest_prefix(self, about: tuple[object, ...], tokens: tuple[int, ...]) -> Run | None:
         keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[:5] == about)[:16]
         best = max(keys, key=lambda k: _common(k[5], tokens), default=None)
         return None if best is None or not _common(best[5], tokens) else self.cache.get(best)

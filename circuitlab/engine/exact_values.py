@@ -20,7 +20,7 @@ from circuitlab.counting import number_of
 from circuitlab.model.subject import Head
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """A value as JSON. Raises `TypeError` for one of another kind."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -45,7 +45,7 @@ def as_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def from_json(data: Any) -> Any:
+def from_json(data: object) -> Any:
     """The reverse of `as_json`. Raises `ValueError` for anything else."""
     if isinstance(data, list):
         return tuple(from_json(one) for one in data)
@@ -75,7 +75,7 @@ def _number(parts: Any) -> Any:
     return np.frombuffer(bytes.fromhex(data), dtype)[0]
 
 
-def _typed(kinds: tuple[type, ...], parts: Any, make: Callable[..., Any]) -> Any:
+def _typed(kinds: tuple[type, ...], parts: object, make: Callable[..., object]) -> Any:
     if not isinstance(parts, list) or len(parts) != len(kinds):
         raise ValueError(f"{number_of(len(kinds), 'value')} expected")
     values = [from_json(part) for part in parts]

@@ -152,7 +152,7 @@ def _named(source: str) -> str:
     return f"file:{ModelRef(source).named(1)}" if source.startswith("file:") else source
 
 
-def _placeless(params: Any) -> Any:
+def _placeless(params: object) -> Any:
     """Parameters whose files have their names and hashes alone; also inside those of another analysis, which are JSON text."""
     files = with_files(
         params,
@@ -170,7 +170,7 @@ def _placeless_json(text: str) -> str:
     if '"sha256"' not in text:
         return text
 
-    def named(one: dict[str, Any]) -> dict[str, Any]:
+    def named(one: dict[str, object]) -> dict[str, Any]:
         if "sha256" not in one:
             return one
         changes = {"path": without_folders, "source": _named}
@@ -223,7 +223,7 @@ def _or_none(array: np.ndarray) -> Any:
     return values.tolist()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -239,7 +239,7 @@ def csv_text(what: AnswerExport) -> str:
     return head + table_text(what.table())
 
 
-def npz_bytes(what: AnswerExport, **more: Any) -> bytes:
+def npz_bytes(what: AnswerExport, **more: object) -> bytes:
     """The arrays under their field names, and everything else as JSON text in `about`; for missing values see the module.
 
     `more`: further entries of `about`.

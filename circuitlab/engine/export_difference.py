@@ -185,7 +185,7 @@ def _rows(table: Table, n: int) -> dict[tuple[Any, ...], int]:
     return {key: i for i, key in enumerate(zip(*(c.values.tolist() for c in table.columns[:n]), strict=True))}
 
 
-def _key_column(column: Column, cells: list[Any]) -> Column:
+def _key_column(column: Column, cells: list[object]) -> Column:
     return replace(column, values=np.array(cells, dtype=column.values.dtype if column.values.dtype.kind in "iub" else object))
 
 
@@ -217,7 +217,7 @@ def _stored(column: Column) -> np.ndarray:
     return np.array(["" if v is None else str(v) for v in column.values.tolist()] or [""])[: len(column.values)]
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, complex):
         return [_finite(value.real), _finite(value.imag)]
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import base_name
@@ -209,7 +209,7 @@ def _identity(ref: ModelRef, sha256: str) -> tuple[tuple[str, int, int], ...]:
     return ((f"ghost {sha256} {ref.source} {ref.checkpoint}", 0, 0),)
 
 
-def _about(data: Mapping[str, Any]) -> AboutModel:
+def _about(data: Mapping[str, object]) -> AboutModel:
     try:
         return from_json(AboutModel, data, ABOUT)
     except UsageError as error:
@@ -219,7 +219,7 @@ def _about(data: Mapping[str, Any]) -> AboutModel:
         ) from error
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 

@@ -29,7 +29,7 @@ def needs(analysis: Analysis[Any, Any], params: Any) -> str:
     return getattr(params, "needs", analysis.needs)
 
 
-def with_files(params: Any, change: Callable[[FileRef], FileRef]) -> Any:
+def with_files(params: object, change: Callable[[FileRef], FileRef]) -> Any:
     """The parameters with every file that they name changed; the same object where nothing changes."""
     if not is_dataclass(params) or isinstance(params, type):
         return params
@@ -38,19 +38,19 @@ def with_files(params: Any, change: Callable[[FileRef], FileRef]) -> Any:
     return replace(params, **changed) if changed else params
 
 
-def _with_files(value: Any, change: Callable[[FileRef], FileRef]) -> Any:
+def _with_files(value: object, change: Callable[[FileRef], FileRef]) -> Any:
     if isinstance(value, (TextRef, SeriesRef)):
         return change(value)
     return tuple(_with_files(one, change) for one in value) if type(value) is tuple else value
 
 
-def files_of(params: Any) -> tuple[FileRef, ...]:
+def files_of(params: object) -> tuple[FileRef, ...]:
     """The files that parameters name, in order."""
     names = (f.name for f in fields(params) if f.init) if is_dataclass(params) and not isinstance(params, type) else ()
     return tuple(ref for name in names for ref in _files_of(getattr(params, name)))
 
 
-def _files_of(value: Any) -> Iterator[FileRef]:
+def _files_of(value: object) -> Iterator[FileRef]:
     if isinstance(value, (TextRef, SeriesRef)):
         yield value
     elif type(value) is tuple:
@@ -75,7 +75,7 @@ class Request(Generic[R]):
         def __init__(self, analysis: Analysis[P, R], params: P, subject: Subject) -> None: ...
 
     @classmethod
-    def named(cls, name: str, params: Any, subject: Subject) -> Request[Any]:
+    def named(cls, name: str, params: object, subject: Subject) -> Request[Any]:
         """A request by the analysis' registered name. Raises `UsageError` listing the names."""
         return Request[Any](find_analysis(name), params, subject)
 

@@ -205,7 +205,7 @@ def _text(data: bytes) -> bytes:
     return array.tobytes().decode("utf-32-le", "surrogatepass").rstrip("\0").encode("utf-8", "backslashreplace")
 
 
-def _analysis(name: Any) -> Analysis[Any, Any]:
+def _analysis(name: object) -> Analysis[Any, Any]:
     """The analysis of a stored answer."""
     try:
         return find_analysis(name if isinstance(name, str) else "")
@@ -244,7 +244,7 @@ def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, byt
     return result
 
 
-def _sizes(kind: type[Result], values: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(kind: type[Result], values: Mapping[str, object]) -> dict[str, int]:
     """The length of each axis that one of the arrays among these values has by its own name."""
     axes = {f.name: f.metadata.get("axes", ()) for f in dataclasses.fields(kind)}
     of = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}

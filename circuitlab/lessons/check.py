@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import find_analysis
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import resource
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
@@ -74,7 +75,7 @@ def _step(lesson: Lesson, number: int, step: Step, views: Views, docks: Collecti
     yield from _text(step)
 
 
-def _with_any_head(kind: type[Any], controls: Mapping[str, Any]) -> dict[str, Any]:
+def _with_any_head(kind: type[object], controls: Mapping[str, object]) -> JsonDict:
     return live_controls(kind, controls, lambda score: Head(0, 0))
 
 

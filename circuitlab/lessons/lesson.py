@@ -35,10 +35,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import config_home, resource
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadInput, cause, quoted, stated
@@ -142,7 +142,7 @@ def lessons() -> tuple[tuple[Lesson, ...], tuple[BadInput, ...]]:
     return tuple(readable), tuple(failed)
 
 
-def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
+def _front(lines: list[str], error_at: ErrorAt) -> tuple[JsonDict, int]:
     """(the front matter between the two `+++`, the line after it)."""
     if lines[0].strip() != "+++":
         raise error_at(1, "The front matter is missing.", "+++ in the first line, then the title", lines[0])
@@ -162,7 +162,7 @@ def _front(lines: list[str], error_at: ErrorAt) -> tuple[dict[str, Any], int]:
     return front, end + 1
 
 
-def _toml(lines: list[str], first: int, error_at: ErrorAt) -> dict[str, Any]:
+def _toml(lines: list[str], first: int, error_at: ErrorAt) -> JsonDict:
     """Parsed TOML; errors name lines of the whole file, `first` being the number of its first line."""
     try:
         return toml_of("\n".join(lines))
@@ -255,7 +255,7 @@ def _with_text(step: Step, lines: list[str], start: int, end: int, error_at: Err
     return replace(step, text=text, aside="\n".join(lines[first + 1 : close]).strip())
 
 
-def _with_exact(step: Step, words: Any, refuse: Refuse) -> Step:
+def _with_exact(step: Step, words: object, refuse: Refuse) -> Step:
     """The step with the words of `[exactly]`."""
     kinds = {"title": str, "text": str, "aside": str, "words": bool}
     if not isinstance(words, dict) or any(type(value) is not kinds.get(name) for name, value in words.items()):

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadInput
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 Refuse = Callable[[str, str, object], BadInput]  # (where, expected, got)
 
 
-def toml_lines(table: Mapping[str, Any], headed: tuple[str, ...], refuse: Refuse, within: str = "") -> Iterator[str]:
+def toml_lines(table: JsonObject, headed: tuple[str, ...], refuse: Refuse, within: str = "") -> Iterator[str]:
     """The lines of a table. `headed`: keys whose tables get a heading each, `[key.name]`, after all other keys.
 
     Raises the error that `refuse(where, expected, got)` returns for a value that TOML does not have.
@@ -35,7 +35,7 @@ def _key(key: str, refuse: Refuse) -> str:
     return key if _BARE.fullmatch(key) else _string(key, key, refuse)
 
 
-def _value(value: Any, where: str, refuse: Refuse, wide: bool = False) -> str:
+def _value(value: object, where: str, refuse: Refuse, wide: bool = False) -> str:
     """The text of a value. `wide`: a list of tables takes a line for each."""
     if isinstance(value, str):
         return _string(value, where, refuse)

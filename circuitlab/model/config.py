@@ -393,7 +393,7 @@ class ModelConfig:
         return out
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], source: str = "config.json") -> ModelConfig:
+    def from_json(cls, data: Mapping[str, object], source: str = "config.json") -> ModelConfig:
         """The reverse of `to_json`. Raises `BadModel` on unknown, missing or wrongly typed fields of `source`."""
         by_name = {f.name: f for f in dataclasses.fields(cls)}
         if unknown := sorted(set(data) - set(by_name)):

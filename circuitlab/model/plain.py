@@ -18,7 +18,7 @@ from circuitlab.errors import UsageError, quoted
 from circuitlab.model.subject import Head
 
 
-def type_name(kind: Any) -> str:
+def type_name(kind: object) -> str:
     """The name of a field's type in help and errors."""
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
@@ -69,7 +69,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(kind: Any, data: Any, where: str = "") -> Any:
+def from_json(kind: object, data: object, where: str = "") -> Any:
     """The reverse of `to_json` for a given type. Raises `UsageError` naming the field that does not fit."""
     where = where or type_name(kind)
     bad = UsageError(f"The value of {where} cannot be read.", expected=type_name(kind), got=quoted(data))
@@ -105,7 +105,7 @@ def _plain_from(kind: Any, data: Any, bad: UsageError) -> Any:
     return data
 
 
-def _tuple_from(kind: Any, data: Any, where: str, bad: UsageError) -> Any:
+def _tuple_from(kind: object, data: object, where: str, bad: UsageError) -> Any:
     parts = get_args(kind)
     if not isinstance(data, (list, tuple)):
         raise bad
@@ -116,7 +116,7 @@ def _tuple_from(kind: Any, data: Any, where: str, bad: UsageError) -> Any:
     return tuple(from_json(p, v, f"{where}[{i}]") for i, (p, v) in enumerate(zip(parts, data, strict=True)))
 
 
-def _object_from(kind: type[Any], data: Any, where: str, bad: UsageError) -> Any:
+def _object_from(kind: type[object], data: object, where: str, bad: UsageError) -> Any:
     if not isinstance(data, Mapping):
         raise bad
     by_name = fields(kind)

@@ -20,7 +20,7 @@ def elements(value: Any) -> list[Any] | None:
         return None
 
 
-def whole_numbers(value: Any, name: str) -> tuple[int, ...]:
+def whole_numbers(value: object, name: str) -> tuple[int, ...]:
     """A tuple of int. Raises `UsageError` that names the first element that is not an integer.
 
     In an array of floats, where no element is an int, it names the first that is not integral, if any.

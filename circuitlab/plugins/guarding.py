@@ -56,7 +56,7 @@ class _Late(Exception):
     """A function has not come back in time."""
 
 
-def _within(seconds: float, function: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
+def _within(seconds: float, function: Callable[..., T], args: tuple[object, ...], more: dict[str, object]) -> T:
     """Call it on a thread of its own. Raises what it raises, and `_Late`."""
     found, raised = list[T](), list[BaseException]()
     context = contextvars.copy_context()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -182,7 +181,7 @@ def _is_numeric(column: Column) -> bool:
     return column.of != "tokens" and column.values.dtype.kind in "fiuc"
 
 
-def _cell(value: Any, column: Column) -> str:
+def _cell(value: object, column: Column) -> str:
     if value is None:
         return NONE
     if isinstance(value, bool):

@@ -61,7 +61,7 @@ class Picture:
         """Its whole caption, in one line."""
         return self.figure.caption
 
-    def save(self, path: str | Path, paper: Paper | None = None, with_view: bool = True, **changed: Any) -> Path:
+    def save(self, path: str | Path, paper: Paper | None = None, with_view: bool = True, **changed: object) -> Path:
         """Write PNG, SVG or PDF, by suffix, and return the path: `picture.save("a.pdf", width_mm=84, ink="grey")`.
 
         `changed`: fields of `Paper` that are to be other than those of `paper`, by default the picture's. `with_view`: the file
@@ -84,7 +84,7 @@ class Picture:
         """As the bytes of a PNG."""
         return self._drawn(".png", paper, **({} if paper or self.paper else {"dpi": SHARP}))
 
-    def _drawn(self, suffix: str, paper: Paper | None, **changed: Any) -> bytes:
+    def _drawn(self, suffix: str, paper: Paper | None, **changed: object) -> bytes:
         """On this paper, on the picture's own, or on one as wide as it takes to be read."""
         setting = replace(paper or self.paper or IN_NOTEBOOK, **changed)
         draw = lambda wide: drawn(self.figure, suffix, wide, self.seen)

@@ -125,7 +125,7 @@ def _models(state: State) -> dict[Any, None]:
     return dict.fromkeys(refs)
 
 
-def _chooses(words: Any) -> bool:
+def _chooses(words: object) -> bool:
     """Whether words choose a head by its score, as "best induction"; a prompt may say so without meaning it."""
     if isinstance(words, Mapping):
         return any(_chooses(value) for name, value in words.items() if name not in ("text", "draft"))

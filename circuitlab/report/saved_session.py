@@ -411,13 +411,13 @@ class SavedStep:
         sheet = sheet_of(self.of.engine, self.state, names, self.title, self.setup.zoom, unchosen, remarks, ctx)
         return sheet.on(paper or WIDE, columns)
 
-    def with_controls(self, panel: str, controls: Mapping[str, Any]) -> State:
+    def with_controls(self, panel: str, controls: Mapping[str, object]) -> State:
         """The State with some controls of a panel changed. Raises `UsageError`."""
         kind = find_panel(panel).view
         changed = params_of(kind, controls)
         return self.state.with_view(panel, replace(self.state.view(panel, kind), **{n: getattr(changed, n) for n in controls}))
 
-    def compute(self, analysis: str, set: Mapping[str, Any] | None = None) -> Answer[Any]:
+    def compute(self, analysis: str, set: Mapping[str, object] | None = None) -> Answer[Any]:
         """The answer of an analysis about what is looked at here. `set`: its parameters. Raises `CircuitLabError`s."""
         params = params_of(find_analysis(analysis).params, set or {})
         with self.of.working(analysis) as ctx:

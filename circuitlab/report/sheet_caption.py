@@ -87,14 +87,14 @@ def request_words(request: Request[Any]) -> str:
     return f"{_spaced(request.analysis.name)}{f' ({changed})' if changed else ''}"
 
 
-def _parameter(name: str, value: Any) -> str:
+def _parameter(name: str, value: object) -> str:
     """A parameter with its value: "position 38"; one that is on by its name alone."""
     if value is True:
         return name
     return f"no {name}" if value is False or value is None else f"{name} {_value(value)}"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, TextRef):
         return base_name(value.path)
     if isinstance(value, SeriesRef):

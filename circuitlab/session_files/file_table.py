@@ -27,7 +27,7 @@ def with_file_names(session: Session, views: Views) -> Session:
     controls = {name: file_controls(view) for name, view in views.items()}
     files = dict(session.files)
 
-    def named(panel: str, control: str, value: Any) -> Any:
+    def named(panel: str, control: str, value: object) -> Any:
         if control not in controls.get(panel, ()) or not isinstance(value, str) or not value:
             return value
         path = os.path.abspath(value)
@@ -44,7 +44,7 @@ def with_file_names(session: Session, views: Views) -> Session:
 def with_file_paths(session: Session) -> Session:
     """The session whose words name files by their absolute paths, as a State does; a name that no entry has stays as it is."""
 
-    def absolute(panel: str, control: str, value: Any) -> Any:
+    def absolute(panel: str, control: str, value: object) -> Any:
         if not isinstance(value, Mapping) or set(value) != {FILE}:
             return value
         entry = session.files.get(value[FILE]) if isinstance(value[FILE], str) else None
@@ -77,7 +77,7 @@ def _free_name(path: str, files: Mapping[str, FileEntry]) -> str:
     return next(name for i in range(1, len(files) + 2) if (name := stem if i == 1 else f"{stem} {i}") not in files)
 
 
-def with_controls(session: Session, change: Callable[[str, str, Any], Any]) -> Session:
+def with_controls(session: Session, change: Callable[[str, str, object], object]) -> Session:
     """The session with each control of a panel changed by `change(panel, control, value)`, in `now` and in every step."""
 
     def changed(setup: Setup) -> Setup:

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
@@ -157,7 +157,7 @@ def _check_kept(number: int, step: Step) -> None:
 def _renamed(story: Story, model: Name, views: Views, file: Name) -> Story:
     """The story with other names of its models and of the files that settings of panels name."""
 
-    def controls(panel: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    def controls(panel: str, words: Mapping[str, object]) -> JsonDict:
         named = file_controls(views[panel]) if panel in views else ()
         return {n: file(value) if n in named and isinstance(value, str) and value else value for n, value in words.items()}
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from circuitlab import __version__
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadInput, printable, quoted
 from circuitlab.model.origin import File, origin_of
 
 VERSION = 1  # of the files written now
-Table = dict[str, Any]
+Table = JsonDict
 
 
 def migrated(table: Table) -> Table:
@@ -35,7 +36,7 @@ def migrated(table: Table) -> Table:
     return table
 
 
-def _version(table: Mapping[str, Any]) -> int:
+def _version(table: Mapping[str, object]) -> int:
     if table.get("circuitlab") == "session":
         version = table.get("version")
         if isinstance(version, int) and not isinstance(version, bool) and version >= 1:
@@ -71,7 +72,7 @@ def _from_state(table: Table) -> Table:
 class _Old:
     """The words of a State's JSON; its models are named in a table."""
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
+    def __init__(self, state: JsonObject) -> None:
         self.models: Table = {}
         now = self._words(state["model"], state, state.get("edits", []), state.get("text", ""))
         now |= {"draft": state["draft"]} if state.get("draft") else {}
@@ -85,7 +86,7 @@ class _Old:
         notes = [{"text": str(note["text"]), **({"panel": note["panel"]} if note.get("panel") else {})} for note in _notes(state)]
         self.table: Table = {"circuitlab": "session", "version": 1, "models": self.models, "now": now, "notes": notes}
 
-    def _model(self, model: Mapping[str, Any]) -> Table:
+    def _model(self, model: JsonObject) -> Table:
         source, assume = str(model["source"]), {str(name): str(value) for name, value in model.get("assume", [])}
         origin = origin_of(source)
         entry: Table = {"path": origin.where} if isinstance(origin, File) else {"source": source}
@@ -96,25 +97,25 @@ class _Old:
         index = model.get("checkpoint")
         return {"model": name} | ({} if index is None else {"checkpoint": {"index": index}})
 
-    def _words(self, model: Mapping[str, Any], state: Mapping[str, Any], edits: list[Any], text: str) -> Table:
+    def _words(self, model: JsonObject, state: JsonObject, edits: list[Any], text: str) -> Table:
         words = self._model(model) | {"tokens": list(state.get("tokens", []))} | ({"text": text} if text else {})
         words |= {"bos": state["bos"]} if "bos" in state else {}
         words |= {"edits": [_edit(*edit) for edit in edits]} if edits else {}
         words |= {"conventions": dict(state["conventions"])} if state.get("conventions") else {}
         return words | _selection(state.get("selection", {}))
 
-    def _pin(self, pin: Mapping[str, Any]) -> Table:
+    def _pin(self, pin: JsonObject) -> Table:
         subject = pin["subject"]
         words = self._words(subject["model"], {**subject, "selection": pin.get("selection", {})}, [], str(pin.get("text", "")))
         words["edits"] = [_edit(edit, True) for edit in subject.get("edits", [])]
         return {"conventions": {}} | words | {"label": str(pin["label"])}
 
 
-def _notes(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _notes(state: JsonObject) -> list[JsonObject]:
     return list(state.get("notes", []))
 
 
-def _selection(selection: Mapping[str, Any]) -> Table:
+def _selection(selection: JsonObject) -> Table:
     words: Table = {"heads": list(selection.get("heads", ["L0H0"]))}
     if selection.get("edge") is not None:
         words |= {"edge": list(selection["edge"]), "edge_kind": selection.get("edge_kind", "K")}
@@ -127,7 +128,7 @@ def _selection(selection: Mapping[str, Any]) -> Table:
     return words | {"target": {"direction": list(direction)} if direction else list(tokens)}
 
 
-def _edit(edit: Mapping[str, Any], enabled: bool) -> Table:
+def _edit(edit: JsonObject, enabled: bool) -> Table:
     site, sender = edit["site"], edit.get("path_from")
     place = lambda site: {"site": site["name"], **{n: site[n] for n in ("layer", "heads", "positions", "sources") if n in site}}
     lists = {n: list(edit[n]) for n in ("value", "source", "align") if edit.get(n)}

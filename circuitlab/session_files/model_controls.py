@@ -32,7 +32,7 @@ def with_model_names(session: Session, views: Views, table: Models) -> Session:
     controls = {name: model_controls(view) for name, view in views.items()}
     models = dict(session.models)
 
-    def named(panel: str, control: str, value: Any) -> Any:
+    def named(panel: str, control: str, value: object) -> Any:
         if control not in controls.get(panel, ()) or not isinstance(value, str):
             return value
         known = names_by_ref(table)
@@ -50,7 +50,7 @@ def with_model_names(session: Session, views: Views, table: Models) -> Session:
 def with_model_paths(session: Session) -> Session:
     """The session whose controls name models as they are typed, those of the table by their paths."""
 
-    def typed(panel: str, control: str, value: Any) -> Any:
+    def typed(panel: str, control: str, value: object) -> Any:
         if not isinstance(value, Mapping) or set(value) != {MODELS} or not isinstance(value[MODELS], (list, tuple)):
             return value
         return ", ".join(_typed(one, session) for one in value[MODELS])
@@ -77,7 +77,7 @@ def own_model(name: str) -> ModelRef | None:
     return ref if isinstance(ref.origin, File) else None
 
 
-def lists(view: Mapping[str, Mapping[str, Any]], ref: ModelRef) -> bool:
+def lists(view: Mapping[str, Mapping[str, object]], ref: ModelRef) -> bool:
     """Whether a control lists a model by its path."""
     texts = (value for controls in view.values() for value in controls.values() if isinstance(value, str))
     return any(_path(ref) in listed(text) for text in texts)
@@ -87,7 +87,7 @@ def _path(ref: ModelRef) -> str:
     return ref.origin.where if isinstance(ref.origin, File) else ref.source
 
 
-def _typed(one: Any, session: Session) -> str:
+def _typed(one: object, session: Session) -> str:
     name = one.get(MODEL) if isinstance(one, Mapping) else None
     entry = session.models.get(name) if isinstance(name, str) else None
     return _path(entry.ref) if entry is not None else str(name or one)

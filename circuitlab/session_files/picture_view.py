@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel, UsageError
@@ -74,7 +75,7 @@ def _hash(ref: ModelRef, store: ModelStore) -> None:
             return
 
 
-def _without_folders(session: Session, views: Views) -> dict[str, Any]:
+def _without_folders(session: Session, views: Views) -> JsonDict:
     """The session as plain values in which only the last part is left of each path."""
     table = table_of_session(session, None)
     for entry in (*table["models"].values(), *table.get("files", {}).values()):

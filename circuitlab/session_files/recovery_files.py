@@ -13,9 +13,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import state_home
 from circuitlab.errors import BadInput, cause
 from circuitlab.session_files.session import SUFFIX, Session
@@ -75,7 +75,7 @@ def marked_bytes(session: Session, folder: Path, of: Path | None, **more: bool) 
     return bytes_of(replace(session, unknown={**session.unknown, **own}), folder)
 
 
-def read_marked(path: Path) -> tuple[Session, Path | None, Mapping[str, Any]]:
+def read_marked(path: Path) -> tuple[Session, Path | None, JsonObject]:
     """A session that `marked_bytes` wrote, the file it belongs to, and the keys that are not the session's. Raises `BadInput`."""
     session, own = parse_marked(read_bytes(path), path)
     return session, file_of(own), own
@@ -102,14 +102,14 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def parse_marked(data: bytes, path: Path) -> tuple[Session, Mapping[str, Any]]:
+def parse_marked(data: bytes, path: Path) -> tuple[Session, JsonObject]:
     """The session of such bytes, and the keys that are not the session's. Raises `BadInput`."""
     session = parse_session(data, path.absolute().parent)
     own = {name: session.unknown[name] for name in _OWN if name in session.unknown}
     return replace(session, unknown={n: value for n, value in session.unknown.items() if n not in own}), own
 
 
-def file_of(own: Mapping[str, Any]) -> Path | None:
+def file_of(own: Mapping[str, object]) -> Path | None:
     """The file that a session belongs to, of these keys."""
     of = own.get("of")
     return Path(of) if isinstance(of, str) and of and "\0" not in of else None

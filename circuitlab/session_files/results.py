@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import quote
 
 from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis, never_holds
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.engine import needs
 from circuitlab.engine.ghost import config_of
 from circuitlab.engine.request import Answer, Request
@@ -111,7 +112,7 @@ class Results:
     hashes: Mapping[str, Mapping[Checkpoint, str]]
     places: tuple[Place, ...]
     container: Container
-    unknown: Unknown = field(default_factory=dict[str, Any])
+    unknown: Unknown = field(default_factory=JsonDict)
 
     @property
     def nbytes(self) -> int:
@@ -216,7 +217,7 @@ def key_of(request: Request, sha256: str, assume: Assumed, device: str, version:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _placeless(params: Any) -> Any:
+def _placeless(params: object) -> Any:
     """Parameters as plain values, with the hash of a file in place of its path."""
 
     def plain(value: Any) -> Any:
@@ -320,7 +321,7 @@ def results_of(container: Container) -> Results:
     return Results(entries, hashes, places, container, unknown)
 
 
-def _index(container: Container) -> dict[str, Any]:
+def _index(container: Container) -> JsonDict:
     if INDEX not in container.sizes:
         raise refused(INDEX, "an index of the results", "none")
     if container.sizes[INDEX] > LARGEST:
@@ -332,11 +333,11 @@ def _index(container: Container) -> dict[str, Any]:
         raise refused(INDEX, error.expected, error.got) from error
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: object, where: str) -> JsonDict:
     return value if isinstance(value, dict) else _refuse(where, "names with values", value)
 
 
-def _list(value: Any, where: str) -> list[Any]:
+def _list(value: object, where: str) -> list[Any]:
     return value if isinstance(value, list) else _refuse(where, "a list", value)
 
 
@@ -344,7 +345,7 @@ def _refuse(where: str, expected: str, got: object) -> Any:
     raise refused(f"{INDEX}, {where}", expected, got)
 
 
-def _hashes(name: str, table: Any) -> dict[Checkpoint, str]:
+def _hashes(name: str, table: object) -> dict[Checkpoint, str]:
     hashes: dict[Checkpoint, str] = {}
     for step, sha256 in _object(table, f"models.{name}").items():
         if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
@@ -359,7 +360,7 @@ def _step(text: str, where: str) -> Checkpoint:
     return None if text == FINAL else int(text)
 
 
-def _entry(key: str, table: Any, hashes: Mapping[str, Mapping[Checkpoint, str]]) -> Entry:
+def _entry(key: str, table: object, hashes: Mapping[str, Mapping[Checkpoint, str]]) -> Entry:
     where, one = f"answers.{key[:12]}", _object(table, f"answers.{key[:12]}")
     analysis, version, model, step = (one.get(name) for name in ("analysis", "version", "model", "checkpoint"))
     if not re.fullmatch(r"[0-9a-f]{64}", key) or not isinstance(analysis, str) or not isinstance(model, str):
@@ -371,7 +372,7 @@ def _entry(key: str, table: Any, hashes: Mapping[str, Mapping[Checkpoint, str]])
     return Entry(analysis, version, model, step)
 
 
-def _place(number: int, table: Any, entries: Mapping[str, Entry]) -> Place:
+def _place(number: int, table: object, entries: Mapping[str, Entry]) -> Place:
     where, one = f"places[{number}]", _object(table, f"places[{number}]")
     keys, lacking = (_list(one.get(name, []), f"{where}.{name}") for name in ("answers", "lacking"))
     if not all(isinstance(key, str) and key in entries for key in keys):
@@ -381,7 +382,7 @@ def _place(number: int, table: Any, entries: Mapping[str, Entry]) -> Place:
     return Place(tuple(keys), tuple(lacking))
 
 
-def _index_table(results: Results) -> dict[str, Any]:
+def _index_table(results: Results) -> JsonDict:
     step = lambda checkpoint: {} if checkpoint is None else {"checkpoint": checkpoint}
     by_step = lambda item: (item[0] is not None, item[0] or 0)
     return {

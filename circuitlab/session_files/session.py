@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from circuitlab.disk.formats import SESSION
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.subject import ModelRef
 from circuitlab.story.setup import Setup
 from circuitlab.story.story import Story
 
 SUFFIX = SESSION
 UNCHOSEN = ("heads", "places")
-Unknown = Mapping[str, Any]  # words that this version does not know, kept to be written back
+Unknown = JsonObject  # words that this version does not know, kept to be written back
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ModelEntry:
     sha256: str = ""
     earlier: tuple[str, ...] = ()
     settings: str = ""
-    unknown: Unknown = field(default_factory=dict[str, Any])
+    unknown: Unknown = field(default_factory=JsonDict)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class FileEntry:
 
     path: str
     sha256: str = ""
-    unknown: Unknown = field(default_factory=dict[str, Any])
+    unknown: Unknown = field(default_factory=JsonDict)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Note:
     edge: tuple[str, str] | None = None
     token: str | int | None = None
     panel: str = ""
-    unknown: Unknown = field(default_factory=dict[str, Any])
+    unknown: Unknown = field(default_factory=JsonDict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Session:
     notes: tuple[Note, ...] = ()
     files: Mapping[str, FileEntry] = field(default_factory=dict[str, FileEntry])
     docks: str = ""
-    unknown: Unknown = field(default_factory=dict[str, Any])
+    unknown: Unknown = field(default_factory=JsonDict)
     unchosen: tuple[str, ...] = ()
     plugins: Mapping[str, str] = field(default_factory=dict[str, str])
 

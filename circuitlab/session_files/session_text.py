@@ -25,6 +25,7 @@ from typing import Any
 
 from circuitlab import __version__
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, UsageError, cause, printable, stated
 from circuitlab.model.origin import File
 from circuitlab.model.subject import Head, ModelRef
@@ -128,20 +129,20 @@ def _refuse(where: str, expected: str, got: object) -> Any:
     raise BadInput(what, expected=expected, got=stated(got), remedy=_REMEDY)
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: object, where: str) -> JsonDict:
     return value if isinstance(value, dict) else _refuse(where, "an object", value)
 
 
-def _list(value: Any, where: str) -> list[Any]:
+def _list(value: object, where: str) -> list[Any]:
     return value if isinstance(value, list) else _refuse(where, "a list", value)
 
 
-def _text(table: Mapping[str, Any], name: str, where: str) -> str:
+def _text(table: Mapping[str, object], name: str, where: str) -> str:
     value = table.get(name, "")
     return value if isinstance(value, str) else _refuse(f"{where}.{name}".lstrip("."), "a text", value)
 
 
-def _rest(table: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def _rest(table: Mapping[str, object], known: tuple[str, ...]) -> JsonDict:
     return {name: value for name, value in table.items() if name not in known}
 
 
@@ -155,7 +156,7 @@ def _at(where: str) -> Callable[[str, str, str, object], BadInput]:
     )
 
 
-def _setup(value: Any, where: str) -> Setup:
+def _setup(value: object, where: str) -> Setup:
     return read_setup(_object(value, where), _at(where), tolerant=True)
 
 
@@ -168,7 +169,7 @@ def _absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder / path)
 
 
-def _model(value: Any, where: str, folder: Path) -> ModelEntry:
+def _model(value: object, where: str, folder: Path) -> ModelEntry:
     table = _object(value, where)
     source, path = _text(table, "source", where), _text(table, "path", where)
     if bool(source) == bool(path) or "\0" in source + path or (source and ":" not in source):
@@ -182,7 +183,7 @@ def _model(value: Any, where: str, folder: Path) -> ModelEntry:
     return ModelEntry(ref, sha256, tuple(_absolute(one, folder) for one in earlier), settings, _rest(table, _ENTRY))
 
 
-def _file(value: Any, where: str, folder: Path) -> FileEntry:
+def _file(value: object, where: str, folder: Path) -> FileEntry:
     table = _object(value, where)
     path = _text(table, "path", where)
     if not path or "\0" in path:
@@ -190,7 +191,7 @@ def _file(value: Any, where: str, folder: Path) -> FileEntry:
     return FileEntry(_absolute(path, folder), _text(table, "sha256", where), _rest(table, ("path", "sha256")))
 
 
-def _note(value: Any, where: str) -> Note:
+def _note(value: object, where: str) -> Note:
     table = _object(value, where)
     edge, token = table.get("edge"), table.get("token")
     heads = [head for head in (_text(table, "head", where), *(_list(edge, where) if edge is not None else ())) if head != ""]
@@ -208,7 +209,7 @@ def _note(value: Any, where: str) -> Note:
     return Note(_text(table, "text", where), edge=pair, token=token, **about, unknown=_rest(table, _NOTE))
 
 
-def _story(value: Any) -> Story:
+def _story(value: object) -> Story:
     table = _object(value, "story")
     minutes = table.get("minutes", 0)
     if not isinstance(minutes, int) or isinstance(minutes, bool) or minutes < 0:
@@ -218,7 +219,7 @@ def _story(value: Any) -> Story:
     return Story(title, steps, about, minutes, tiny, _rest(table, _STORY))
 
 
-def _step(value: Any, where: str) -> Step:
+def _step(value: object, where: str) -> Step:
     table = _object(value, where)
     setup = None if table.get("set") is None else _setup(table["set"], f"{where}.set")
     values = _object(table.get("values", {}), f"{where}.values")
@@ -235,10 +236,10 @@ def text_of(session: Session, folder: Path) -> str:
     return written(table_of_session(session, folder)) + "\n"
 
 
-def table_of_session(session: Session, folder: Path | None) -> dict[str, Any]:
+def table_of_session(session: Session, folder: Path | None) -> JsonDict:
     """A session as plain values in the order of a file, with paths as seen from `folder`, None: absolute ones."""
     folder = None if folder is None else Path(os.path.realpath(folder))
-    table: dict[str, Any] = {"circuitlab": "session", "version": VERSION, "by": __version__}
+    table: JsonDict = {"circuitlab": "session", "version": VERSION, "by": __version__}
     table["models"] = {name: _model_table(entry, folder) for name, entry in session.models.items()}
     table |= {"files": {name: _file_table(entry, folder) for name, entry in session.files.items()}} if session.files else {}
     table["now"] = table_of(session.now)
@@ -263,40 +264,40 @@ def _relative(path: str, folder: Path | None) -> str:
         return Path(path).as_posix()
 
 
-def _model_table(entry: ModelEntry, folder: Path | None) -> dict[str, Any]:
+def _model_table(entry: ModelEntry, folder: Path | None) -> JsonDict:
     origin = entry.ref.origin
-    table: dict[str, Any] = {"path": _relative(origin.where, folder)} if isinstance(origin, File) else {"source": str(origin)}
+    table: JsonDict = {"path": _relative(origin.where, folder)} if isinstance(origin, File) else {"source": str(origin)}
     table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
     table |= {name: value for name, value in (("sha256", entry.sha256), ("settings", entry.settings)) if value}
     table |= {"assume": dict(entry.ref.assume)} if entry.ref.assume else {}
     return table | dict(entry.unknown)
 
 
-def _file_table(entry: FileEntry, folder: Path | None) -> dict[str, Any]:
+def _file_table(entry: FileEntry, folder: Path | None) -> JsonDict:
     sha256 = {"sha256": entry.sha256} if entry.sha256 else {}
     return {"path": _relative(entry.path, folder), **sha256, **entry.unknown}
 
 
-def _note_table(note: Note) -> dict[str, Any]:
+def _note_table(note: Note) -> JsonDict:
     about = {n: getattr(note, n) for n in ("model", "head", "edge", "token", "panel") if getattr(note, n) not in ("", None)}
     about |= {"edge": list(note.edge)} if note.edge is not None else {}
     return about | {"text": note.text, **note.unknown}
 
 
-def _story_table(story: Story) -> dict[str, Any]:
+def _story_table(story: Story) -> JsonDict:
     front = {n: getattr(story, n) for n in ("title", "about", "minutes", "tiny") if getattr(story, n)}
     return front | {"steps": [_step_table(step) for step in story.steps]} | dict(story.unknown)
 
 
-def _step_table(step: Step) -> dict[str, Any]:
-    table: dict[str, Any] = {"title": step.title}
+def _step_table(step: Step) -> JsonDict:
+    table: JsonDict = {"title": step.title}
     table |= {n: getattr(step, n) for n in ("text", "aside") if getattr(step, n)}
     table |= {} if step.setup is None else {"set": table_of(step.setup)}
     table |= {"values": {value.name: value_table(value) for value in step.values}} if step.values else {}
     return table | dict(step.unknown)
 
 
-def written(value: Any, indent: int = 0) -> str:
+def written(value: object, indent: int = 0) -> str:
     """JSON text with one entry a line; lists of plain values, and objects inside a step's words, stand on one line."""
     plain = lambda v: not isinstance(v, (dict, list, tuple))
     if isinstance(value, dict) and value and not all(map(plain, value.values())):
@@ -308,7 +309,7 @@ def written(value: Any, indent: int = 0) -> str:
     return _flat(value)
 
 
-def _flat(value: Any) -> str:
+def _flat(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode("utf-8")

@@ -217,7 +217,7 @@ class State:
                 return params_of(kind, view)
         return view if isinstance(view, kind) else kind()
 
-    def with_view(self, name: str, view: Any) -> State:
+    def with_view(self, name: str, view: object) -> State:
         """This state with panel `name` set to `view`; settings that are all the default are not listed."""
         others = {n: v for n, v in self.views.items() if n != name}
         return replace(self, views=others if view == type(view)() else {**self.views, name: view})

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.model_words import ModelWords
 from circuitlab.engine.store import ModelStore
@@ -178,7 +179,7 @@ def _other(pin: Pin, state: State, whole: Setup, names: Names) -> Other:
 # -- settings of panels ---------------------------------------------------------------------------------------------------------
 
 
-def _views(state: State, before: Setup, views: Views) -> dict[str, dict[str, Any]]:
+def _views(state: State, before: Setup, views: Views) -> dict[str, JsonDict]:
     """The controls of panels that differ from those before, or from their default where the words before do not set them."""
     by_panel = {}
     for name in dict.fromkeys((*state.views, *before.view)):
@@ -189,7 +190,7 @@ def _views(state: State, before: Setup, views: Views) -> dict[str, dict[str, Any
     return by_panel
 
 
-def _controls(view: Any, before: Mapping[str, Any], kind: type[Any] | None) -> dict[str, Any]:
+def _controls(view: Any, before: JsonObject, kind: type[object] | None) -> JsonDict:
     """The controls of one panel that its words `before` do not give already; `view` None: all are the default."""
     if kind is None or isinstance(view, Mapping):  # of a panel that is not known here
         return {n: v for n, v in (view or {}).items() if n not in before or before[n] != v}
@@ -198,7 +199,7 @@ def _controls(view: Any, before: Mapping[str, Any], kind: type[Any] | None) -> d
     return {n: v for n, v in now.items() if v != _control(kind, n, before[n] if n in before else default[n])}
 
 
-def _control(kind: type[Any], name: str, value: Any) -> Any:
+def _control(kind: type[object], name: str, value: object) -> Any:
     """One control as it would be written from its value; `_UNREAD` where the value cannot be read or is a "best …" choice."""
     try:
         return to_json(params_of(kind, {name: value}))[name]

@@ -35,7 +35,7 @@ def unknown_panels(setup: Setup, every: Collection[str]) -> tuple[str, ...]:
     return tuple(printable(name) for name in named_panels(setup) if name not in every)
 
 
-def unread_settings(setup: Setup, views: Mapping[str, type[Any]]) -> dict[str, str]:
+def unread_settings(setup: Setup, views: Mapping[str, type[object]]) -> dict[str, str]:
     """Why the settings of a panel that a place shows cannot be read, by the panel's name: it is shown with its own. `views`: the
     type of each panel's settings.
     """
@@ -49,14 +49,14 @@ def unread_settings(setup: Setup, views: Mapping[str, type[Any]]) -> dict[str, s
     return why
 
 
-def unfollowed(setup: Setup, views: Mapping[str, type[Any]]) -> tuple[str, ...]:
+def unfollowed(setup: Setup, views: Mapping[str, type[object]]) -> tuple[str, ...]:
     """What of the words about panels cannot be followed, each in a few words."""
     panels = (f"no such panel: {name}" for name in unknown_panels(setup, views))
     settings = (f"not as it is set: {name}. {why}" for name, why in unread_settings(setup, views).items())
     return (*panels, *(words.rstrip(".") for words in settings))
 
 
-def need_panels(setup: Setup, every: Mapping[str, type[Any]]) -> None:
+def need_panels(setup: Setup, every: Mapping[str, type[object]]) -> None:
     """Raise `BadInput` where a place shows a panel that there is not, or one whose settings cannot be read."""
     if unknown := unknown_panels(setup, every):
         raise BadInput(
@@ -80,7 +80,7 @@ def need_settings(setup: Setup, every: Mapping[str, type[Any]], panel: str = "")
         )
 
 
-def need_some_panel(setup: Setup, every: Mapping[str, type[Any]]) -> None:
+def need_some_panel(setup: Setup, every: Mapping[str, type[object]]) -> None:
     """Raise `BadInput` where a place names panels, and there is none of them: nothing is shown in their place."""
     if len(unknown_panels(setup, every)) == len(named_panels(setup)):
         need_panels(setup, every)

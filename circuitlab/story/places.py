@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.origin import File
 from circuitlab.story.setup import Other, Setup
 from circuitlab.story.story import Step, Story
@@ -38,7 +39,7 @@ def file_controls(view: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(view) if f.metadata.get("kind") == "file")
 
 
-def with_absolute_files(view: type[Any], controls: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def with_absolute_files(view: type[object], controls: JsonObject, folder: Path) -> JsonObject:
     """A panel's controls with the paths of files that begin as in `LOCAL` as those from `folder`."""
     names = file_controls(view)
     local = lambda name, value: name in names and isinstance(value, str) and value.startswith(LOCAL)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, NullContext
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -312,7 +312,7 @@ class Resolver:
             return setup.edits
         return tuple((ablation(head), True) for head in self._heads(setup.cut or (), model))
 
-    def _views(self, setup: Setup, model: OpenModel) -> dict[str, Any]:
+    def _views(self, setup: Setup, model: OpenModel) -> JsonDict:
         """The settings of panels, where they are not the default."""
         unknown = sorted(set(setup.view) - set(self.views))
         if unknown and not self.tolerant:

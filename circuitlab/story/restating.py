@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Conventions, Head
 from circuitlab.state.cuts import ablation
 from circuitlab.story.setup import BEST, FINAL, LAYOUT, SELECTION, SUBJECT, Other, Setup, Views
 
-View = Mapping[str, Mapping[str, Any]]  # controls by panel
+View = Mapping[str, JsonObject]  # controls by panel
 
 _UNREAD = object()
 _GROUPS = (  # words that are left out together; those that make others void, as a model does, come before them
@@ -24,7 +25,7 @@ _GROUPS = (  # words that are left out together; those that make others void, as
 )
 
 
-def fewest(words: Setup, result: Callable[[Setup], Any]) -> Setup:
+def fewest(words: Setup, result: Callable[[Setup], object]) -> Setup:
     """As few of the words as have the same result."""
     whole = result(words)
     for group in _GROUPS:
@@ -114,7 +115,7 @@ def _layout(setup: Setup) -> tuple[Any, ...]:
     return tuple(getattr(setup, name) for name in LAYOUT)
 
 
-def _over(whole: View, before: View, views: Views) -> dict[str, dict[str, Any]]:
+def _over(whole: View, before: View, views: Views) -> dict[str, JsonDict]:
     """The controls of `whole` over those `before`; one that only these have is set back to its default."""
     by_panel = {}
     for name in dict.fromkeys((*whole, *before)):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions
 from circuitlab.state.state import Compare, Kind
@@ -114,8 +115,8 @@ class Setup:
     stage: tuple[str, ...] = ()
     zoom: Mapping[str, Part] = field(default_factory=dict[str, Part])
     play: Play | None = None
-    view: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    view: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    unknown: JsonObject = field(default_factory=JsonDict)
 
     def over(self, before: Setup) -> Setup:
         """These words over the words `before`."""
@@ -132,7 +133,7 @@ class Setup:
         view = {name: self._controls(before, name) for name in names}
         return replace(self._cleared(before), **changes, zoom=self.zoom, play=self.play, view=view, unknown=self.unknown)
 
-    def _controls(self, before: Setup, name: str) -> Mapping[str, Any]:
+    def _controls(self, before: Setup, name: str) -> JsonObject:
         """The controls of a panel; no control at all: each is the default again."""
         earlier, words = before.view.get(name, {}), self.view.get(name)
         return earlier if words is None else {**earlier, **words} if words else {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import accumulate
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.story.setup import Setup
 from circuitlab.story.values import Value
 
@@ -25,7 +25,7 @@ class Step:
     setup: Setup | None = None
     values: tuple[Value, ...] = ()
     aside: str = ""
-    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unknown: JsonObject = field(default_factory=JsonDict)
     line: int = field(default=0, compare=False)
 
 
@@ -38,7 +38,7 @@ class Story:
     about: str = ""
     minutes: int = 0
     tiny: str = ""
-    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unknown: JsonObject = field(default_factory=JsonDict)
 
     def setup(self, step: int) -> Setup:
         """The complete setup at a step: its own words over those of the steps before it; −1: before the first."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import UsageError, quoted
 from circuitlab.model.plain import fields
@@ -43,8 +44,8 @@ def target_of_text(text: str, model: OpenModel | None) -> Target:
 
 
 def with_numbers(
-    cls: type[Any], values: Mapping[str, Any], model: OpenModel | None, tokens: tuple[int, ...] = ()
-) -> dict[str, Any]:
+    cls: type[object], values: Mapping[str, object], model: OpenModel | None, tokens: tuple[int, ...] = ()
+) -> JsonDict:
     """The values of a parameter class with ids and positions in the place of quoted texts.
 
     `model` None: 0 for each, to see before a model is opened whether the rest can be read. Raises `BadInput`, `UsageError`.

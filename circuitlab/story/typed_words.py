@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadInput
 
 Refuse = Callable[[str, str, str, object], BadInput]  # (key, what, expected, got)
@@ -21,7 +22,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def text_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> str | None:
+def text_of(table: Mapping[str, object], name: str, refuse: Refuse) -> str | None:
     """A text."""
     value = table.get(name)
     if value is not None and not isinstance(value, str):
@@ -29,7 +30,7 @@ def text_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> str | None:
     return value
 
 
-def truth_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> bool | None:
+def truth_of(table: Mapping[str, object], name: str, refuse: Refuse) -> bool | None:
     """True or False."""
     value = table.get(name)
     if value is not None and not isinstance(value, bool):
@@ -37,7 +38,7 @@ def truth_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> bool | None
     return value
 
 
-def texts_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> tuple[str, ...] | None:
+def texts_of(table: JsonObject, name: str, refuse: Refuse) -> tuple[str, ...] | None:
     """Texts, none of them empty; one alone is a list of one."""
     if name not in table:
         return None
@@ -47,7 +48,7 @@ def texts_of(table: Mapping[str, Any], name: str, refuse: Refuse) -> tuple[str, 
     return tuple(value)
 
 
-def choice_of(table: Mapping[str, Any], name: str, choices: tuple[str, ...], refuse: Refuse) -> Any:
+def choice_of(table: Mapping[str, object], name: str, choices: tuple[str, ...], refuse: Refuse) -> Any:
     """One of these texts."""
     value = table.get(name)
     if value is not None and value not in choices:

@@ -30,6 +30,7 @@ import numpy as np
 
 from circuitlab.analysis.base import find_analysis
 from circuitlab.counting import number as in_words
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.engine.codec import as_text, params_of
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.plain import fields, to_json
@@ -74,13 +75,13 @@ class Value:
 
     name: str
     analysis: str
-    params: Mapping[str, Any]
+    params: JsonObject
     read: str
     format: str
     pinned: bool = False
     other: Other | None = None
     minus: str = ""
-    unknown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unknown: JsonObject = field(default_factory=JsonDict)
 
     def request_params(self, state: State, best: Callable[[str], Head]) -> Any:
         """The analysis' parameters, `$…` and "best …" replaced. Raises `UsageError`."""
@@ -96,18 +97,18 @@ def live(value: Any, best: Callable[[str], Head]) -> Any:
     return BEST_HEAD.sub(lambda match: str(best(match[1])), value) if isinstance(value, str) else value
 
 
-def live_controls(kind: type[Any], controls: Mapping[str, Any], best: Callable[[str], Head]) -> dict[str, Any]:
+def live_controls(kind: type[object], controls: Mapping[str, object], best: Callable[[str], Head]) -> JsonDict:
     """A panel's controls of type `kind`, with each "best …" replaced where a control names heads; free text stays as it is."""
     declared = fields(kind)
     names_heads = lambda name: name in declared and _holds_heads(declared[name][0])
     return {name: live(value, best) if names_heads(name) else value for name, value in controls.items()}
 
 
-def _holds_heads(kind: Any) -> bool:
+def _holds_heads(kind: object) -> bool:
     return kind is Head or any(map(_holds_heads, get_args(kind)))
 
 
-def read_value(name: str, table: Any, refuse: Refuse, tolerant: bool = False) -> Value:
+def read_value(name: str, table: object, refuse: Refuse, tolerant: bool = False) -> Value:
     """The value of a `[values.NAME]` table. Raises the error that `refuse` returns.
 
     `tolerant`: words that are not known are kept in `unknown`, otherwise they are refused.
@@ -145,9 +146,9 @@ def read_value(name: str, table: Any, refuse: Refuse, tolerant: bool = False) ->
     )
 
 
-def value_table(value: Value) -> dict[str, Any]:
+def value_table(value: Value) -> JsonDict:
     """The `[values.NAME]` table that is read as this value."""
-    table: dict[str, Any] = {"analysis": value.analysis}
+    table: JsonDict = {"analysis": value.analysis}
     table |= {"set": to_json(value.params)} if value.params else {}
     table |= {"read": value.read, "format": value.format}
     table |= {"on": "pin"} if value.pinned else {}
@@ -166,7 +167,7 @@ def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> N
         raise wrong() from error
 
 
-def _substituted(value: Any, state: State) -> Any:
+def _substituted(value: object, state: State) -> Any:
     """The selection that `"$head"`, `"$token"` … stand for, as text; other values as they are."""
     if not (isinstance(value, str) and value.startswith("$")):
         return value
@@ -191,7 +192,7 @@ def _last(position: int | None) -> int:
     return -1 if position is None else position
 
 
-def read_out(value: Value, result: Any, state: State) -> float | Head:
+def read_out(value: Value, result: object, state: State) -> float | Head:
     """The number that `read` takes from a result. Raises `BadInput` if it is missing, not one number, or not computed."""
     match = READ.fullmatch(value.read)
     assert match, "checked where it was read"
@@ -245,7 +246,7 @@ def _attribute(result: Any, name: str, value: Value) -> Any:
     return attribute
 
 
-def _indexed(array: Any, inside: str, result: Any, state: State, value: Value) -> Any:
+def _indexed(array: Any, inside: str, result: object, state: State, value: Value) -> Any:
     index: list[Any] = []
     for word in (w.strip() for w in inside.split(",")):
         index += _index(word, result, state, value)

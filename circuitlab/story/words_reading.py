@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import UsageError, quoted
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.plain import from_json
@@ -42,7 +43,7 @@ KEYS = tuple(dict.fromkeys((*SUBJECT_KEYS, *(f.name for f in fields(Setup) if f.
 _EDIT = ("op", "site", "layer", "heads", "positions", "sources", "value", "source", "align", "from", "on")
 
 
-def read_setup(table: Mapping[str, Any], refuse: Refuse, tolerant: bool = False) -> Setup:
+def read_setup(table: JsonObject, refuse: Refuse, tolerant: bool = False) -> Setup:
     """The setup of a table of words. Raises the error that `refuse(key, what, expected, got)` returns.
 
     `tolerant`: words that are not known are kept in `unknown`, otherwise they are refused.
@@ -68,12 +69,12 @@ def read_setup(table: Mapping[str, Any], refuse: Refuse, tolerant: bool = False)
     )
 
 
-def read_other(table: Mapping[str, Any], refuse: Refuse) -> Other:
+def read_other(table: JsonObject, refuse: Refuse) -> Other:
     """The subject of a table that may hold more: model, checkpoint, prompt, cut and so on."""
     return Other(Setup(**_subject(table, refuse)))
 
 
-def _subject(table: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
+def _subject(table: Mapping[str, object], refuse: Refuse) -> JsonDict:
     """The words of `SUBJECT`."""
     model = table.get("model")
     if model is not None and not (isinstance(model, str) and model.strip()):
@@ -91,7 +92,7 @@ def _subject(table: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
     }
 
 
-def _selection(table: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
+def _selection(table: Mapping[str, object], refuse: Refuse) -> JsonDict:
     """The words of `SELECTION`."""
     return {
         "heads": _heads(table, "heads", refuse) or None,
@@ -105,7 +106,7 @@ def _selection(table: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
     }
 
 
-def _checkpoint(table: Mapping[str, Any], name: str, value: object, refuse: Refuse) -> Checkpoint | None:
+def _checkpoint(table: Mapping[str, object], name: str, value: object, refuse: Refuse) -> Checkpoint | None:
     if value is None or value == FINAL:
         return None if value is None else FINAL
     if isinstance(value, int) and is_whole(value) and value >= 0:
@@ -115,7 +116,7 @@ def _checkpoint(table: Mapping[str, Any], name: str, value: object, refuse: Refu
     raise refuse(name, f"{name} cannot be read.", 'a training step, or "final"', table[name])
 
 
-def _prompt(table: Mapping[str, Any], refuse: Refuse) -> Prompt | None:
+def _prompt(table: Mapping[str, object], refuse: Refuse) -> Prompt | None:
     prompts = [name for name in _PROMPTS if name in table]
     if len(prompts) > 1 and prompts != ["text", "tokens"]:
         raise refuse(prompts[1], "There are two prompts.", "text or tokens, or random", " ".join(prompts))
@@ -139,7 +140,7 @@ def _random(value: object, refuse: Refuse) -> Random:
     raise refuse("random", "random cannot be read.", "{ block = 25, repeats = 2, seed = 0 }", value)
 
 
-def _heads(table: Mapping[str, Any], name: str, refuse: Refuse) -> tuple[str, ...] | None:
+def _heads(table: JsonObject, name: str, refuse: Refuse) -> tuple[str, ...] | None:
     texts = texts_of(table, name, refuse)
     for text in texts or ():
         try:
@@ -149,7 +150,7 @@ def _heads(table: Mapping[str, Any], name: str, refuse: Refuse) -> tuple[str, ..
     return texts
 
 
-def _edge(table: Mapping[str, Any], refuse: Refuse) -> tuple[str, str] | tuple[()] | None:
+def _edge(table: Mapping[str, object], refuse: Refuse) -> tuple[str, str] | tuple[()] | None:
     heads = _heads(table, "edge", refuse)
     if not heads:
         return None if heads is None else ()
@@ -158,7 +159,7 @@ def _edge(table: Mapping[str, Any], refuse: Refuse) -> tuple[str, str] | tuple[(
     return heads[0], heads[1]
 
 
-def _where(block: Mapping[str, Any], name: str, refuse: Refuse) -> Where | None:
+def _where(block: JsonObject, name: str, refuse: Refuse) -> Where | None:
     value = block.get(name)
     if value is None or is_whole(value):
         return value
@@ -172,13 +173,13 @@ def _where(block: Mapping[str, Any], name: str, refuse: Refuse) -> Where | None:
     raise refuse(name, f"{name} cannot be read.", '12, " cat", { text = " cat", occurrence = 1 }, or [] for none', value)
 
 
-def _token(table: Mapping[str, Any], name: str, value: Any, refuse: Refuse) -> Token | None:
+def _token(table: Mapping[str, object], name: str, value: Any, refuse: Refuse) -> Token | None:
     if value is None or isinstance(value, str) or (is_whole(value) and value >= 0):
         return value
     raise refuse(name, f"{name} cannot be read.", "the text of one token, or its id", table[name])
 
 
-def _target(table: Mapping[str, Any], refuse: Refuse) -> tuple[Token, ...] | Direction | None:
+def _target(table: Mapping[str, object], refuse: Refuse) -> tuple[Token, ...] | Direction | None:
     value = table.get("target")
     if value is None:
         return None
@@ -194,7 +195,7 @@ def _target(table: Mapping[str, Any], refuse: Refuse) -> tuple[Token, ...] | Dir
     return tuple(token for token in read if token is not None)
 
 
-def _conventions(table: Mapping[str, Any], refuse: Refuse) -> Conventions | None:
+def _conventions(table: Mapping[str, object], refuse: Refuse) -> Conventions | None:
     if "conventions" not in table:
         return None
     try:
@@ -203,7 +204,7 @@ def _conventions(table: Mapping[str, Any], refuse: Refuse) -> Conventions | None
         raise refuse("conventions", error.what, error.expected, error.got) from error
 
 
-def _edits(table: Mapping[str, Any], refuse: Refuse) -> Edits | None:
+def _edits(table: Mapping[str, object], refuse: Refuse) -> Edits | None:
     if "edits" not in table:
         return None
     if not isinstance(table["edits"], (list, tuple)):
@@ -229,11 +230,11 @@ def _edit(value: Any) -> tuple[Intervention, bool]:
     return from_json(Intervention, plain, "edits"), enabled
 
 
-def _site(value: Mapping[str, Any], name: object) -> dict[str, Any]:
+def _site(value: Mapping[str, object], name: object) -> JsonDict:
     return {"name": name, **{n: value[n] for n in ("layer", "heads", "positions", "sources") if n in value}}
 
 
-def _pin(table: Mapping[str, Any], refuse: Refuse, tolerant: bool) -> tuple[Other | Setup, ...] | Literal["before"] | None:
+def _pin(table: JsonObject, refuse: Refuse, tolerant: bool) -> tuple[Other | Setup, ...] | Literal["before"] | None:
     value = table.get("pin")
     if value is None or value == "before":
         return value
@@ -258,7 +259,7 @@ def _pinned(value: Any, refuse: Refuse, tolerant: bool) -> Other | Setup:
     return Other(words, text_of(value, "label", refuse) or "")
 
 
-def _play(table: Mapping[str, Any], refuse: Refuse) -> Play | None:
+def _play(table: JsonObject, refuse: Refuse) -> Play | None:
     value = table.get("play")
     if value is None:
         return None
@@ -271,7 +272,7 @@ def _play(table: Mapping[str, Any], refuse: Refuse) -> Play | None:
     return first, last
 
 
-def _sweep(table: Mapping[str, Any], refuse: Refuse) -> Sweep:
+def _sweep(table: Mapping[str, object], refuse: Refuse) -> Sweep:
     (name, values), *others = table.items() if table else ((None, None),)
     if others or name not in PARAMETERS or not isinstance(values, (list, tuple)):
         raise refuse(
@@ -283,7 +284,7 @@ def _sweep(table: Mapping[str, Any], refuse: Refuse) -> Sweep:
         raise refuse("play", f"play cannot be read: {error.what}", error.expected, error.got) from error
 
 
-def _view(table: Mapping[str, Any], refuse: Refuse) -> Mapping[str, Mapping[str, Any]]:
+def _view(table: JsonObject, refuse: Refuse) -> Mapping[str, JsonObject]:
     value = table.get("view", {})
     if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
         raise refuse("view", "view cannot be read.", "[view.PANEL] tables", value)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Conventions
@@ -28,9 +29,9 @@ from circuitlab.story.zoom import zoom_table
 _EMPTY = (*LAYOUT, "zoom", "view")  # words that are not set where they are empty
 
 
-def table_of(setup: Setup) -> dict[str, Any]:
+def table_of(setup: Setup) -> JsonDict:
     """The words of a setup as a table of plain values, in the order in which they are read; without those that are not set."""
-    table: dict[str, Any] = {}
+    table: JsonDict = {}
     for name in (f.name for f in fields(Setup)):
         value = getattr(setup, name)
         if value is None or (name in _EMPTY and not value):
@@ -39,7 +40,7 @@ def table_of(setup: Setup) -> dict[str, Any]:
     return table
 
 
-def _prompt_table(prompt: Prompt) -> dict[str, Any]:
+def _prompt_table(prompt: Prompt) -> JsonDict:
     if isinstance(prompt, Random):
         return {"random": to_json(prompt)}
     if isinstance(prompt, Encoded):
@@ -47,22 +48,22 @@ def _prompt_table(prompt: Prompt) -> dict[str, Any]:
     return {"text": prompt} if isinstance(prompt, str) else {"tokens": list(prompt)}
 
 
-def _edits_table(edits: Edits) -> dict[str, Any]:
+def _edits_table(edits: Edits) -> JsonDict:
     return {"edits": [_edit_table(edit) | ({} if on else {"on": False}) for edit, on in edits]}
 
 
-def _edit_table(edit: Intervention) -> dict[str, Any]:
+def _edit_table(edit: Intervention) -> JsonDict:
     lists = {n: list(getattr(edit, n)) for n in ("value", "source", "align") if getattr(edit, n)}
     sender = {} if edit.path_from is None else {"from": _site_table(edit.path_from)}
     return {"op": edit.op, **_site_table(edit.site), **lists, **sender}
 
 
-def _site_table(site: Site) -> dict[str, Any]:
+def _site_table(site: Site) -> JsonDict:
     lists = {n: list(getattr(site, n)) for n in ("heads", "positions", "sources") if getattr(site, n)}
     return {"site": site.name, "layer": site.layer, **lists}
 
 
-def _conventions_table(conventions: Conventions) -> dict[str, Any]:
+def _conventions_table(conventions: Conventions) -> JsonDict:
     default = Conventions()
     return {f.name: v for f in fields(Conventions) if (v := getattr(conventions, f.name)) != getattr(default, f.name)}
 
@@ -73,14 +74,14 @@ def _where_value(where: Where) -> Any:
     return where.text if where.occurrence == -1 else to_json(where)
 
 
-def _pin_value(pin: Other | Setup) -> dict[str, Any]:
+def _pin_value(pin: Other | Setup) -> JsonDict:
     if isinstance(pin, Setup):
         return {**table_of(pin), "whole": True}
     words = table_of(pin.words)
     return words | ({"label": pin.label} if pin.label or not words else {})
 
 
-def _pin_table(pin: tuple[Other | Setup, ...] | Literal["before"]) -> dict[str, Any]:
+def _pin_table(pin: tuple[Other | Setup, ...] | Literal["before"]) -> JsonDict:
     if pin == "before" or not pin:
         return {"pin": pin or "none"}
     values = [_pin_value(one) for one in pin]
@@ -93,7 +94,7 @@ def _play_value(play: Play) -> Any:
     return {play.name: [play.first, play.last, *([] if play.count is None else [play.count])]}
 
 
-_WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+_WRITERS: Mapping[str, Callable[[Any], JsonDict]] = {
     "prompt": _prompt_table,
     "edits": _edits_table,
     "conventions": lambda value: {"conventions": _conventions_table(value)},

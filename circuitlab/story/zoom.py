@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.story.typed_words import Refuse, is_number
 
 Box = tuple[float, ...]  # left, bottom, right, top; or first and last row
@@ -48,7 +49,7 @@ def of_panel(zoom: Parts, panel: str) -> dict[str, Part]:
     return {name.removeprefix(begin): part for name, part in zoom.items() if name.startswith(begin)}
 
 
-def read_zoom(table: Mapping[str, Any], refuse: Refuse) -> Parts:
+def read_zoom(table: Mapping[str, object], refuse: Refuse) -> Parts:
     """The parts of a table of words. Raises the error that `refuse(key, what, expected, got)` returns."""
     value = table.get("zoom", {})
     parts = {name: _part(one) for name, one in value.items()} if isinstance(value, Mapping) else {"": None}
@@ -57,7 +58,7 @@ def read_zoom(table: Mapping[str, Any], refuse: Refuse) -> Parts:
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _part(value: Any) -> Part | None:
+def _part(value: object) -> Part | None:
     """One part, None where it cannot be read."""
     if not isinstance(value, Mapping):
         return _box(value, (2, 4))
@@ -79,12 +80,12 @@ def _box(value: Any, sizes: tuple[int, ...]) -> Box | None:
     return tuple(map(float, value)) if numbers else None
 
 
-def zoom_table(zoom: Parts) -> dict[str, Any]:
+def zoom_table(zoom: Parts) -> JsonDict:
     """The parts as plain values, as `read_zoom` reads them."""
     return {name: _table_part(part) if isinstance(part, TablePart) else list(part) for name, part in zoom.items()}
 
 
-def _table_part(part: TablePart) -> dict[str, Any]:
+def _table_part(part: TablePart) -> JsonDict:
     rows = {} if part.rows is None else {"rows": list(part.rows)}
     sort = {} if part.sort is None else {"sort": list(part.sort)}
     return {**rows, **sort, **({"filter": part.filter} if part.filter else {})}

@@ -117,7 +117,7 @@ def _lines(asked: Asked, steps: tuple[Step, ...], prompts: PromptSource, plain: 
     yield from ("", "[conventions]", *_table(conventions | ({"bos": asked.bos} if asked.reads_text else {})))
 
 
-def _table(values: Mapping[str, Any]) -> Iterator[str]:
+def _table(values: Mapping[str, object]) -> Iterator[str]:
     refuse = lambda where, expected, got: _cannot(f"A declaration cannot say {where}: {quoted(got)} in place of {expected}.")
     return toml_lines(values, (), refuse)
 
@@ -153,7 +153,7 @@ def _dropped(asked: Asked, prompts: PromptSource) -> tuple[str, ...]:
     return (*_OF_A_PROMPT, "target") if prompts.set else _OF_A_PROMPT  # a line of a set has its own answers
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as TOML has it: numbers and lists as they are, all else in the words of `--set`."""
     if isinstance(value, (bool, int, float, str)):
         return value

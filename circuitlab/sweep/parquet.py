@@ -53,7 +53,7 @@ def _pieces(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield some
 
 
-def _plain(value: Any, kind: str) -> Any:
+def _plain(value: object, kind: str) -> Any:
     """A value for a column of this kind; what is empty in the CSV is null."""
     if value is None or value == "":
         return None

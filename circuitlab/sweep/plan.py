@@ -128,7 +128,7 @@ def _asked(cell: Cell, edits: EditSet, params: Any, engine: Engine) -> Cell:
     return replace(cell, request=Request(cell.grid.analysis, own, subject))
 
 
-def _of_line(cell: Cell, params: Any, prompt: Prompt) -> Any:
+def _of_line(cell: Cell, params: object, prompt: Prompt) -> Any:
     """The parameters for a prompt: of a line of a set with its answers as the target and at its last position, unless these are
     among what is declared.
     """
@@ -160,5 +160,5 @@ def _keyed(cell: Cell, engine: Engine, texts: Texts) -> Cell:
     return replace(cell, key=_hash([at, kept]))
 
 
-def _hash(about: Any) -> str:
+def _hash(about: object) -> str:
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:KEY]

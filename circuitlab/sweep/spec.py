@@ -141,7 +141,7 @@ def read_spec(path: Path) -> Spec:
     return spec_of(parsed, path.resolve().parent, text, path.name)
 
 
-def spec_of(data: Mapping[str, Any], folder: Path, text: str = "", name: str = "sweep") -> Spec:
+def spec_of(data: Mapping[str, object], folder: Path, text: str = "", name: str = "sweep") -> Spec:
     """The sweep that these values declare, as read from TOML. Raises `BadInput`, `UsageError`."""
     with advising(_REMEDY):
         top = _Table(data, name, text)
@@ -185,7 +185,7 @@ def _refuse_contradictions(spec: Spec, name: str) -> None:
 # -- the parts -----------------------------------------------------------------------------------------------------------------
 
 
-def _step(value: Any, models: _Table) -> Step:
+def _step(value: object, models: _Table) -> Step:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if value in (FINAL, ALL):
@@ -232,7 +232,7 @@ def _analysis(table: _Table, seeds: tuple[int, ...], arrays: bool, folder: Path)
     return grid
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     """A parameter as text for the table."""
     if isinstance(value, list):
         return ",".join(map(_as_text, value))
@@ -304,7 +304,7 @@ class _Table:
             raise self.bad(key, "at least one value", "none")
         return list(value) if isinstance(value, list) else [value]
 
-    def several(self, key: str, kind: type[Any], words: str) -> tuple[Any, ...]:
+    def several(self, key: str, kind: type[object], words: str) -> tuple[Any, ...]:
         """A list of values of one kind, () without the key."""
         if key not in self.data:
             self._taken.add(key)

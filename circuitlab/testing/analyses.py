@@ -61,7 +61,7 @@ def need(holds: object, *words: object) -> None:
         raise AssertionError(" ".join(map(str, words)))
 
 
-def check_analysis(name: str, folder: Path, params: Any = None, edits: Edits = ()) -> None:
+def check_analysis(name: str, folder: Path, params: object = None, edits: Edits = ()) -> None:
     """All of what follows, on small models that are written below `folder`."""
     for kind in KINDS:
         for i, tokens in enumerate(PROMPTS):
@@ -75,7 +75,7 @@ def check_analysis(name: str, folder: Path, params: Any = None, edits: Edits = (
         need(str(error).strip(), name, "refuses without a word")
 
 
-def check_answer(bench: Bench, name: str, tokens: tuple[int, ...], params: Any = None, edits: Edits = ()) -> Result | None:
+def check_answer(bench: Bench, name: str, tokens: tuple[int, ...], params: object = None, edits: Edits = ()) -> Result | None:
     """It answers with a table, conventions and arrays that nobody can change; or it refuses, as its `refuse` says: None."""
     analysis = find_analysis(name)
     params = analysis.params() if params is None else params
@@ -95,7 +95,7 @@ def check_answer(bench: Bench, name: str, tokens: tuple[int, ...], params: Any =
     return found
 
 
-def check_afresh(ref: ModelRef, name: str, params: Any = None, edits: Edits = ()) -> None:
+def check_afresh(ref: ModelRef, name: str, params: object = None, edits: Edits = ()) -> None:
     """The same request computed twice, afresh and after other requests, has the same bits."""
     analysis, prints = find_analysis(name), set[str]()
     params = analysis.params() if params is None else params

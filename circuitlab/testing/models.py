@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer as Inner
@@ -96,7 +95,7 @@ def byte_tokenizer() -> Tokenizer:
     return Tokenizer(inner)
 
 
-def directory(path: Path, config: ModelConfig = TINY, tokenizer: bool = True, **changes: Any) -> Path:
+def directory(path: Path, config: ModelConfig = TINY, tokenizer: bool = True, **changes: object) -> Path:
     """A CircuitLab model directory with random weights."""
     made = replace(config, **changes)
     save_directory(path, made, random_tensors(made, 0, 0.35), byte_tokenizer() if tokenizer else None)

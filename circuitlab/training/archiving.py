@@ -16,9 +16,9 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.files import made_folder, whole, write_whole
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.archives.index import FOLDER, FORMAT, INDEX, STEP, size_words
@@ -32,7 +32,7 @@ def checkpoints_in(model: Path) -> list[Path]:
     return sorted(file for file in (model / FOLDER).glob("*") if STEP.fullmatch(file.name))
 
 
-def archived(model: Path, out: Path) -> dict[str, Any]:
+def archived(model: Path, out: Path) -> JsonDict:
     """Write the archive of a model's checkpoints to the folder `out`; returns its entry of the list. Raises `BadMachine`."""
     path = out / f"{model.name}-checkpoints.zip"
     with whole(path) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as members:
@@ -44,7 +44,7 @@ def archived(model: Path, out: Path) -> dict[str, Any]:
     return {"file": path.name, **_about(path), "checkpoints": {file.name: _about(file) for file in checkpoints_in(model)}}
 
 
-def make(models: Path, out: Path, address: str) -> dict[str, Any]:
+def make(models: Path, out: Path, address: str) -> JsonDict:
     """Write the archives of all models that have checkpoints, then the list; returns it. Raises `BadMachine`, `UsageError`."""
     if address:
         need_address(address)
@@ -56,7 +56,7 @@ def make(models: Path, out: Path, address: str) -> dict[str, Any]:
     return index
 
 
-def _about(path: Path) -> dict[str, Any]:
+def _about(path: Path) -> JsonDict:
     with path.open("rb") as file:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 

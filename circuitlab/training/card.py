@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder, writing
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.devices import devices
 from circuitlab.model.records.series import FOLDER, series_of
 from circuitlab.model.saving import save_directory
@@ -55,7 +55,7 @@ def device_words(device: str) -> str:
     return f"{title}, {number_of(n, 'thread')}" if device == "cpu" else title
 
 
-def card_text(trainer: Trainer, measured: dict[str, Any], command: str, hashes: Sequence[str] = ()) -> str:
+def card_text(trainer: Trainer, measured: JsonDict, command: str, hashes: Sequence[str] = ()) -> str:
     """The card as Markdown; `measured`: the metrics of the trainer's weights."""
     recipe, c = trainer.recipe, trainer.config
     sha256 = [f", sha256 {one[:12]}" for one in hashes] or [""] * len(trainer.streams)
@@ -140,7 +140,7 @@ def _stages(recipe: Recipe) -> str:
     return "; ".join(f"from step {s.start}: {s.batch} × {s.context} tokens{times(s)}{counts(s)}" for s in recipe.stages)
 
 
-def _metrics(measured: dict[str, Any]) -> str:
+def _metrics(measured: JsonDict) -> str:
     repeated, indices = measured["repeated"], measured["in_context_indices"]
     lines = [
         "| measured | value |",

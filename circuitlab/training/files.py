@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from circuitlab.disk import file_lock, files
 from circuitlab.disk.file_lock import FileLock, locked
@@ -14,7 +14,9 @@ from circuitlab.disk.files import unwritable
 from circuitlab.errors import BadInput
 
 
-def write_whole(path: Path, data: bytes | Callable[[IO[bytes]], Any], previous: Path | None = None, durable: bool = True) -> None:
+def write_whole(
+    path: Path, data: bytes | Callable[[IO[bytes]], object], previous: Path | None = None, durable: bool = True
+) -> None:
     """`files.write_whole` in a folder that only one process writes to: the next write replaces the remains of a killed one."""
     files.write_whole(path, data, previous, durable, beside(path))
 

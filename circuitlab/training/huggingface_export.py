@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from circuitlab.disk.files import whole
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput
 from circuitlab.model.block import flat_in, flat_out
 from circuitlab.model.config import ModelConfig
@@ -54,7 +54,7 @@ def why_not(c: ModelConfig) -> str:
     return ", ".join(reason for reason, is_so in wrong.items() if is_so)
 
 
-def gpt2_config(c: ModelConfig) -> dict[str, Any]:
+def gpt2_config(c: ModelConfig) -> JsonDict:
     """`config.json`. Raises `BadInput` for a configuration that GPT-2 does not cover."""
     if reason := why_not(c):
         remedy = 'Leave out format = "gpt2" under [export] in the recipe, or change its [model].'
@@ -138,7 +138,7 @@ def save_gpt2_checkpoint(source: Path, path: Path, c: ModelConfig) -> None:
     _save(path, gpt2_tensors(c, load_file(str(source))))
 
 
-def _with_bos(tokenizer: dict[str, Any], words: Tokenizer) -> dict[str, Any]:
+def _with_bos(tokenizer: dict[str, object], words: Tokenizer) -> JsonDict:
     """A `tokenizer.json` that puts BOS in front of every text."""
     bos = words.raw(0)
     first, a, b = {"SpecialToken": {"id": bos, "type_id": 0}}, "A", "B"
@@ -157,6 +157,6 @@ def _save(path: Path, tensors: dict[str, Tensor]) -> None:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, str(fresh), {"format": "pt"})
 
 
-def _json(path: Path, value: Any) -> None:
+def _json(path: Path, value: object) -> None:
     indent = None if path.name == "tokenizer.json" else 1
     write_whole(path, (json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode())

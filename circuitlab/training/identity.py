@@ -7,9 +7,9 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.files import writing
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput
 from circuitlab.model.records.series import series_of
 from circuitlab.training.corpus import Source, checked_bytes
@@ -21,10 +21,10 @@ _WORDS = ("title", "notes", "name")  # fields of a recipe that do not affect tra
 _PARTS = {"data": dataclasses.asdict(Data()), "optimiser": dataclasses.asdict(Optimiser(1))}
 _WHOLE = {f.name: f.default for f in dataclasses.fields(Recipe) if f.name == "positions_angles"}
 _STAGE = {"stages": {name: getattr(Stage(0, 4, 1), name) for name in ("repeats", "counts")}}  # of every stage
-_DEFAULTS: dict[str, Any] = json.loads(json.dumps({"recipe": _PARTS | _WHOLE | _STAGE}))
+_DEFAULTS: JsonDict = json.loads(json.dumps({"recipe": _PARTS | _WHOLE | _STAGE}))
 
 
-def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> dict[str, Any]:
+def identity(recipe: Recipe, sources: tuple[Source, ...], tokenizer: Path | None) -> JsonDict:
     """Everything that determines a run, as plain values for JSON. Reads all text; raises `BadInput` where it is not UTF-8."""
     fields = {k: v for k, v in dataclasses.asdict(recipe).items() if k not in _WORDS}
     text = [{"share": round(s.share, 9), "content": _content(s), "name": s.label} for s in sources]
@@ -40,7 +40,7 @@ def _content(source: Source) -> str:
     return digest.hexdigest()
 
 
-def claim(folder: Path, ours: dict[str, Any]) -> None:
+def claim(folder: Path, ours: dict[str, object]) -> None:
     """Record in the locked `OUT/state` which run it holds. Raises `BadInput`, changing nothing, where it holds another one.
 
     Another run that never started to train is replaced: its tokenizer and tokens are removed.
@@ -53,7 +53,7 @@ def claim(folder: Path, ours: dict[str, Any]) -> None:
     write_whole(folder / FILE, (json.dumps(ours, indent=1) + "\n").encode())
 
 
-def holds(folder: Path, ours: dict[str, Any]) -> bool:
+def holds(folder: Path, ours: dict[str, object]) -> bool:
     """Whether `OUT/state` holds this run; False where nothing was trained yet. Raises `BadInput` as `claim` does."""
     path, trained = folder / FILE, _trained(folder)
     if not path.is_file():
@@ -85,7 +85,7 @@ def _refused(got: str) -> BadInput:
     )
 
 
-def _differences(theirs: Any, ours: Any) -> list[str]:
+def _differences(theirs: object, ours: object) -> list[str]:
     stored, current = (_flat(x) for x in (theirs, ours))
     later = _flat(_DEFAULTS)  # a run begun before a key existed lacks it, and does what its default says
     names = [n for n in dict.fromkeys((*stored, *current)) if not (n.startswith("text") and n.endswith("name"))]
@@ -108,7 +108,7 @@ def _differences(theirs: Any, ours: Any) -> list[str]:
     return differences
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
+def _flat(value: object, name: str = "") -> JsonDict:
     """Dotted name -> leaf, of nested tables and of lists of tables."""
     if isinstance(value, dict):
         pairs = list(value.items())

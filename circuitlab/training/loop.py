@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadInput, Cancelled, cause
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.devices import making_on
@@ -124,7 +125,7 @@ class Trainer:
         o = recipe.optimiser
         self.optimisers = optimisers_of(o, self.weights.tensors)
         self.step, self.seconds, self.tokens_seen = 0, 0.0, 0
-        self.history: list[dict[str, Any]] = []
+        self.history: list[JsonDict] = []
         self._saved_step, self._saved_at = 0, time.monotonic()
 
     def resume(self, say: Say = lambda line: None) -> bool:
@@ -147,7 +148,7 @@ class Trainer:
         self.progress.values |= self._so_far()  # also where nothing is left to train
         return True
 
-    def _take(self, saved: Mapping[str, Any]) -> None:
+    def _take(self, saved: JsonObject) -> None:
         """Go on from a state; raises one of Python's errors where its names, shapes or kinds are not those of this run."""
         shapes = {name: value.shape for name, value in saved["tensors"].items()}
         if shapes != {name: value.shape for name, value in self.weights.tensors.items()}:
@@ -215,7 +216,7 @@ class Trainer:
     def _report(self, state: State, **values: float) -> None:
         self.progress.update(state, **self._so_far(), **values)
 
-    def _so_far(self) -> dict[str, Any]:
+    def _so_far(self) -> JsonDict:
         return {"step": self.step, "tokens": self.tokens_seen, "seconds": round(self.seconds, 3)}
 
     def _line(self, loss: float, speed: float) -> str:
@@ -269,7 +270,7 @@ class Trainer:
             remedy=f"Lower [optimiser] rate or [init] in the recipe and begin in another folder; step {self.step} is saved.",
         )
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> JsonDict:
         """Metrics of the current weights: those of the last checkpoint if nothing was trained since."""
         if self.history and self.history[-1]["step"] == self.step:
             return self.history[-1]
@@ -288,7 +289,7 @@ class Trainer:
         say(f"checkpoint {self.step}: {summary(metrics)}")
 
 
-def summary(metrics: dict[str, Any]) -> str:
+def summary(metrics: JsonDict) -> str:
     """One line on a checkpoint's metrics."""
     scored = {n: [(v, i, h) for i, row in enumerate(rows) for h, v in enumerate(row)] for n, rows in metrics["heads"].items()}
     best = {n: max(scores) for n, scores in scored.items() if scores}  # a model without layers has no heads

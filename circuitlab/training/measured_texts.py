@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
 from circuitlab.training.corpus import Stream
@@ -39,7 +39,7 @@ class MeasuredTexts:
     repeated: Tensor
     many: Tensor
     zeroing: Tensor
-    protocol: dict[str, Any]
+    protocol: JsonDict
 
 
 def texts_for(
@@ -141,7 +141,7 @@ def sha256(ids: Tensor) -> str:
     return hashlib.sha256(np.ascontiguousarray(ids.numpy().astype("<i8")).tobytes()).hexdigest()
 
 
-def _protocol(streams: tuple[Stream, ...], held_out: Tensor, random: Tensor, repeated: Tensor, many: Tensor) -> dict[str, Any]:
+def _protocol(streams: tuple[Stream, ...], held_out: Tensor, random: Tensor, repeated: Tensor, many: Tensor) -> JsonDict:
     context = held_out.shape[1]
     tenth = max(1, context // 10)
     return {

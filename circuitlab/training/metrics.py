@@ -7,14 +7,13 @@ cannot be predicted). In-context score: mean loss late in the context minus mean
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import SCORES
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.forward import logits, patterns
 from circuitlab.model.weights import Weights
 from circuitlab.training.corpus import Stream
@@ -62,7 +61,7 @@ def head_scores(w: Weights, tokens: Tensor) -> dict[str, list[list[float]]]:
     return by_name
 
 
-def measure(w: Weights, streams: tuple[Stream, ...], context: int) -> dict[str, Any]:
+def measure(w: Weights, streams: tuple[Stream, ...], context: int) -> JsonDict:
     """All metrics of one checkpoint, as plain values for JSON. `context`: the length of the texts in training."""
     device = w.embed().W_E.device
     repeated = repeated_random(w.config.d_vocab, min(context, w.config.n_ctx)).to(device)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.training.files import write_whole
 from circuitlab.training.recipe import Recipe
@@ -19,13 +19,13 @@ from circuitlab.training.recipe import Recipe
 FILE = "metrics.json"
 
 
-def write_run(out: Path, recipe: Recipe, history: list[dict[str, Any]]) -> None:
+def write_run(out: Path, recipe: Recipe, history: list[dict[str, object]]) -> None:
     """Write the metrics of all checkpoints of a run. Raises `BadMachine`."""
     text = json.dumps({"recipe": recipe.name, "seed": recipe.seed, "checkpoints": history})
     write_whole(out / FILE, text.encode())
 
 
-def write_model(folder: Path, metrics: dict[str, Any]) -> None:
+def write_model(folder: Path, metrics: dict[str, object]) -> None:
     """Write the metrics of the weights of a model folder. Raises `BadMachine`."""
     write_whole(folder / FILE, (json.dumps(metrics, indent=1) + "\n").encode())
 
@@ -43,7 +43,7 @@ def tokens_by_step(folder: Path) -> dict[int, int]:
     return by_step
 
 
-def _checkpoints(data: dict[str, Any]) -> list[dict[str, Any]]:
+def _checkpoints(data: JsonDict) -> list[JsonDict]:
     checkpoints = data.get("checkpoints")
     return [point for point in checkpoints if isinstance(point, dict)] if isinstance(checkpoints, list) else []
 

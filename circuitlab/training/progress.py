@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import CircuitLabError
 from circuitlab.training.files import write_whole
 
@@ -56,7 +57,7 @@ class Progress:
 
     def __init__(self, out: Path, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._file, self._clock, self._written = out / FILE, clock, -math.inf
-        self.values: dict[str, Any] = {
+        self.values: JsonDict = {
             "step": 0,
             "steps": steps,
             "loss": None,

@@ -58,8 +58,8 @@ format = "circuitlab"      how OUT/model is written; "gpt2": as a Hugging Face G
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.positions import ANGLES
 
@@ -175,7 +175,7 @@ class Recipe:
     name: str
     seed: int
     vocab: int
-    model: dict[str, Any]
+    model: JsonDict
     init: dict[str, float]
     stages: tuple[Stage, ...]
     optimiser: Optimiser

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import resource
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadInput, advising, cause, quoted
@@ -40,7 +41,7 @@ def _found(name_or_path: str, beside: Path | None = None) -> Path:
     raise BadInput("There is no such recipe.", expected=f"a file or one of {shipped}", got=name_or_path, remedy=remedy)
 
 
-def _with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _with_base(path: Path, above: tuple[Path, ...] = ()) -> JsonDict:
     """The values of a file, over those of its base. Raises `BadInput` for a base that leads back to itself."""
     try:
         read = read_at_most(path, LARGEST)
@@ -66,14 +67,14 @@ def _with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return _over(_with_base(from_path, (*above, path.resolve())), data)
 
 
-def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _over(base: JsonDict, own: JsonDict) -> JsonDict:
     """`own` in place of `base`; within tables key by key."""
     both = lambda name: isinstance(base.get(name), dict) and isinstance(own[name], dict)
     return base | {name: {**base[name], **own[name]} if both(name) else own[name] for name in own}
 
 
-def _recipe(data: dict[str, Any], path: Path) -> Recipe:
-    parts: dict[str, Any] = dict(data)
+def _recipe(data: dict[str, object], path: Path) -> Recipe:
+    parts: JsonDict = dict(data)
     for name, kind in (("data", Data), ("optimiser", Optimiser), ("checkpoints", Checkpoints), ("export", Export)):
         if name in parts:
             parts[name] = _section(kind, parts[name], f"{path.name}: [{name}]")

@@ -14,7 +14,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ import torch
 from circuitlab.analysis.training.scores import late_minus_early, repetitions
 from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder, writing
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.own_files import open_own
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.loading import open_model
@@ -117,7 +117,7 @@ def bos_of(tokenizer: Tokenizer | None, d_vocab: int) -> int:
     return tokenizer.bos
 
 
-def summary(point: Arrays, protocol: dict[str, Any]) -> str:
+def summary(point: Arrays, protocol: JsonDict) -> str:
     """A line of progress on one point."""
     rep1, rep2 = repetitions(point["repeated_loss_by_index"])
     best = f"  prefix matching {point['prefix_matching'].max():.2f}" if point["prefix_matching"].size else ""
@@ -125,7 +125,7 @@ def summary(point: Arrays, protocol: dict[str, Any]) -> str:
     return f"loss {point['loss']:.3f}  in context {score:+.3f}  rep1 {rep1:.2f}  rep2 {rep2:.2f}{best}"
 
 
-def _protocol(texts: MeasuredTexts) -> dict[str, Any]:
+def _protocol(texts: MeasuredTexts) -> JsonDict:
     return {
         "zeroed": "rise of the mean loss without z W_O of a head, every attention pattern as it was",
         "zeroed_text": f"all tokens of {len(texts.zeroing)} of the held-out windows, evenly spaced",
@@ -149,7 +149,7 @@ def hash_of(folder: Path, checkpoint: int | None) -> str:
     return digest.hexdigest()
 
 
-def _arrays_by_hash(folder: Path, protocol: dict[str, Any]) -> dict[str, Arrays]:
+def _arrays_by_hash(folder: Path, protocol: dict[str, object]) -> dict[str, Arrays]:
     """Hash of the weights -> arrays of the points measured by the same protocol in a file of `folder`; {} if it is unreadable."""
     try:
         measures = read_series(folder)
@@ -188,7 +188,7 @@ def _stage_of(folder: Path) -> Path:
 
 
 def _write(
-    folder: Path, points: tuple[Point, ...], hashes: list[str], arrays: list[Arrays], protocol: dict[str, Any]
+    folder: Path, points: tuple[Point, ...], hashes: list[str], arrays: list[Arrays], protocol: dict[str, object]
 ) -> SeriesMeasures:
     measures = SeriesMeasures(
         tuple(p.step for p in points),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import io
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.regular_file import PIECE
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.files.saved_values import saved_values
@@ -28,7 +28,7 @@ _LENGTH = len(_HEAD) + 64 + 1  # of the line
 _KEYS = ("tensors", "step", "seconds", "tokens", "history")
 
 
-def write_state(folder: Path, state: dict[str, Any]) -> None:
+def write_state(folder: Path, state: dict[str, object]) -> None:
     """Write the state whole; the one before it becomes the previous one. Raises `BadMachine`."""
     buffer = io.BytesIO()
     torch.save(tree_map(lambda x: x.detach().cpu() if isinstance(x, Tensor) else x, state), buffer)
@@ -37,7 +37,7 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
     write_whole(folder / FILE, head + data, previous=folder / PREVIOUS)
 
 
-def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
+def read_state(folder: Path) -> tuple[JsonDict | None, str]:
     """The last intact state, None without any; and a line on the states that were skipped, "" if none was.
 
     Raises `BadInput` where there are states and none is intact.
@@ -62,7 +62,7 @@ def read_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
     return None, ""
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonDict:
     file = WholeFile(path)
     head, start = file.read(0, min(file.size, _LENGTH)), _LENGTH
     if not head.startswith(_HEAD) or not head.endswith(b"\n"):

@@ -242,7 +242,7 @@ def axes_across(analysis: str, field: str, shape: tuple[int, ...], config: Model
 SPREAD = "sd: standard deviation over prompts"
 
 
-def measures_target(params: Any) -> bool:
+def measures_target(params: object) -> bool:
     """Whether an analysis with these parameters measures a target."""
     return hasattr(params, "target") and getattr(params, "effect", "target") == "target"
 

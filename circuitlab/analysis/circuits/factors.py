@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -63,7 +63,7 @@ def has_bias(c: ModelConfig, which: Literal["q", "k", "v"]) -> bool:
     return which in c.biases or (c.norm == "layer" and c.norm_placement in ("pre", "both"))
 
 
-def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
+def refuse_inexact(config: ModelConfig, p: object = None) -> str | None:
     """Why weights alone say nothing exact about this model, or None; for `@analysis(refuse=…)`."""
     kind, _, reason = exactness(config).partition(": ")
     return f"weights alone say nothing exact about this model ({reason})." if kind == "none" else None

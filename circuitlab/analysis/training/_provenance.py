@@ -61,5 +61,5 @@ def _formatter(m: SeriesMeasures) -> Callable[[str], list[str]]:
     return say
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []

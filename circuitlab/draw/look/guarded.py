@@ -46,7 +46,7 @@ def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
     """Guard the `paint` of an item of a `PlotMark`; where it fails, the reason is written over the item."""
 
     @wraps(paint)
-    def guarded_paint(item: Any, painter: QPainter, *rest: Any) -> None:
+    def guarded_paint(item: Any, painter: QPainter, *rest: object) -> None:
         painter.save()
         try:
             paint(item, painter, *rest)

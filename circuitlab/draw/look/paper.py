@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
 
 from circuitlab.disk.formats import PICTURES, suffixes
 from circuitlab.errors import UsageError
@@ -106,7 +106,7 @@ def height_remark(height_mm: float) -> str:
     return f"higher than the {HIGHEST:g} mm of a page" if height_mm > HIGHEST else ""
 
 
-def _within(name: str, value: Any) -> None:
+def _within(name: str, value: object) -> None:
     low, high, unit = LIMITS[name]
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not (number and low <= value <= high):

@@ -158,7 +158,7 @@ class LabelAxis(NumberAxis):
         more = self._line(0) if self.theme.stage and " " in self.spec.label else 0
         return self._line(5) + more if self.spec.label else 0
 
-    def resizeEvent(self, event: Any = None) -> None:
+    def resizeEvent(self, event: object = None) -> None:
         """Elide the title again."""
         if self.label is not None and not self.count and self.spec.label:
             self.label.setHtml(self.labelString())
@@ -191,7 +191,7 @@ class LabelAxis(NumberAxis):
 
     # cells -----------------------------------------------------------------------------------------------------------
 
-    def room_of(self, cell: float, **others: Any) -> AxisRoom:
+    def room_of(self, cell: float, **others: object) -> AxisRoom:
         """The room of cells of so many px, like the present one but for `others`."""
         return self.room._replace(cell=cell * self.pitch, **others)
 
@@ -245,7 +245,7 @@ class LabelAxis(NumberAxis):
         return (low + high) / 2 if not 0 <= at <= length and high - low >= extent else at
 
     @guarded_item
-    def paint(self, p: QPainter, opt: Any, widget: Any) -> None:
+    def paint(self, p: QPainter, opt: object, widget: object) -> None:
         """Labels at cells, or pyqtgraph's numbers."""
         if not self.count:
             super().paint(p, opt, widget)
@@ -299,7 +299,7 @@ class LabelAxis(NumberAxis):
         else:
             p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
 
-    def _spans(self, p: QPainter, font: Any) -> None:
+    def _spans(self, p: QPainter, font: object) -> None:
         """Names of ranges, each in the middle of its range; omitted where there is no room."""
         metrics, end = QFontMetricsF(font), -1e9
         p.setFont(font)
@@ -335,10 +335,10 @@ class LabelAxis(NumberAxis):
         else:
             p.drawText(QRectF(-200, self.height() - height, self.width() + 400, height), middle, title)
 
-    def wheelEvent(self, event: Any) -> None:
+    def wheelEvent(self, event: object) -> None:
         """Ignored: both axes zoom together."""
         event.ignore()
 
-    def mouseDragEvent(self, event: Any) -> None:
+    def mouseDragEvent(self, event: object) -> None:
         """Ignored: both axes pan together."""
         event.ignore()

@@ -58,12 +58,12 @@ class PointerNote(QLabel):
         self._mark = mark
         self._show_text(readout, mark.viewport().mapTo(self.parentWidget(), pointer))
 
-    def refresh(self, marks: Collection[Any]) -> None:
+    def refresh(self, marks: Collection[object]) -> None:
         """Another figure of these marks under the same pointer: the readout of what is there now, or nothing."""
         if self._mark is not None:
             self.show_readout(self._mark, self._mark.hovered_readout if self._mark in marks else "")
 
-    def leave(self, marks: Collection[Any]) -> None:
+    def leave(self, marks: Collection[object]) -> None:
         """Hide; the next move of the pointer over one of these marks brings it back."""
         mark, self._mark = self._mark, None
         self.hide()

@@ -61,7 +61,7 @@ class RowsDelegate(QStyledItemDelegate):
             self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades, self.theme).tolist())
         return self._tints[key]
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
         rect: Any = option.rect
         guarded(painter, lambda: self._paint_cell(painter, option, index), QRectF(rect), self.theme)
 

@@ -11,7 +11,7 @@ import numpy as np
 from circuitlab.figures.marks import Figure, Mark, Rows
 
 
-def as_arranged(figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> Figure:
+def as_arranged(figure: Figure, widgets: Mapping[tuple[type, str], object]) -> Figure:
     """`widgets` draw its marks, by type and name; the caption says what a filter leaves out."""
     words: list[str] = []
     grid = tuple(tuple(_arranged(mark, widgets, words) for mark in row) for row in figure.grid)

@@ -106,7 +106,7 @@ def without_room(rows: Sequence[Sequence[tuple[Mark, Any]]], width: int, room: i
     return gone
 
 
-def _worth(row: Sequence[tuple[Mark, Any]], place: int) -> tuple[int, int]:
+def _worth(row: Sequence[tuple[Mark, object]], place: int) -> tuple[int, int]:
     """What goes first is worth least."""
     pictures = [mark for mark, widget in row if isinstance(widget, PlotMark)]
     if any(mark.x_axis.bare for mark, widget in row if isinstance(widget, XYPlot) and hasattr(mark, "x_axis")):  # type: ignore[union-attr]

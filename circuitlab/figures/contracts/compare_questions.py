@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def other_question(now: Mapping[str, Answer], ref: Mapping[str, Answer], facts: 
     return ""
 
 
-def heads_of_params(value: Any) -> Iterator[Head]:
+def heads_of_params(value: object) -> Iterator[Head]:
     """The heads that parameters name, in nested parameters too."""
     if isinstance(value, Head):
         yield value

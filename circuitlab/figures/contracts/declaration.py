@@ -59,7 +59,7 @@ class Drawing(Protocol):
     ) -> Figure: ...
 
 
-def _unregistered(*_: Any, **__: Any) -> Any:
+def _unregistered(*_: object, **__: object) -> Any:
     raise NotImplementedError
 
 
@@ -142,7 +142,7 @@ class Panel:
         """What the controls show."""
         return state.view(self.name, self.view) if self.reads is None else self.reads(state)
 
-    def controlled(self, state: State, view: Any) -> State:
+    def controlled(self, state: State, view: object) -> State:
         """The State after a change of the controls. Raises `CircuitLabError` for impossible values."""
         return state.with_view(self.name, view) if self.writes is None else self.writes(state, view)
 

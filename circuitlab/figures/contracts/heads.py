@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ def head_axes(n_layers: int, n_heads: int) -> tuple[Axis, Axis]:
     return Axis("head", tuple(f"H{h}" for h in range(n_heads))), Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
 
 
-def head_map(state: State, values: np.ndarray, levels: tuple[float, float], **more: Any) -> Heatmap:
+def head_map(state: State, values: np.ndarray, levels: tuple[float, float], **more: object) -> Heatmap:
     """A map of all heads by `values` [layer, head], the leading one marked where it is among them; `more` of a `Heatmap`."""
     n_layers, n_heads = values.shape
     x, y = head_axes(n_layers, n_heads)

@@ -105,7 +105,7 @@ class Runner(QObject):
         self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
         return None
 
-    def do(self, slot: WorkSlot, title: str, work: Callable[[Job], Any], lane: str = "io") -> None:
+    def do(self, slot: WorkSlot, title: str, work: Callable[[Job], object], lane: str = "io") -> None:
         """Run other work on a lane: opening, exporting, continuing a text. `work` gets its job, and may watch its `cancelled`."""
         self._submit(slot, title, lane, work)
 
@@ -134,7 +134,7 @@ class Runner(QObject):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
-    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], Any]) -> None:
+    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object]) -> None:
         if self._closed:
             return
         self._overtake(slot)
@@ -184,7 +184,7 @@ class Runner(QObject):
             self.reported.emit("failed", job, error)
 
     @Slot(str, object, object)
-    def _receive(self, kind: str, job: Job, value: Any) -> None:
+    def _receive(self, kind: str, job: Job, value: object) -> None:
         """On the GUI thread: deliver the results that a slot still waits for, and start the next job of the lane."""
         current = job.slot.serial == job.serial
         if job.lane == "live" and kind == "done" and job.serial > job.slot.shown:

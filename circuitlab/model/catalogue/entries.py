@@ -210,7 +210,7 @@ def _read(path: Path, mtime: int, size: int) -> Entry:
         ) from error
 
 
-def _text(data: Mapping[str, Any], key: str) -> str:
+def _text(data: Mapping[str, object], key: str) -> str:
     value = data[key]
     if not isinstance(value, str) or not value.isprintable() or not value.strip():
         raise ValueError(f"{key} is no text")

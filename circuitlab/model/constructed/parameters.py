@@ -168,7 +168,7 @@ def _read(name: str, text: str, kind: type) -> Any:
         ) from error
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 

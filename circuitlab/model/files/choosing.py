@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel
 from circuitlab.model.files.described import (
     MOST_OF_MODULES,
@@ -57,7 +58,7 @@ class _Option:
         return ".".join(self.path)
 
 
-def choose(name: str, contents: Any, under: str | None = None) -> Chosen:
+def choose(name: str, contents: object, under: str | None = None) -> Chosen:
     """The weights in what the file `name` holds. Raises `BadModel` where there are none, or several and `under` is None."""
     options = _options(contents)
     if not options:
@@ -87,7 +88,7 @@ def _without(keys: list[str], key: str) -> tuple[str, ...]:
     return tuple(k for k in keys if k != key)[:_LISTED]
 
 
-def _options(contents: Any) -> list[_Option]:
+def _options(contents: object) -> list[_Option]:
     """Every dictionary of tensors, outermost first; for a module that was saved whole, its state dict."""
     options: list[_Option] = []
     waiting, count, modules, room = [_Option((), {}, ())], 0, set[int](), MOST_OF_MODULES
@@ -131,7 +132,7 @@ def _is_optimiser(parts: Mapping[Any, Any]) -> bool:
     return isinstance(parts.get("param_groups"), list) and isinstance(parts.get("state"), dict)
 
 
-def _no_tensors(name: str, contents: Any) -> BadModel:
+def _no_tensors(name: str, contents: object) -> BadModel:
     parts = named_parts(contents)
     if parts is None:
         return BadModel(f"{name} holds no state dict.", expected="tensors by name", got=kind_of(contents)[:100])
@@ -146,7 +147,7 @@ def _no_tensors(name: str, contents: Any) -> BadModel:
     return BadModel(f"{name} holds no tensors.", expected="tensors by name", got=got)
 
 
-def beside(chosen: Chosen) -> tuple[dict[str, Any], tuple[str, ...]]:
+def beside(chosen: Chosen) -> tuple[JsonDict, tuple[str, ...]]:
     """(plain values around and among the weights, lines that name everything else there)."""
     rest = _Beside()
     for parts, leads_on in chosen.around:
@@ -182,7 +183,9 @@ class _Beside:
                 self.metadata[str(key)] = plain_attributes
             self.skipped += self._named(key, value, parts, plain_attributes) if few else [_line(key, value)]
 
-    def _named(self, key: Any, value: Any, parts: Mapping[Any, Any], plain_attributes: Mapping[Any, Any]) -> list[str]:
+    def _named(
+        self, key: object, value: object, parts: Mapping[object, object], plain_attributes: Mapping[object, object]
+    ) -> list[str]:
         """Lines on the parts of one entry that are not read."""
         if _is_optimiser(parts):
             return [f"{_shown(key)} (the state of an optimiser)"]
@@ -192,7 +195,7 @@ class _Beside:
             return [_line(key, value, only)]
         return [f"{_shown(key)}.{_shown(k)} ({kind_of(v)[:60]})" for k, v in lost.items()]
 
-    def _plain(self, value: Any) -> bool:
+    def _plain(self, value: object) -> bool:
         self._left -= 1
         flat = isinstance(value, dict | list) and len(value) > _MOST_NESTED  # a vocabulary may be larger than anything nested
         is_plain, count = plain(value, min(self._room, 2**17), 2) if flat else plain(value, min(self._room, _MOST_NESTED))
@@ -200,12 +203,12 @@ class _Beside:
         return is_plain and self._left >= 0
 
 
-def _line(key: Any, value: Any, only: str = "") -> str:
+def _line(key: object, value: object, only: str = "") -> str:
     """That a value is not read, and of what kind it is."""
     return f"{_shown(key)} ({kind_of(value)[:60]}{only})"
 
 
-def _shown(key: Any) -> str:
+def _shown(key: object) -> str:
     """A key as it may be printed."""
     text = str(key)
     return text[:60] if text.isprintable() else ascii(text)[1:-1][:60]

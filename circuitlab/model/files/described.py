@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from circuitlab.disk.json_types import JsonDict
+
 _DEEPEST, _MOST_MODULES, _MOST_TENSORS = 64, 20_000, 100_000  # nesting of modules, their number, and that of their tensors
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 _OF_MODULES = ("_parameters", "_buffers", "_modules")
@@ -68,7 +70,7 @@ class OddKey:
         return self.text
 
 
-def key_of(key: Any) -> str | int | OddKey:
+def key_of(key: object) -> str | int | OddKey:
     """A key that a dictionary may hold: a text, a whole number, or words on what it was.
 
     Nothing nested is hashed: endlessly nested tuples would end the process.
@@ -79,7 +81,7 @@ def key_of(key: Any) -> str | int | OddKey:
     return OddKey(text if text.isprintable() else ascii(text)[1:-1])
 
 
-def _in_words(key: Any, depth: int = 2) -> str:
+def _in_words(key: object, depth: int = 2) -> str:
     if isinstance(key, tuple) and depth:
         inner = ", ".join(_in_words(part, depth - 1) for part in key[:4])
         return f"({inner}{', …' if len(key) > 4 else ',' if len(key) == 1 else ''})"
@@ -90,7 +92,7 @@ def _in_words(key: Any, depth: int = 2) -> str:
     return kind_of(key)[:60]
 
 
-def in_short(value: Any, most: int = 80) -> str:
+def in_short(value: object, most: int = 80) -> str:
     """The beginning of what a value would be as text, in ASCII, however much is in it."""
     return _SHORT.repr(value).encode("ascii", "backslashreplace").decode()[:most]
 
@@ -115,12 +117,12 @@ class Inert:
     """An object that was not created: the name of its class, and its attributes or entries by name."""
 
     kind: str
-    entries: dict[str, Any] = field(default_factory=dict)
+    entries: JsonDict = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return self.kind[:60]
 
-    def take(self, state: Any) -> None:
+    def take(self, state: object) -> None:
         """Add the attributes that BUILD would set."""
         for part in attributes(state):
             self.entries.update({k: v for k, v in part.items() if isinstance(k, str)})
@@ -131,19 +133,19 @@ class Inert:
         return all(isinstance(self.entries.get(name), dict) for name in _OF_MODULES)
 
 
-def attributes(state: Any) -> list[dict[Any, Any]]:
+def attributes(state: object) -> list[dict[Any, Any]]:
     """What BUILD sets: a dictionary, or a pair of dictionaries (the second for slots)."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
     return [part for part in parts if isinstance(part, dict)]
 
 
-def state_dict(module: Inert, room: int = MOST_OF_MODULES) -> tuple[dict[str, Any], int]:
+def state_dict(module: Inert, room: int = MOST_OF_MODULES) -> tuple[JsonDict, int]:
     """The parameters and buffers of a torch module that was saved whole, under the names of its `state_dict()`; and what is left
     of `room`, the entries of modules that are looked at.
 
     Buffers that `state_dict()` would leave out are included: their names are stored in a set, which is not read.
     """
-    tensors: dict[str, Any] = {}
+    tensors: JsonDict = {}
     waiting, count = [("", module, 0)], 0
     while waiting and count < _MOST_MODULES and len(tensors) < _MOST_TENSORS:  # a shared one counts each time
         (at, module, depth), count = waiting.pop(), count + 1
@@ -157,7 +159,7 @@ def state_dict(module: Inert, room: int = MOST_OF_MODULES) -> tuple[dict[str, An
     return tensors, room
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """The kind of a value that is not plain, in a few words."""
     if isinstance(value, Inert):
         return value.kind
@@ -173,7 +175,7 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-def named_parts(value: Any) -> dict[Any, Any] | None:
+def named_parts(value: object) -> dict[Any, Any] | None:
     """The entries of a dictionary, or the attributes of an `Inert` object; None for anything else."""
     return value if isinstance(value, dict) else value.entries if isinstance(value, Inert) else None
 

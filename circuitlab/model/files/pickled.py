@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.files.choosing import Chosen, beside, choose
@@ -40,7 +41,7 @@ class Pickled:
     """
 
     tensors: MappedTensors
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     skipped: tuple[str, ...] = ()
     under: str = ""
     others: tuple[str, ...] = ()

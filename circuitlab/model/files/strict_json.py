@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import WholeFile
 
@@ -20,7 +20,7 @@ _DEEPEST = 64
 _MOST_DIGITS = 4300  # as many as Python itself reads of a whole number
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> JsonDict:
     """The JSON object in a file. Raises `BadModel`."""
     file = WholeFile(path)
     if file.size > LARGEST:
@@ -31,7 +31,7 @@ def read_object(path: Path) -> dict[str, Any]:
     return data
 
 
-def parse(data: bytes, name: str) -> dict[str, Any]:
+def parse(data: bytes, name: str) -> JsonDict:
     """The JSON object in `data`, the contents of the file `name`. Raises `BadModel`."""
     try:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole_number)
@@ -45,7 +45,7 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> JsonDict:
     by_name = dict(pairs)
     if len(by_name) < len(pairs):
         names: set[str] = set()
@@ -61,7 +61,7 @@ def _whole_number(text: str) -> int | float:
     return value if -(2**63) <= value < 2**63 else float(text)  # infinite beyond a float's range, as 1e999 is
 
 
-def _deeper_than(value: Any, most: int) -> bool:
+def _deeper_than(value: object, most: int) -> bool:
     level = [value]
     for _ in range(most):
         level = [inner for x in level if isinstance(x, dict | list) for inner in (x.values() if isinstance(x, dict) else x)]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -223,7 +223,7 @@ def open_safetensors(path: Path) -> MappedTensors:
     return MappedTensors(file, safetensors_places(file))
 
 
-def shard_table(index: Path, data: Mapping[str, Any], endings: tuple[str, ...] = (".safetensors", ".bin")) -> dict[str, str]:
+def shard_table(index: Path, data: Mapping[str, object], endings: tuple[str, ...] = (".safetensors", ".bin")) -> dict[str, str]:
     """Tensor name -> name of its shard, by `*.index.json`. Raises `BadModel`.
 
     A shard's name must be a bare file name in the index's own folder. A symbolic link of that name is followed, as the hub's
@@ -249,7 +249,7 @@ def shard_table(index: Path, data: Mapping[str, Any], endings: tuple[str, ...] =
 
 
 def open_shards(
-    index: Path, data: Mapping[str, Any], opener: Callable[[Path], MappedTensors] = open_safetensors
+    index: Path, data: Mapping[str, object], opener: Callable[[Path], MappedTensors] = open_safetensors
 ) -> tuple[ShardedTensors, tuple[Path, ...]]:
     """The shards of `*.index.json`, each opened by `opener`, and their files.
 

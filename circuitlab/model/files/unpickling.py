@@ -72,25 +72,27 @@ class Unwanted(Exception):
         self.what = what
 
 
-def _strided(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> Strided:
+def _strided(storage: object, offset: object, shape: object, stride: object, *_: object) -> Strided:
     if not isinstance(storage, Storage):
         raise TypeError("a tensor without a storage")
     return Strided(storage, storage.dtype, offset, shape, stride)
 
 
-def _typed(storage: Any, offset: Any, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, *_: Any) -> Strided:
+def _typed(
+    storage: object, offset: object, shape: object, stride: object, grad: object, hooks: object, dtype: object, *_: object
+) -> Strided:
     if not isinstance(storage, Storage) or not isinstance(dtype, Mark) or not isinstance(dtype.value, torch.dtype):
         raise TypeError("a tensor without a storage or dtype")
     return Strided(storage, dtype.value, offset, shape, stride)
 
 
-def _tensor(value: Any, *_: Any) -> Strided | Other:
+def _tensor(value: object, *_: object) -> Strided | Other:
     if not isinstance(value, Strided | Other):
         raise TypeError("a parameter that is no tensor")
     return value
 
 
-def _subclassed(*_: Any) -> Any:
+def _subclassed(*_: object) -> Any:
     """A call within a call: (what makes the tensor, its class, the arguments); see `_called`."""
     raise TypeError("a subclass of a tensor without its parts")
 
@@ -102,17 +104,17 @@ def _ordered(*args: Any) -> dict[Any, Any]:
     return entries
 
 
-def _encoded(text: Any = "", *_: Any) -> bytes:
+def _encoded(text: Any = "", *_: object) -> bytes:
     return text.encode("latin1")
 
 
-def _size(sizes: Any = ()) -> Any:
+def _size(sizes: object = ()) -> Any:
     if not isinstance(sizes, tuple | list):
         raise TypeError("sizes that are no list")
     return sizes
 
 
-def _called(mark: Any, args: Any, copies: Callable[[int], None]) -> Any:
+def _called(mark: object, args: object, copies: Callable[[int], None]) -> Any:
     """What a call gives. `copies(n)` is told how many values it copies, before it does."""
     while isinstance(mark, Mark) and mark.make is _subclassed and isinstance(args, tuple) and len(args) > 2:
         copies(1)
@@ -127,11 +129,11 @@ def _called(mark: Any, args: Any, copies: Callable[[int], None]) -> Any:
     return mark.make(*args)
 
 
-def _numpy_kind(name: Any, *_: Any) -> Mark:
+def _numpy_kind(name: object, *_: object) -> Mark:
     return Mark(value=_NUMBERS.get(name, name) if isinstance(name, str) else None)
 
 
-def _number(kind: Any, data: Any, *_: Any) -> Any:
+def _number(kind: object, data: object, *_: Any) -> Any:
     """A NumPy scalar, as libraries leave them in configurations."""
     if not isinstance(kind, Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
         raise TypeError("a number without a kind or bytes")
@@ -142,11 +144,11 @@ def _number(kind: Any, data: Any, *_: Any) -> Any:
     return struct.unpack(kind.value, data)[0]
 
 
-def _reconstructed(kind: Any, *_: Any) -> Inert:
+def _reconstructed(kind: object, *_: object) -> Inert:
     return Inert(_name_of(kind))
 
 
-def _name_of(mark: Any) -> str:
+def _name_of(mark: object) -> str:
     """The name of a mark in the pickle, if it has one."""
     return mark.name if isinstance(mark, Mark) and mark.name else "an object"
 
@@ -188,7 +190,7 @@ _NAMES: dict[str, Mark] = {
 }
 
 
-def storage_key(key: Any) -> str:
+def storage_key(key: object) -> str:
     """The name of a storage: a number of the older format, as text. Raises `TypeError` for anything else."""
     if type(key) is str:
         return key[:200]
@@ -221,7 +223,7 @@ class _Reader(_Python):
         if self.room < 0:
             raise ValueError("values that are copied again and again, more than the file holds")
 
-    def persistent_load(self, pid: Any) -> Storage | Mark:
+    def persistent_load(self, pid: object) -> Storage | Mark:
         if not isinstance(pid, tuple) or not 2 <= len(pid) <= 6:
             raise TypeError("a reference to something else than a storage")
         if pid[0] in ("module", b"module") and isinstance(pid[1], Mark):  # how the older format names a class and its source
@@ -279,7 +281,7 @@ class _Reader(_Python):
     def _append_all(self) -> None:
         self._extend(self.pop_mark())
 
-    def _extend(self, items: list[Any]) -> None:
+    def _extend(self, items: list[object]) -> None:
         if isinstance(self.stack[-1], Inert):
             return  # entries of a list that was not created
         if type(self.stack[-1]) is not list:
@@ -293,7 +295,7 @@ class _Reader(_Python):
     def _set_items(self) -> None:
         self._fill(self.pop_mark())
 
-    def _fill(self, items: list[Any]) -> None:
+    def _fill(self, items: list[object]) -> None:
         top = self.stack[-1]
         if (type(top) is not dict and not isinstance(top, Inert)) or len(items) % 2:
             raise TypeError("entries of what is no dictionary")

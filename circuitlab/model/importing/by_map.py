@@ -27,6 +27,7 @@ import torch
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadModel, UsageError, advising, cause, quoted
 from circuitlab.model.config import ModelConfig
@@ -78,13 +79,13 @@ def read_map(path: Path) -> ImportMap:
     return map_of(data)
 
 
-def map_of(data: Mapping[str, Any]) -> ImportMap:
+def map_of(data: Mapping[str, object]) -> ImportMap:
     """The map in parsed TOML. Raises as `read_map` does."""
     with advising(_REMEDY):
         return _map_of(data)
 
 
-def _map_of(data: Mapping[str, Any]) -> ImportMap:
+def _map_of(data: JsonObject) -> ImportMap:
     sections = {"under": str, "prefix": str, "ignore": list, "config": dict, "tensors": dict}
     for name, value in data.items():
         if name not in sections or not isinstance(value, sections[name]):
@@ -113,7 +114,7 @@ def _map_of(data: Mapping[str, Any]) -> ImportMap:
     return ImportMap(config, layout, data.get("under"), frozenset(fields))
 
 
-def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
+def _stored(config: ModelConfig, ours: str, value: object) -> Stored:
     """One line of `[tensors]`. Raises `UsageError`."""
     steps = {"from": value} if isinstance(value, str) else value
     if isinstance(steps, dict) and _flag(ours, steps, "identity"):
@@ -140,7 +141,7 @@ def _stored(config: ModelConfig, ours: str, value: Any) -> Stored:
     return stacked([_stepped(ours, {**steps, "from": steps["from"].replace("{h}", str(h))}) for h in range(n)])
 
 
-def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
+def _identity(ours: str, steps: Mapping[str, object]) -> Stored:
     """A matrix that is not stored: the identity, split by heads if it has them."""
     if set(steps) != {"identity"} or ours not in (*_MAPS, "embed.W_E", "unembed.W_U"):
         raise UsageError(
@@ -151,7 +152,7 @@ def _identity(ours: str, steps: Mapping[str, Any]) -> Stored:
     return identity().heads(cast("Which", _MAPS[ours])) if ours in _MAPS else identity()
 
 
-def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
+def _stepped(ours: str, steps: JsonObject) -> Stored:
     """One stored tensor with its steps. Raises `UsageError`."""
     where = stored(steps["from"])
     where = where.T if _flag(ours, steps, "transpose") else where
@@ -170,14 +171,14 @@ def _stepped(ours: str, steps: Mapping[str, Any]) -> Stored:
     return _shifted(ours, where, steps.get("offset"))
 
 
-def _flag(ours: str, steps: Mapping[str, Any], name: str) -> bool:
+def _flag(ours: str, steps: Mapping[str, object], name: str) -> bool:
     value = steps.get(name, False)
     if not isinstance(value, bool):
         raise UsageError(f"The map’s {ours}: {name} is neither true nor false.", expected="true or false", got=quoted(value, 40))
     return value
 
 
-def _permuted(ours: str, order: Any) -> Any:
+def _permuted(ours: str, order: object) -> Any:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
         raise UsageError(
             f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=quoted(order, 60)
@@ -202,7 +203,7 @@ def _split(ours: str, where: Stored, text: Any) -> Stored:
     return where.within_heads(which) if text.endswith(_WITHIN) else where.beside(which)
 
 
-def _shifted(ours: str, where: Stored, offset: Any) -> Stored:
+def _shifted(ours: str, where: Stored, offset: object) -> Stored:
     if offset is None:
         return where
     if isinstance(offset, bool) or not isinstance(offset, int | float):
@@ -261,7 +262,7 @@ def survey(import_map: ImportMap, source: TensorSource) -> tuple[Survey, LaidOut
     return report, parts
 
 
-def canonical(config: ModelConfig, tensors: Mapping[str, Any]) -> Layout:
+def canonical(config: ModelConfig, tensors: Mapping[str, object]) -> Layout:
     """The layout of `tensors`, which have canonical names already; gains and biases of norms may be absent."""
     names = [n for n in expected_shapes(config) if n in tensors or not n.endswith(_OPTIONAL)]
     layers: dict[int, dict[str, Stored]] = {i: {} for i in range(config.n_layers)}

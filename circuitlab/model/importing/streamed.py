@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
@@ -26,7 +26,11 @@ Tick = Callable[[int, int, str], None]
 
 
 def stream_directory(
-    path: Path, parts: LaidOut, tokenizer: Tokenizer | None, tick: Tick = lambda *_: None, origin: Mapping[str, Any] | None = None
+    path: Path,
+    parts: LaidOut,
+    tokenizer: Tokenizer | None,
+    tick: Tick = lambda *_: None,
+    origin: Mapping[str, object] | None = None,
 ) -> int:
     """Write the model to `path`, a new or empty folder. Returns the bytes of its weights.
 

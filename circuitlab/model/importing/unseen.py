@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.assumptions import Assumption
@@ -41,7 +40,7 @@ def defaults(config: ModelConfig, stated: Collection[str]) -> tuple[Assumption, 
     return tuple(Assumption(name, _shown(getattr(config, name)), (), why) for name, why in relevant)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.refusals import TABLE
 
@@ -25,7 +25,7 @@ _FALCON = {"n_head": "num_attention_heads", "n_layer": "num_hidden_layers", "n_h
 _STABLELM = {"norm_eps": "layer_norm_eps", "rope_pct": "partial_rotary_factor"}
 
 
-def of_today(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def of_today(config: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]:
     """The configuration under the name and with the fields that its family has today, and notes on what was read otherwise.
 
     Raises `BadModel` for an older form that a family does not cover.
@@ -47,7 +47,7 @@ def of_today(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, .
     return config, notes
 
 
-def _class_of(config: Mapping[str, Any]) -> tuple[re.Match[str] | None, str]:
+def _class_of(config: Mapping[str, object]) -> tuple[re.Match[str] | None, str]:
     """The class that a file names as its architecture, in its parts, and whole."""
     stated = config.get("architectures")
     name = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], str) else ""
@@ -63,17 +63,17 @@ def _squashed(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _renamed(config: Mapping[str, Any], kind: str, names: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(config: Mapping[str, object], kind: str, names: Mapping[str, str]) -> JsonDict:
     return {"model_type": kind} | {names.get(n, n): v for n, v in config.items() if n != "model_type"}
 
 
-def _falcon(config: Mapping[str, Any]) -> dict[str, Any]:
+def _falcon(config: Mapping[str, object]) -> JsonDict:
     """Fields that are not stated have the values of the older code, which are not those of today."""
     older = {"multi_query": False, "parallel_attn": False, "bias": False, "alibi": False}
     return older | _renamed(config, "falcon", _FALCON) | {"new_decoder_architecture": config.get("n_head_kv") is not None}
 
 
-def _stablelm(config: Mapping[str, Any]) -> dict[str, Any]:
+def _stablelm(config: Mapping[str, object]) -> JsonDict:
     if config.get("rotary_scaling_factor", 1) != 1:
         raise BadModel(
             "The rotary angles of this StableLM are rescaled in a way that is not supported.",

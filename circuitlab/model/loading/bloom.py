@@ -7,7 +7,6 @@ to the table before the norm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.checkpoint import Checkpoint
@@ -21,7 +20,7 @@ _DEFAULTS = {"layer_norm_epsilon": 1e-5, "seq_length": 2048, "tie_word_embedding
 _OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a BLOOM `config.json`, with what was assumed."""
     refuse(config, {"apply_residual_connection_post_layernorm": "A residual stream that continues after the norm"})
     older = {new: config[old] for old, new in _OLDER.items() if config.get(old) is not None}

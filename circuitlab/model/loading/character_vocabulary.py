@@ -25,7 +25,7 @@ _META = "meta.pkl"
 _MOST = 2**20
 
 
-def vocabulary(metadata: Mapping[str, Any]) -> dict[str, int] | None:
+def vocabulary(metadata: Mapping[str, object]) -> dict[str, int] | None:
     """Characters and their ids from a checkpoint's metadata, None where it has none or they are not numbered."""
     inner = [v for v in metadata.values() if isinstance(v, Mapping)]
     for mapping in (metadata, *inner):
@@ -36,17 +36,17 @@ def vocabulary(metadata: Mapping[str, Any]) -> dict[str, int] | None:
     return None
 
 
-def _by_text(stoi: Any) -> dict[str, int] | None:
+def _by_text(stoi: object) -> dict[str, int] | None:
     return _numbered(list(stoi.items())) if isinstance(stoi, Mapping) else None
 
 
-def _by_id(itos: Any) -> dict[str, int] | None:
+def _by_id(itos: object) -> dict[str, int] | None:
     if isinstance(itos, Mapping):
         return _numbered([(c, i) for i, c in itos.items()])
     return _in_order(itos)
 
 
-def _in_order(chars: Any) -> dict[str, int] | None:
+def _in_order(chars: object) -> dict[str, int] | None:
     return _numbered([(c, i) for i, c in enumerate(chars)]) if isinstance(chars, str | list | tuple) else None
 
 
@@ -73,7 +73,7 @@ def meta_beside(folder: Path) -> tuple[dict[str, int] | None, str]:
     return ids, "" if ids else f"{_META} holds no vocabulary of single characters"
 
 
-def character_tokenizer(metadata: Mapping[str, Any], folder: Path) -> tuple[Tokenizer | None, str, str]:
+def character_tokenizer(metadata: Mapping[str, object], folder: Path) -> tuple[Tokenizer | None, str, str]:
     """(the tokenizer, None without a vocabulary; its origin in words; a note on an unusable `meta.pkl`)."""
     if (vocab := vocabulary(metadata)) is not None:
         return tokenizer_of(vocab), f"a vocabulary of {number_of(len(vocab), 'character')} was saved with the weights", ""

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.files.gguf.header import MAGIC, parts_of
 from circuitlab.model.files.pickled import read_pickle
@@ -45,10 +45,10 @@ class Checkpoint:
 
     path: Path
     folder: Path
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
     files: tuple[Path, ...] = ()
     tensors: TensorSource | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
     assume: Mapping[str, str] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
@@ -118,7 +118,7 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     return replace(kept, notes=notes)
 
 
-def _saved_config(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def _saved_config(metadata: Mapping[str, object]) -> JsonObject:
     """The configuration in Hugging Face's form that was saved with the weights, {} without one."""
     values = (v for v in metadata.values() if isinstance(v, Mapping))
     return next((h for h in values if isinstance(h.get("model_type"), str)), {})
@@ -233,7 +233,7 @@ def weight_files(path: Path, checkpoint: int | None = None) -> tuple[Path, ...]:
     return parts_of(weights)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonDict:
     """A JSON object from a file. Raises `BadModel`."""
     if not os.path.lexists(path):
         raise BadModel(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -23,7 +22,7 @@ from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 _DEFAULTS = {"max_position_embeddings": 8192, "hidden_act": "silu", "tie_word_embeddings": True}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Command R `config.json`, with what was assumed."""
     second = config.get("model_type") == "cohere2"
     eps = number(config, "layer_norm_eps", 1e-5)
@@ -42,7 +41,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, *scale_notes, *window_notes))
 
 
-def _windowed(config: Mapping[str, Any], model: ModelConfig) -> Read:
+def _windowed(config: Mapping[str, object], model: ModelConfig) -> Read:
     """Three of four layers with a sliding window; positions in these only."""
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
     every = size(config, "sliding_window_pattern", 4)
@@ -53,7 +52,7 @@ def _windowed(config: Mapping[str, Any], model: ModelConfig) -> Read:
     return model, (*default_notes, *position_notes)
 
 
-def _scale(config: Mapping[str, Any]) -> float:
+def _scale(config: Mapping[str, object]) -> float:
     scale = number(config, "logit_scale", 0.0625)
     if scale == 0:
         raise BadModel("config.json: logit_scale is zero.", expected="a number such as 0.0625", got="0")

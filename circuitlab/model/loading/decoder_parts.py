@@ -5,10 +5,10 @@ A family reads its configuration with `filled`, declares its blocks with `attent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.lazy_weights import LazyWeights
@@ -18,10 +18,10 @@ from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
 from circuitlab.model.loading.rotary_scaling import context, rotary
 
-ReadConfig = Callable[[Mapping[str, Any]], tuple[ModelConfig, tuple[str, ...]]]
+ReadConfig = Callable[[JsonObject], tuple[ModelConfig, tuple[str, ...]]]
 
 
-def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def filled(config: JsonObject, defaults: JsonObject) -> tuple[JsonDict, tuple[str, ...]]:
     """The configuration with a family's defaults for missing fields, and a note that names them."""
     assumed = [name for name in defaults if config.get(name) is None]
     values = ", ".join(f"{name} {str(defaults[name]).lower()}" for name in assumed)
@@ -30,7 +30,7 @@ def filled(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict
     ) if values else ()
 
 
-def rotary_fields(config: Mapping[str, Any], d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
+def rotary_fields(config: JsonObject, d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
     """Rotary positions of the first columns of each head, in halves, the context length, and notes.
 
     `partial` and `n_ctx` are the family's defaults. Raises `BadModel` if no pair would rotate.
@@ -74,8 +74,8 @@ def alibi_notes(config: ModelConfig) -> tuple[str, ...]:
 
 
 def rotary_sizes(
-    config: Mapping[str, Any], rotary_config: Mapping[str, Any], partial: float, default_context: int
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+    config: JsonObject, rotary_config: JsonObject, partial: float, default_context: int
+) -> tuple[JsonDict, tuple[str, ...]]:
     """The fields of `ModelConfig` that LayerNorm decoders with partial rotary positions state alike, and notes on the rotation.
 
     `rotary_config` holds the rotary parameters: `config` itself, with older names replaced. Raises `BadModel`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, mlp, opener
@@ -16,7 +15,7 @@ _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "activation_
 _RENAMED = {"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an EXAONE 3 `config.json`, with what was assumed."""
     named = {_RENAMED.get(name, name): value for name, value in config.items()}
     model, notes = read(named, _DEFAULTS, "activation_function")

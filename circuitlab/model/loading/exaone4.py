@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.decoder_parts import opener
@@ -18,7 +17,7 @@ from circuitlab.model.loading.huggingface import size, sliding_windows
 _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an EXAONE 4 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS)
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
@@ -30,7 +29,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, *default_notes, *position_notes))
 
 
-def _local(config: Mapping[str, Any], n_layers: int) -> Callable[[int], bool]:
+def _local(config: Mapping[str, object], n_layers: int) -> Callable[[int], bool]:
     """Which layers have a window, from `sliding_window_pattern`: a period whose last layer has none, or a string like "LLLG"."""
     pattern = config.get("sliding_window_pattern")
     if not isinstance(pattern, str):

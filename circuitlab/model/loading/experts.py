@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ Names = tuple[str, str, str]  # names of an expert's gate, input and output
 LLAMA: Names = ("gate_proj", "up_proj", "down_proj")
 
 
-def experts_of(config: Mapping[str, Any], active: int, renormalise: bool | None = None) -> Experts:
+def experts_of(config: Mapping[str, object], active: int, renormalise: bool | None = None) -> Experts:
     """How many experts `config.json` names, and how many are active per token, by default `active`.
 
     `renormalise`: whether the weights of the chosen experts sum to 1; None: as the file states.
@@ -34,7 +33,7 @@ def experts_of(config: Mapping[str, Any], active: int, renormalise: bool | None 
     return Experts(size(config, n), size(config, "num_experts_per_tok", active), renormalised)
 
 
-def refuse_dense_layers(config: Mapping[str, Any]) -> None:
+def refuse_dense_layers(config: Mapping[str, object]) -> None:
     """Raise `BadModel` if some layers have a dense MLP and others experts."""
     every, dense = size(config, "decoder_sparse_step", 1), config.get("mlp_only_layers") or []
     if every != 1 or dense:

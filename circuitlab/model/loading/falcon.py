@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import ModelConfig, alibi_slopes
 from circuitlab.model.loading.checkpoint import Checkpoint
@@ -40,7 +39,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Falcon `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
@@ -70,7 +69,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return model, (scale_note(model.score_scale, d_head, "the family's own"), *position_notes, *tied_note(model), *assumed)
 
 
-def _with_positions(config: Mapping[str, Any], model: ModelConfig, limited: tuple[str, ...]) -> Read:
+def _with_positions(config: Mapping[str, object], model: ModelConfig, limited: tuple[str, ...]) -> Read:
     """The configuration with its positions, and notes on them."""
     if not flag(config, "alibi", False):
         rotary_positions, rotary_notes = rotary(config, model.d_head)

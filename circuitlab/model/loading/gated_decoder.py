@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import BiasName, ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, tied_note
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, scale_note, size
@@ -31,7 +31,7 @@ _NORMS: dict[str, dict[str, str]] = {
 }
 
 
-def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hidden_act", base: float = 10000.0) -> Read:
+def read(config: JsonObject, defaults: JsonObject, act: str = "hidden_act", base: float = 10000.0) -> Read:
     """A Llama-like `ModelConfig` from a `config.json`, which a family alters by `dataclasses.replace`, and notes on assumptions.
 
     `defaults`: the family's values for missing fields; `act`: the activation's field; `base`: its default rotary base.
@@ -63,13 +63,13 @@ def read(config: Mapping[str, Any], defaults: Mapping[str, Any], act: str = "hid
     return model, (*assumed, *rotary_notes, *limited)
 
 
-def biases(config: Mapping[str, Any]) -> tuple[BiasName, ...]:
+def biases(config: Mapping[str, object]) -> tuple[BiasName, ...]:
     """The biases by the file's switches: of all four maps of attention, and of the MLP."""
     of_attention: tuple[BiasName, ...] = ("q", "k", "v", "o") if flag(config, "attention_bias", False) else ()
     return (*of_attention, "mlp") if flag(config, "mlp_bias", False) else of_attention
 
 
-def filled_unless_null(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def filled_unless_null(config: Mapping[str, object], defaults: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]:
     """The configuration with defaults for missing fields, and a note; a field that is null stays null (none)."""
     assumed = ", ".join(f"{name} {value:g}" for name, value in defaults.items() if name not in config)
     return {**defaults, **config}, (f"not stated, the family's own: {assumed}",) if assumed else ()

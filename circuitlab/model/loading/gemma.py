@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -30,7 +29,7 @@ DEFAULTS = {
 layout = partial(gated_layout, minus_one=True)
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Gemma 1 `config.json`, with what was assumed."""
     kind = config.get("hidden_activation") or config.get("hidden_act")
     # the first files state "gelu" but mean its tanh form, with which the model was trained

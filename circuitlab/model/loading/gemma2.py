@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import gemma
@@ -18,7 +17,7 @@ _DEFAULTS = {**gemma.DEFAULTS, "num_key_value_heads": 4, "query_pre_attn_scalar"
 _STATED_OR_NONE = {"sliding_window": 4096, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Gemma 2 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS, "hidden_activation")
     config, default_notes = filled_unless_null(config, _STATED_OR_NONE)
@@ -33,7 +32,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(*gemma.scaled(model, (*notes, *default_notes)), "query_pre_attn_scalar^-1/2")
 
 
-def query_scale(config: Mapping[str, Any]) -> float:
+def query_scale(config: Mapping[str, object]) -> float:
     """1/√query_pre_attn_scalar, which may differ from 1/√d_head."""
     value = number(config, "query_pre_attn_scalar", 256)
     if value <= 0:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.loading import gemma
@@ -35,7 +35,7 @@ _PICTURES = tuple(f"{at}{part}." for at in ("", "model.") for part in ("vision_t
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.")
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Gemma 3 `config.json`, with what was assumed."""
     config, notes = _text_part(config)
     model, model_notes = read(config, _DEFAULTS, "hidden_activation", base=1e6)
@@ -59,7 +59,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(*gemma.scaled(model, (*notes, *model_notes, *local_notes, *assumed)), "query_pre_attn_scalar^-1/2")
 
 
-def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _text_part(config: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]:
     inner = config.get("text_config")
     if config.get("model_type") != "gemma3" or not isinstance(inner, Mapping):
         return config, ()
@@ -67,7 +67,7 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str,
     return {**outer, **inner, "model_type": "gemma3"}, ("the text model only: the vision tower is not read",)
 
 
-def _local(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
+def _local(config: Mapping[str, object], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
     """The rotation of windowed layers: newer files state all of it, older ones only its base."""
     stated = config.get("rope_parameters")
     own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
@@ -34,7 +33,7 @@ _NORMS_4 = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a GLM-4 `config.json`, with what was assumed."""
     model, notes = read({**config, "partial_rotary_factor": number(config, "partial_rotary_factor", 0.5)}, _DEFAULTS)
     assert model.rotary is not None

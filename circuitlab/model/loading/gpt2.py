@@ -8,9 +8,8 @@ number, counted from 1 (as in Mistral's GPT-2 reruns), W_Q and b_Q are divided i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import Checkpoint
@@ -29,7 +28,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-2 `config.json`, with what was assumed."""
     refuse(config, {"add_cross_attention": "Cross-attention"})
     config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)

@@ -7,7 +7,6 @@ Unlike GPT-2's, its weights are stored [out, in].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import filled, fused_attention, mlp, opener, tied_note
@@ -25,7 +24,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a GPT-BigCode `config.json`, with what was assumed."""
     refuse(config, {"add_cross_attention": "Cross-attention"})
     config, assumed = filled(config, _DEFAULTS)

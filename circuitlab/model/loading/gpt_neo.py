@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain, islice, repeat
-from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, tied_note
@@ -27,7 +27,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-Neo `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads, n_layers = (size(config, n) for n in ("hidden_size", "num_heads", "num_layers"))
@@ -54,7 +54,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     return model, (scale, *tied_note(model), *window_notes, *assumed)
 
 
-def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _windows(config: Mapping[str, object], n_layers: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The window of each layer, () without local layers, and a note; `attention_layers` goes before `attention_types`."""
     kinds = config.get("attention_layers")
     kinds = _expanded(config, n_layers) if kinds is None else kinds
@@ -75,7 +75,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[tuple[int, ...],
     return tuple(width if kind == "local" else 0 for kind in kinds), (note,)
 
 
-def _expanded(config: Mapping[str, Any], n_layers: int) -> list[str]:
+def _expanded(config: JsonObject, n_layers: int) -> list[str]:
     """`[[["global", "local"], 12]]`: each list repeated as often as stated; at most one more than there are layers."""
     expanded: list[str] = []
     try:

@@ -7,8 +7,8 @@ parallel after two norms (or sequential, if `use_parallel_residual` is false).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import filled, fused_attention, mlp, opener, rotary_sizes, tied_note
 from circuitlab.model.loading.family import Family
@@ -24,7 +24,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-NeoX `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     fields, rotary_notes = rotary_sizes(config, _renamed(config), 0.25, 2048)
@@ -38,7 +38,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     return model, (scale_note(model.score_scale, model.d_head, "the family's own"), *rotary_notes, *tied_note(model), *assumed)
 
 
-def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(config: Mapping[str, object]) -> JsonDict:
     """The rotary fields of older files under their current names."""
     names = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}
     return {**config, **{new: config[old] for old, new in names.items() if config.get(old) is not None}}

@@ -7,7 +7,6 @@ of each head rotate, in interleaved pairs. Attention has no biases; the MLP and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel
@@ -25,7 +24,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a GPT-J `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
@@ -55,7 +54,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     return model, (*notes, *tied_note(model), *assumed)
 
 
-def _rotary_columns(config: Mapping[str, Any], d_head: int) -> int:
+def _rotary_columns(config: Mapping[str, object], d_head: int) -> int:
     """How many columns of each head rotate. `null` is refused: with it the family's own code rotates none."""
     n_rotary = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
     if not 0 < n_rotary <= d_head or n_rotary % 2:

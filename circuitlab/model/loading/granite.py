@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig
@@ -27,7 +26,7 @@ _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "hidden_act"
 _WRITES = ("W_O", "b_O", "mlp.W_out", "mlp.b_out")
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Granite `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS)
     model = replace(
@@ -41,7 +40,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, embedding_note, inside), "attention_multiplier")
 
 
-def _factor(config: Mapping[str, Any], name: str) -> float:
+def _factor(config: Mapping[str, object], name: str) -> float:
     value = number(config, name, 1.0)
     if value == 0:
         raise BadModel(f"config.json: {name} is zero.", expected="a number other than 0", got="0")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, NormKind, Positions, Rotary
 from circuitlab.model.loading.huggingface import flag, number, refuse, scale_note, size
@@ -75,7 +75,7 @@ class Architecture:
     notes: tuple[str, ...] = ()
 
 
-def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Architecture:
+def read_config(config: JsonObject, d_head: int, n_layers: int) -> Architecture:
     """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for an unsupported one."""
     _refuse(config)
     kind = _text_or_none(config, "normalization_type", "LN")
@@ -106,7 +106,7 @@ def read_config(config: Mapping[str, Any], d_head: int, n_layers: int) -> Archit
     return _with_rotation(architecture, config, d_head) if positions == "rotary" else architecture
 
 
-def _refuse(config: Mapping[str, Any]) -> None:
+def _refuse(config: JsonObject) -> None:
     refuse(config, _REFUSED)
     positions = _text_or_none(config, "positional_embedding_type", "standard")
     if positions not in POSITIONS:
@@ -126,7 +126,7 @@ def _refuse(config: Mapping[str, Any]) -> None:
         )
 
 
-def _text_or_none(config: Mapping[str, Any], name: str, default: str | None) -> str | None:
+def _text_or_none(config: Mapping[str, object], name: str, default: str | None) -> str | None:
     """Text, or None. Raises `BadModel` for a value of another type."""
     value = config.get(name, default)
     if value is not None and not isinstance(value, str):
@@ -134,7 +134,7 @@ def _text_or_none(config: Mapping[str, Any], name: str, default: str | None) -> 
     return value
 
 
-def _activation(config: Mapping[str, Any]) -> Activation:
+def _activation(config: Mapping[str, object]) -> Activation:
     if flag(config, "attn_only", False):
         return "gelu"  # not used: no MLPs
     name = _text_or_none(config, "act_fn", None)
@@ -143,7 +143,7 @@ def _activation(config: Mapping[str, Any]) -> Activation:
     return ACTIVATIONS[name]
 
 
-def _score_scale(config: Mapping[str, Any], d_head: int) -> tuple[float, str]:
+def _score_scale(config: Mapping[str, object], d_head: int) -> tuple[float, str]:
     """What `q·k` is multiplied by, before any division by layer, and the note about it."""
     if not flag(config, "use_attn_scale", True):
         return 1.0, scale_note(1.0, d_head, "use_attn_scale is off")
@@ -154,7 +154,7 @@ def _score_scale(config: Mapping[str, Any], d_head: int) -> tuple[float, str]:
     return scale, scale_note(scale, d_head, "from attn_scale" if divisor > 0 else "TransformerLens' default")
 
 
-def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
+def _windows(config: Mapping[str, object], n_layers: int) -> tuple[int, ...]:
     """[layer] positions that a destination sees, 0 for all; () where attention is never local."""
     if not flag(config, "use_local_attn", False):
         return ()
@@ -166,7 +166,7 @@ def _windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
     return tuple(width if kind == "local" else 0 for kind in kinds)
 
 
-def _with_rotation(architecture: Architecture, config: Mapping[str, Any], d_head: int) -> Architecture:
+def _with_rotation(architecture: Architecture, config: Mapping[str, object], d_head: int) -> Architecture:
     """The architecture with its rotation, which may differ in layers with a window."""
     dims = size(config, "rotary_dim", d_head)
     pairs = "interleaved" if flag(config, "rotary_adjacent_pairs", False) else "half"
@@ -174,7 +174,7 @@ def _with_rotation(architecture: Architecture, config: Mapping[str, Any], d_head
     plain = Rotary(base=base, pairs=pairs, dims=0 if dims == d_head else dims)
     local = config.get("rotary_base_local")
     windowed = None if local is None else replace(plain, base=number(config, "rotary_base_local"))
-    stated: dict[str, Any] = {"rope_theta": base}
+    stated: JsonDict = {"rope_theta": base}
     if flag(config, "use_NTK_by_parts_rope", False):
         low, high = number(config, "NTK_by_parts_low_freq_factor", 1.0), number(config, "NTK_by_parts_high_freq_factor", 4.0)
         stated |= {"rope_type": "llama3", "factor": number(config, "NTK_by_parts_factor", 8.0)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, short
@@ -27,7 +27,7 @@ class Sizes:
     d_mlp: int
 
 
-def sizes_of(names: Names, file_axes: Axes, config: Mapping[str, Any], ask: Assumed) -> Sizes:
+def sizes_of(names: Names, file_axes: Axes, config: Mapping[str, object], ask: Assumed) -> Sizes:
     """The sizes of the model in a file. Raises `BadModel` where tensors of attention are missing or heads do not divide."""
     other = lambda name: _other_axis(names.shape(name), short(name), file_axes)
     n_heads, d_head = size(config, "n_heads", 1), size(config, "d_head", 1)  # for a model without layers
@@ -52,7 +52,7 @@ def _other_axis(shape: tuple[int, ...], which: str, file_axes: Axes) -> int:
     return shape[-2:][1 - axis]
 
 
-def _heads(names: Names, part: str, other: Callable[[str], int], config: Mapping[str, Any], ask: Assumed) -> tuple[int, int]:
+def _heads(names: Names, part: str, other: Callable[[str], int], config: JsonObject, ask: Assumed) -> tuple[int, int]:
     """(heads, columns of each): from an axis of heads, a bias, the configuration, or the person's assumption."""
     weight, bias = names.attention(f"W_{part}"), names.attention(f"b_{part}")
     if len(names.shape(weight)) == 3:
@@ -69,7 +69,7 @@ def _heads(names: Names, part: str, other: Callable[[str], int], config: Mapping
     return n, width // n
 
 
-def check_stated(config: Mapping[str, Any], sizes: Sizes) -> None:
+def check_stated(config: Mapping[str, object], sizes: Sizes) -> None:
     """Raise `BadModel` where a stated size is not the tensors'."""
     for name in Sizes.__dataclass_fields__:
         stated, shown = config.get(name), getattr(sizes, name)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation
 
@@ -29,7 +30,7 @@ ACTIVATIONS: dict[str, Activation] = {
 _NEEDED = object()
 
 
-def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
+def size(config: JsonObject, name: str, default: Any = _NEEDED) -> int:
     """A whole number. Raises `BadModel`."""
     value = config.get(name)
     value = default if value is None else value
@@ -42,7 +43,7 @@ def size(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> int:
     return value
 
 
-def number(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> float:
+def number(config: JsonObject, name: str, default: Any = _NEEDED) -> float:
     """A finite number. Raises `BadModel`."""
     value = config.get(name)
     value = default if value is None else value
@@ -52,7 +53,7 @@ def number(config: Mapping[str, Any], name: str, default: Any = _NEEDED) -> floa
     return float(value)
 
 
-def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
+def flag(config: Mapping[str, object], name: str, default: bool) -> bool:
     """True or false. Raises `BadModel`."""
     value = config.get(name)
     value = default if value is None else value
@@ -61,7 +62,7 @@ def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
     return value
 
 
-def activation(config: Mapping[str, Any], name: str, default: str) -> Activation:
+def activation(config: Mapping[str, object], name: str, default: str) -> Activation:
     """The MLP's nonlinearity. Raises `BadModel` for one that is not known."""
     value = config.get(name) or default
     if not isinstance(value, str) or value not in ACTIVATIONS:
@@ -69,7 +70,7 @@ def activation(config: Mapping[str, Any], name: str, default: str) -> Activation
     return ACTIVATIONS[value]
 
 
-def head_size(config: Mapping[str, Any], d_model: int, n_heads: int, name: str = "head_dim") -> int:
+def head_size(config: Mapping[str, object], d_model: int, n_heads: int, name: str = "head_dim") -> int:
     """Columns per head: stated, or d_model / heads. Raises `BadModel` where neither works."""
     if config.get(name) is not None:
         return size(config, name)
@@ -82,14 +83,14 @@ def head_size(config: Mapping[str, Any], d_model: int, n_heads: int, name: str =
     return d_model // n_heads
 
 
-def refuse(config: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+def refuse(config: Mapping[str, object], reasons: Mapping[str, str]) -> None:
     """Raise `BadModel` where a field is set that changes the architecture into one that is not known."""
     for name, what in reasons.items():
         if config.get(name):
             raise BadModel(f"{what} is not supported.", expected=f"a model without {name}", got=f"{name} {config[name]!r}"[:120])
 
 
-def sliding_windows(config: Mapping[str, Any], n_layers: int, slides: Callable[[int], bool]) -> tuple[int, ...]:
+def sliding_windows(config: JsonObject, n_layers: int, slides: Callable[[int], bool]) -> tuple[int, ...]:
     """[layer] positions that a destination sees, by `layer_types` where stated, else by `slides(layer)`; () without windows."""
     if config.get("sliding_window") is None:
         return ()

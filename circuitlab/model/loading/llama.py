@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
@@ -15,7 +14,7 @@ from circuitlab.model.loading.gated_decoder import Read, layout, noted, read
 DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Llama `config.json`, with what was assumed."""
     return noted(*read(config, DEFAULTS))
 

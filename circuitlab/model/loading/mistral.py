@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
@@ -14,7 +13,7 @@ from circuitlab.model.loading.huggingface import sliding_windows
 _DEFAULTS = {"max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Mistral `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS)
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})

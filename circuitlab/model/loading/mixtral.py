@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.loading.experts import expert_notes, experts_of, opener, with_experts
 from circuitlab.model.loading.family import Family
@@ -14,7 +13,7 @@ from circuitlab.model.loading.huggingface import sliding_windows
 _DEFAULTS = {"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Mixtral `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS, base=1e6)
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family

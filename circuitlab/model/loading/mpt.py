@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
@@ -21,7 +20,7 @@ _REFUSED = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an MPT `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     attention = config.get("attn_config") or {}
@@ -55,7 +54,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return model, (scale, *alibi_notes(model), *tied_note(model), *assumed)
 
 
-def _refuse_kind(config: Mapping[str, Any], attention: Mapping[str, Any]) -> None:
+def _refuse_kind(config: Mapping[str, object], attention: Mapping[str, object]) -> None:
     """Raise `BadModel`, each for its own reason, where an MPT is of a kind that is not read."""
     heads = attention.get("attn_type") or "multihead_attention"
     reasons = (

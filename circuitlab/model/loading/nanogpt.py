@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource
@@ -34,7 +34,7 @@ def prefix_of(source: TensorSource | None) -> str | None:
     return None
 
 
-def read_config(source: TensorSource, prefix: str, args: Mapping[str, Any], ask: Assumed) -> ModelConfig:
+def read_config(source: TensorSource, prefix: str, args: Mapping[str, object], ask: Assumed) -> ModelConfig:
     """Our configuration: sizes from the tensors, heads and context from `model_args` where they are stated."""
     shape = lambda name: matrix(source, prefix + name)
     d_model, names = shape(_FIRST)[1], source.names()
@@ -99,7 +99,7 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     return Opened(weights, notes, checkpoint.files, "", "nanoGPT", tuple(ask.assumptions))
 
 
-def _arguments(checkpoint: Checkpoint) -> Mapping[str, Any]:
+def _arguments(checkpoint: Checkpoint) -> JsonObject:
     """The sizes that were saved with the weights: "model_args", or whatever else names the heads (a configuration object)."""
     candidates = (checkpoint.metadata.get("model_args"), *checkpoint.metadata.values(), checkpoint.config)
     return next((h for h in candidates if isinstance(h, Mapping) and "n_head" in h), {})

@@ -3,9 +3,7 @@ halves on the first columns of each head, squared ReLU without a gate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, rotary_sizes, tied_note
 from circuitlab.model.loading.family import Family
@@ -16,7 +14,7 @@ from circuitlab.model.loading.layout import Layout, Stored, linear, norm, stored
 _DEFAULTS = {"hidden_act": "relu2", "norm_eps": 1e-5, "tie_word_embeddings": False}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: JsonObject) -> Read:
     """Our configuration of a Nemotron `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     config = {**config, "layer_norm_eps": number(config, "norm_eps")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, mlp, opener
@@ -17,7 +16,7 @@ _DEFAULTS = {"max_position_embeddings": 2048, "hidden_act": "silu"}
 _EPS = 1e-5  # from the family's code; no file states it
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an OLMo 1 `config.json`, with what was assumed."""
     refuse(config, {"clip_qkv": "Clipping of queries, keys and values"})
     model, notes = read({**config, "rms_norm_eps": _EPS}, _DEFAULTS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import Rotary
 from circuitlab.model.loading.decoder_parts import opener
@@ -20,7 +19,7 @@ _DEFAULTS = {"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "hidden_act"
 _BASE = 500000.0
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an OLMo 3 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS, base=_BASE)
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
@@ -33,7 +32,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, *default_notes, *(windowed_notes if own else ())))
 
 
-def _windowed(config: Mapping[str, Any], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
+def _windowed(config: Mapping[str, object], d_head: int) -> tuple[Rotary, tuple[str, ...]]:
     """The rotation of layers with a window: stated separately in newer files, never rescaled in older ones."""
     stated = config.get("rope_parameters")
     own = stated.get("sliding_attention") if isinstance(stated, Mapping) else None

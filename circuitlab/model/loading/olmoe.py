@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.loading.experts import LLAMA, expert_notes, experts_of, opener, with_experts
 from circuitlab.model.loading.family import Family
@@ -14,7 +13,7 @@ from circuitlab.model.loading.huggingface import refuse
 _DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of an OLMoE `config.json`, with what was assumed."""
     refuse(config, {"clip_qkv": "Clipping of queries, keys and values"})
     model, notes = read(config, _DEFAULTS)

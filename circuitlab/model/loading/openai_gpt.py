@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, ModelConfig
@@ -17,7 +16,7 @@ _DEFAULTS = {"n_positions": 512, "afn": "gelu", "layer_norm_epsilon": 1e-5, "tie
 _ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a GPT-1 `config.json`, with what was assumed."""
     config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)
     d_model, n_heads, kind = size(config, "n_embd"), size(config, "n_head"), config["afn"]

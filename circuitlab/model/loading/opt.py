@@ -8,7 +8,6 @@ between them, `project_in` and `project_out`, are multiplied into the embedding 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -31,7 +30,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of an OPT `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
@@ -71,7 +70,7 @@ def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]
     return model, (*notes, *tied_note(model), *assumed)
 
 
-def _projected(config: Mapping[str, Any]) -> bool:
+def _projected(config: Mapping[str, object]) -> bool:
     """Whether the embedding has another width than the stream."""
     return size(config, "word_embed_proj_dim", size(config, "hidden_size")) != size(config, "hidden_size")
 

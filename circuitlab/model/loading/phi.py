@@ -6,9 +6,7 @@ everywhere, the unembedding included; optionally a LayerNorm of queries and keys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, rotary_sizes, shared_norm, tied_note
 from circuitlab.model.loading.family import Family
@@ -23,7 +21,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a Phi `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     fields, rotary_notes = rotary_sizes(config, config, 0.5, 2048)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import opener
@@ -19,7 +18,7 @@ from circuitlab.model.loading.layout import Layout, Stored, Which, linear
 _DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Phi-3 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS)
     windows = sliding_windows(config, model.n_layers, lambda i: True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from circuitlab.errors import BadModel
 from circuitlab.model.files.strict_json import read_object
@@ -23,7 +22,7 @@ _PARTS = re.compile(
 _FIELDS, _FILES = ("quantization_config", "quantization"), ("quantize_config.json", "quant_config.json")
 
 
-def refuse_packed(config: Mapping[str, Any], folder: Path, source: TensorSource) -> tuple[str, ...]:
+def refuse_packed(config: Mapping[str, object], folder: Path, source: TensorSource) -> tuple[str, ...]:
     """Raise `BadModel` where the tensors are packed integers; else a note where the files beside them say that they are."""
     said = _said(config, folder)
     names = sorted(source.names())
@@ -42,7 +41,7 @@ def refuse_packed(config: Mapping[str, Any], folder: Path, source: TensorSource)
     )
 
 
-def _said(config: Mapping[str, Any], folder: Path) -> str:
+def _said(config: Mapping[str, object], folder: Path) -> str:
     """Where it is written that the weights are quantised, and how; "" where it is not."""
     for name in _FIELDS:
         if config.get(name):
@@ -53,7 +52,7 @@ def _said(config: Mapping[str, Any], folder: Path) -> str:
     return ""
 
 
-def _method(stated: Any) -> str:
+def _method(stated: object) -> str:
     method = stated.get("quant_method") or stated.get("quant_algo") if isinstance(stated, Mapping) else stated
     bits = stated.get("bits", stated.get("w_bit")) if isinstance(stated, Mapping) else None
     width = f", {bits} bits" if isinstance(bits, int) else ""

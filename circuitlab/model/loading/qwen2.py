@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.loading.decoder_parts import opener
 from circuitlab.model.loading.family import Family
@@ -14,13 +13,13 @@ from circuitlab.model.loading.huggingface import flag, size, sliding_windows
 DEFAULTS = {"max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Qwen 2 `config.json`, with what was assumed."""
     model, notes = read(config, DEFAULTS)
     return noted(replace(model, biases=("q", "k", "v"), windows=windows(config, model.n_layers)), notes)
 
 
-def windows(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
+def windows(config: Mapping[str, object], n_layers: int) -> tuple[int, ...]:
     """The window of each layer. Every file states a width; it is used if `use_sliding_window` is set, in the upper layers."""
     if not flag(config, "use_sliding_window", False):
         return ()

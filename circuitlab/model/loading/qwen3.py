@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.loading import qwen2
 from circuitlab.model.loading.decoder_parts import opener
@@ -14,7 +13,7 @@ from circuitlab.model.loading.gated_decoder import Read, layout, noted, read
 _DEFAULTS = {**qwen2.DEFAULTS, "head_dim": 128}  # not d_model / heads: heads may be wider
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Qwen 3 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS)
     return noted(replace(model, qk_norm="rms", windows=qwen2.windows(config, model.n_layers)), notes)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.model.config import Experts, ModelConfig
 from circuitlab.model.loading import qwen2
@@ -17,7 +16,7 @@ from circuitlab.model.loading.gated_decoder import Read, noted, read
 from circuitlab.model.loading.huggingface import flag, size, sliding_windows
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Qwen MoE `config.json`, with what was assumed."""
     refuse_dense_layers(config)
     model, notes = read({"intermediate_size": 0, **config}, qwen2.DEFAULTS)
@@ -26,7 +25,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, *expert_notes(model)))
 
 
-def _second(config: Mapping[str, Any], model: ModelConfig) -> tuple[ModelConfig, Experts, int]:
+def _second(config: Mapping[str, object], model: ModelConfig) -> tuple[ModelConfig, Experts, int]:
     biased = flag(config, "qkv_bias", True)
     most, slides = size(config, "max_window_layers", 28), flag(config, "use_sliding_window", False)
     width = {"sliding_window": 4096, **config}
@@ -37,7 +36,7 @@ def _second(config: Mapping[str, Any], model: ModelConfig) -> tuple[ModelConfig,
     return model, replace(experts, shared=shared, shared_gate=True), size(config, "moe_intermediate_size", 1408)
 
 
-def _third(config: Mapping[str, Any], model: ModelConfig) -> tuple[ModelConfig, Experts, int]:
+def _third(config: Mapping[str, object], model: ModelConfig) -> tuple[ModelConfig, Experts, int]:
     slides = flag(config, "use_sliding_window", False)
     alike = {"sliding_window": 4096, **{name: value for name, value in config.items() if name != "layer_types"}}
     model = replace(model, qk_norm="rms", windows=sliding_windows(alike, model.n_layers, lambda i: True) if slides else ())

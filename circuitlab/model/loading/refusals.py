@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.files.whole_file import shown
 from circuitlab.model.records.series import series_of
@@ -24,13 +24,13 @@ class Refusal:
     why: str
     instead: str
     model_types: frozenset[str]
-    recognises: Callable[[Mapping[str, Any]], bool] = lambda config: False
+    recognises: Callable[[JsonObject], bool] = lambda config: False
 
 
 _SUPPORTED_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")  # the mixtures of experts that have a family
 
 
-def _is_mixture(config: Mapping[str, Any]) -> bool:
+def _is_mixture(config: Mapping[str, object]) -> bool:
     if config.get("model_type") in _SUPPORTED_EXPERTS or config.get("use_moe") is False:
         return False
     counts = (config.get(n) for n in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"))
@@ -43,7 +43,7 @@ _SENSES = (
 ).split()
 
 
-def _sees_or_hears(config: Mapping[str, Any]) -> bool:
+def _sees_or_hears(config: Mapping[str, object]) -> bool:
     if config.get("model_type") == "gemma3":
         return False
     return any(isinstance(config.get(n), Mapping) or (n != "vision_config" and bool(config.get(n))) for n in _SENSES)
@@ -118,7 +118,7 @@ TABLE: tuple[Refusal, ...] = (
 )  # fmt: skip
 
 
-def refuse_unsupported(config: Mapping[str, Any]) -> None:
+def refuse_unsupported(config: Mapping[str, object]) -> None:
     """Raise `BadModel` for a model of a kind that is not opened."""
     kind = config.get("model_type")
     named = str(kind)[:60] if isinstance(kind, str) else "none stated"

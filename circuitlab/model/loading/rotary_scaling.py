@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, cause, quoted
 from circuitlab.model.config import Rotary
 from circuitlab.model.loading.huggingface import flag, number, size
@@ -27,8 +27,8 @@ class _Scaling:
     theta: Frequencies
     base: float
     dims: int
-    fields: Mapping[str, Any]
-    config: Mapping[str, Any]
+    fields: JsonObject
+    config: JsonObject
 
     def original(self) -> float:
         """Positions of the context that the model was first trained on."""
@@ -45,7 +45,7 @@ Scaling = Callable[[_Scaling], tuple[Frequencies, float, str]]
 
 
 def rotary(
-    config: Mapping[str, Any], d_head: int, base: float = 10000.0, partial: float = 1.0, kind: str = "full_attention"
+    config: Mapping[str, object], d_head: int, base: float = 10000.0, partial: float = 1.0, kind: str = "full_attention"
 ) -> tuple[Rotary, tuple[str, ...]]:
     """The rotation of a configuration and notes on it. `base`, `partial`: the family's defaults; `kind`: of the layers it is for.
 
@@ -74,7 +74,7 @@ def rotary(
     return Rotary(base=base, dims=dims, theta=theta, amplitude=amplitude), (*notes, f"rotary frequencies rescaled: {rescaling}")
 
 
-def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ...]]:
+def context(config: JsonObject, default: int) -> tuple[int, tuple[str, ...]]:
     """Positions over which the frequencies of `rotary` are the model's own, and a note where that is not the whole context."""
     whole = size(config, "max_position_embeddings", default)
     fields = _rescaling_fields(config, "full_attention")
@@ -94,7 +94,7 @@ def context(config: Mapping[str, Any], default: int) -> tuple[int, tuple[str, ..
     )
 
 
-def _rescaling_fields(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _rescaling_fields(config: Mapping[str, object], kind: str) -> JsonObject:
     """The rescaling's own fields; those of `kind` in files that state one for each kind of layer."""
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if isinstance(parameters, Mapping) and any(isinstance(v, Mapping) for v in parameters.values()):
@@ -104,13 +104,13 @@ def _rescaling_fields(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]
     return parameters
 
 
-def _name(fields: Mapping[str, Any]) -> str:
+def _name(fields: Mapping[str, object]) -> str:
     """The rescaling's present name: early files of Phi-3 call LongRoPE "su" or "yarn"."""
     name = str(fields.get("rope_type") or fields.get("type") or "default")
     return "longrope" if name == "su" or (name == "yarn" and "short_factor" in fields) else name
 
 
-def _original(fields: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+def _original(fields: Mapping[str, object], config: Mapping[str, object]) -> float:
     """Positions of the original context: stated outside the rescaling (Phi-3), or in it, or else those of the whole context."""
     name = "original_max_position_embeddings"
     return number(config, name, fields.get(name) or config.get("max_position_embeddings"))
@@ -157,7 +157,7 @@ def _yarn(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     return theta, amplitude, f"YaRN, factor {factor:g} over {old:g} positions, queries and keys times {amplitude:.4g}"
 
 
-def _yarn_amplitude(fields: Mapping[str, Any], factor: float) -> float:
+def _yarn_amplitude(fields: Mapping[str, object], factor: float) -> float:
     if fields.get("attention_factor") is not None:
         return number(fields, "attention_factor")
     growth = lambda share: 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, quoted
@@ -22,7 +21,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a SmolLM3 `config.json`, with what was assumed."""
     model, notes = read(config, _DEFAULTS, base=2e6)
     rotary_layers = _rotary_layers(config, model.n_layers)
@@ -32,7 +31,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
     return noted(model, (*notes, *position_notes))
 
 
-def _rotary_layers(config: Mapping[str, Any], n_layers: int) -> tuple[int, ...]:
+def _rotary_layers(config: Mapping[str, object], n_layers: int) -> tuple[int, ...]:
     """The layers with rotary positions: those with 1 in `no_rope_layers`, despite its name."""
     listed = config.get("no_rope_layers")
     if listed is None:

@@ -7,11 +7,9 @@ gains [d_head] lie in one tensor per head.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, rotary_sizes, shared_norm, tied_note
 from circuitlab.model.loading.family import Family
@@ -28,7 +26,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     """Our configuration of a StableLM `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     fields, rotary_notes = rotary_sizes(config, config, 0.25, 4096)

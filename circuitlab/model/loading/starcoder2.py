@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, filled, mlp, opener, rotary_sizes, tied_note
 from circuitlab.model.loading.family import Family
@@ -21,7 +19,7 @@ _DEFAULTS = {
 }
 
 
-def read_config(config: Mapping[str, Any]) -> Read:
+def read_config(config: JsonObject) -> Read:
     """Our configuration of a StarCoder2 `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     config = {**config, "layer_norm_eps": number(config, "norm_epsilon")}

@@ -12,13 +12,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
@@ -141,11 +141,11 @@ def _from_sentencepiece(folder: Path) -> Tokenizer | None:
     return tokenizer
 
 
-def _optional(file: Path) -> Mapping[str, Any]:
+def _optional(file: Path) -> JsonObject:
     return read_json(file) if os.path.lexists(file) else {}
 
 
-def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, Any]) -> int | None:
+def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, object]) -> int | None:
     """The id of the token that the files name as BOS, by its text or by its id."""
     config = _optional(folder / "config.json")
     named = (settings, _optional(folder / "special_tokens_map.json"))  # the later one wins, unless the former has the table
@@ -204,7 +204,7 @@ def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     return tokenizer
 
 
-def _bpe(folder: Path, vocab: dict[str, int], **options: Any) -> Inner:
+def _bpe(folder: Path, vocab: dict[str, int], **options: object) -> Inner:
     pairs: list[tuple[str, str]] = []
     file = WholeFile(folder / "merges.txt")
     if file.size > _LARGEST_MERGES:
@@ -235,7 +235,7 @@ def _need_ids(added: Mapping[int, AddedToken], id_of: Callable[[str], int | None
             raise BadModel(f"{name} and the added tokens do not fit.", expected=what, got=got)
 
 
-def added_tokens(folder: Path, settings: Mapping[str, Any], vocab: Mapping[str, int]) -> dict[int, AddedToken]:
+def added_tokens(folder: Path, settings: Mapping[str, object], vocab: Mapping[str, int]) -> dict[int, AddedToken]:
     """Tokens that are matched in a text before all rules, by id: special ones, which stand for no text, and others (Phi's runs of
     spaces). `added_tokens.json` says of none which it is; there those are special that the files name as BOS, EOS and so on.
     """
@@ -256,11 +256,11 @@ def _token(content: str, special: bool, **how: bool) -> AddedToken:
     return AddedToken(content, special=special, **{"normalized": not special, **how})
 
 
-def _is_id(value: Any) -> bool:
+def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _special(folder: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _special(folder: Path, settings: Mapping[str, object]) -> tuple[str, ...]:
     """The spellings of the tokens that the files name as special ones."""
     found: dict[str, None] = {}
     for data in (settings, _optional(folder / "special_tokens_map.json")):

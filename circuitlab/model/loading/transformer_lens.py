@@ -7,10 +7,10 @@ names and shapes, and whatever these leave open is listed as an assumption. Size
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.config import BiasName, ModelConfig
 from circuitlab.model.lazy_weights import LazyWeights
@@ -28,7 +28,7 @@ _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
 _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))
 
 
-def stated_config(checkpoint: Checkpoint) -> Mapping[str, Any]:
+def stated_config(checkpoint: Checkpoint) -> JsonObject:
     """The `HookedTransformerConfig` beside the weights or saved with them, {} without one."""
     candidates = [checkpoint.config, checkpoint.metadata, *(v for v in checkpoint.metadata.values() if isinstance(v, Mapping))]
     return next((c for c in candidates if "d_model" in c and "n_layers" in c), {})

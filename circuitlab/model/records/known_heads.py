@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import resource
 from circuitlab.errors import BadModel, CircuitLabError, quoted
 from circuitlab.model.config import ModelConfig
@@ -46,7 +47,7 @@ class Published:
 
     model: str
     names: tuple[str, ...]
-    shape: Mapping[str, Any]
+    shape: JsonObject
     sha256: tuple[str, ...]
     roles: Mapping[Head, tuple[Role, ...]]
     notes: tuple[str, ...] = ()
@@ -197,7 +198,7 @@ def read(file: Path) -> Published:
     return Published(data["model"], texts["names"], shape, texts["sha256"], roles, _texts(name, "note", notes), texts["settings"])
 
 
-def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> list[tuple[Head, Role]]:
+def _roles(file: str, source: Mapping[str, object], shape: JsonObject) -> list[tuple[Head, Role]]:
     """(head, role) of one source."""
     cite, where = _texts(file, "cite and where", [source["cite"], source["where"]])
     if not isinstance(source["heads"], dict):
@@ -215,7 +216,7 @@ def _roles(file: str, source: Mapping[str, Any], shape: Mapping[str, Any]) -> li
     return roles
 
 
-def _check(file: str, data: Any, allowed: tuple[str, ...], needed: tuple[str, ...]) -> None:
+def _check(file: str, data: object, allowed: tuple[str, ...], needed: tuple[str, ...]) -> None:
     if not isinstance(data, dict):
         raise _bad(file, f"an object with {', '.join(needed)}", type(data).__name__)
     if unknown := sorted(set(data) - set(allowed)):
@@ -224,7 +225,7 @@ def _check(file: str, data: Any, allowed: tuple[str, ...], needed: tuple[str, ..
         raise _bad(file, ", ".join(needed), f"no {', '.join(missing)}")
 
 
-def _texts(file: str, key: str, value: Any) -> tuple[str, ...]:
+def _texts(file: str, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise _bad(file, f"{key}: a list of texts", quoted(value))
     return tuple(value)

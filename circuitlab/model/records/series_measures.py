@@ -24,7 +24,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -32,6 +31,7 @@ from safetensors.numpy import save
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import write_whole
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, cause
 
 FILE = "series.safetensors"
@@ -56,7 +56,7 @@ class SeriesMeasures:
     tokens: tuple[int, ...]
     checkpoints: tuple[int | None, ...]
     arrays: Mapping[str, np.ndarray]
-    protocol: Mapping[str, Any]
+    protocol: JsonObject
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -111,7 +111,7 @@ def read_series(folder: Path) -> SeriesMeasures:
     return _checked(about, arrays)
 
 
-def _checked(about: Any, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
+def _checked(about: object, arrays: dict[str, np.ndarray]) -> SeriesMeasures:
     wrong = lambda expected, got: BadModel(
         f"{FILE} contradicts itself.",
         expected=expected,

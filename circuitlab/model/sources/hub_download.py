@@ -86,7 +86,7 @@ def plan(name: HubName, cancelled: Callable[[], bool] = lambda: False) -> Plan:
     return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n], _etag(listed[n])) for n in files))
 
 
-def _etag(listed: Any) -> str:
+def _etag(listed: object) -> str:
     """The hash that names a file of the list: a large one's sha256, a small one's in git; "" where the list says none."""
     large = getattr(listed, "lfs", None)
     etag = getattr(large, "sha256", None) if large is not None else getattr(listed, "blob_id", None)

@@ -143,7 +143,7 @@ def _is_whole(path: Path, etag: str, size: int, meter: Meter) -> bool:
         return False
 
 
-def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
+def _transfer(hub: object, place: Place, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
     made_folder(blob.parent)
     part = blob.with_name(blob.name + PART)

@@ -72,7 +72,9 @@ def heard(chunks: Callable[[], Iterator[bytes]], cancelled: Callable[[], bool]) 
         left.set()
 
 
-def _next(answers: queue.SimpleQueue[tuple[bool, Any]] | queue.Queue[tuple[bool, Any]], cancelled: Callable[[], bool]) -> Any:
+def _next(
+    answers: queue.SimpleQueue[tuple[bool, object]] | queue.Queue[tuple[bool, object]], cancelled: Callable[[], bool]
+) -> Any:
     until = time.monotonic() + SILENCE
     while True:
         if cancelled():

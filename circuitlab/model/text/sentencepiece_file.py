@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel
 
 LARGEST = 16 * 2**20  # bytes; the largest of public models has 5 million
@@ -44,7 +44,7 @@ class _Spec:
     escapes: bool
 
 
-def description(data: bytes, name: str) -> dict[str, Any]:
+def description(data: bytes, name: str) -> JsonDict:
     """The contents of a `tokenizer.json` that gives SentencePiece's ids.
 
     Raises `BadModel` for a damaged file, `NotRead` for one of another kind.
@@ -105,10 +105,10 @@ def _reaches_unused(spec: _Spec) -> bool:
     )
 
 
-def _described(spec: _Spec, vocab: Mapping[str, int]) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = [{"type": "Prepend", "prepend": _SPACE}] if spec.in_front else []
+def _described(spec: _Spec, vocab: Mapping[str, int]) -> JsonDict:
+    steps: list[JsonDict] = [{"type": "Prepend", "prepend": _SPACE}] if spec.in_front else []
     steps += [{"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}]
-    back: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
+    back: list[JsonDict] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
     back += [{"type": "ByteFallback"}, {"type": "Fuse"}]
     back += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spec.in_front else []
     return {
@@ -133,7 +133,7 @@ def _described(spec: _Spec, vocab: Mapping[str, int]) -> dict[str, Any]:
 _SET_APART = (_UNKNOWN, _CONTROL, _USER)
 
 
-def _added(i: int, text: str, kind: int) -> dict[str, Any]:
+def _added(i: int, text: str, kind: int) -> JsonDict:
     """A piece that is not merged. The user's own are looked for in the text as it is normalised."""
     how = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": kind == _USER}
     return {"id": i, "content": text, **how, "special": kind != _USER}

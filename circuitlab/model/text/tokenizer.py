@@ -23,6 +23,7 @@ from tokenizers.models import WordLevel
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import write_whole
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel, TooLong, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
@@ -53,7 +54,7 @@ def visible(text: str) -> str:
     return "".join(_VISIBLE.get(c, c if c.isprintable() else f"⟨{ord(c):02x}⟩") for c in text)
 
 
-def refuse_vocabulary(spec: Any) -> None:
+def refuse_vocabulary(spec: object) -> None:
     """Raise `BadModel` for the description of a tokenizer whose vocabulary the library could not hold."""
     expected, got = impossible(spec)
     if expected:
@@ -377,14 +378,14 @@ def _guarded(work: Callable[[], T]) -> T:
         raise failed(str(error) or type(error).__name__) from error
 
 
-def _stated(value: Any) -> Any:
+def _stated(value: object) -> Any:
     """What a part of a file says, without fields that say no or nothing: versions of the library write more of them."""
     if isinstance(value, dict):
         return {name: _stated(one) for name, one in value.items() if one is not None and one is not False}
     return [_stated(one) for one in value] if isinstance(value, list) and value and isinstance(value[0], dict) else value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> JsonDict:
     """An object without duplicate keys, as it would be a guess which one counts. Vocabularies (large objects) are exempt."""
     by_name = dict(pairs)
     if len(by_name) < len(pairs) <= 64:

@@ -12,6 +12,8 @@ import sys
 from contextlib import suppress
 from typing import IO, Any
 
+from circuitlab.disk.json_types import JsonDict
+
 MEMORY = 3 * 2**30  # bytes of address space, on systems that can limit it
 
 
@@ -32,7 +34,7 @@ def write_frame(pipe: IO[bytes], data: bytes) -> None:
     pipe.flush()
 
 
-def _answer(tokenizer: Any, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(tokenizer: Any, request: JsonDict) -> JsonDict:
     if "ids" in request:
         return {"text": tokenizer.decode(request["ids"], skip_special_tokens=True)[: request["most"]]}
     ids = tokenizer.encode_batch_fast([request["text"]], add_special_tokens=request["special"])[0].ids
@@ -56,7 +58,7 @@ def main() -> None:
                 tokenizer.no_truncation()
                 tokenizer.no_padding()
                 tokenizer.encode_special_tokens = True
-                reply: dict[str, Any] = {}
+                reply: JsonDict = {}
             else:
                 reply = _answer(tokenizer, json.loads(data))
         except BaseException as error:  # the library's panics are BaseException

@@ -11,10 +11,11 @@ import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from circuitlab.child_process import environment, python, started
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 
@@ -74,7 +75,7 @@ class TokenizerProcess:
             raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got, remedy=remedy)
         return child
 
-    def _ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
+    def _ask(self, request: dict[str, object], limit: float) -> JsonDict:
         with self._lock:
             try:
                 alive = [c for c in self._running if c.poll() is None]
@@ -102,7 +103,7 @@ def failed(reason: str) -> BadInput:
     return BadInput(what, expected="text that its rules can encode", got=reason.partition("\n")[0][:200], remedy=_REMEDY)
 
 
-def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[dict[str, Any] | None, bool]:
+def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[JsonDict | None, bool]:
     """A child's reply, None if the child ended; and whether it was stopped because the time was up."""
     late = threading.Event()
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
+
 IDS = 2**24  # the library writes a vocabulary as a list up to its largest id: one of a billion takes 4 GB
 _MOST_STEPS = 64
 _MOST_GROWTH = 256  # times the length of the text
@@ -71,7 +73,7 @@ class _Unknown(Exception):
     """A step that is not known to be bounded."""
 
 
-def unbounded(spec: Mapping[str, Any]) -> str:
+def unbounded(spec: Mapping[str, object]) -> str:
     """The part of a tokenizer's description that is not known to be bounded by the length of the text, "" if there is none."""
     try:
         _check_size([spec.get(part) for part in TEXT_STEPS])
@@ -87,7 +89,7 @@ def unbounded(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def _check_size(steps: Any) -> None:
+def _check_size(steps: object) -> None:
     """Raise `_Unknown` where steps hold long texts or very many values."""
     waiting, room = [steps], _LARGEST_STEPS
     while waiting:
@@ -123,9 +125,9 @@ def impossible(spec: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
+def _steps(step: Any, inside: str) -> list[JsonObject]:
     """The steps in order, with nested sequences flattened."""
-    steps: list[Mapping[str, Any]] = []
+    steps: list[JsonObject] = []
     rest = [] if step is None else [step]
     while rest:
         first = rest.pop(0)
@@ -141,7 +143,7 @@ def _steps(step: Any, inside: str) -> list[Mapping[str, Any]]:
     return steps
 
 
-def _check_growth(steps: list[Mapping[str, Any]], growth_of: Callable[[Mapping[str, Any]], float]) -> None:
+def _check_growth(steps: list[Mapping[str, object]], growth_of: Callable[[Mapping[str, object]], float]) -> None:
     growth = 1.0
     for step in steps:
         growth *= growth_of(step)
@@ -149,7 +151,7 @@ def _check_growth(steps: list[Mapping[str, Any]], growth_of: Callable[[Mapping[s
         raise _Unknown("a text that may grow without bound")
 
 
-def _normaliser(step: Mapping[str, Any]) -> float:
+def _normaliser(step: JsonObject) -> float:
     kind = step.get("type")
     if kind == "Replace":
         return _replacement(step)
@@ -160,7 +162,7 @@ def _normaliser(step: Mapping[str, Any]) -> float:
     return _NORMALISERS[kind]
 
 
-def _decoder(step: Mapping[str, Any]) -> float:
+def _decoder(step: Mapping[str, object]) -> float:
     kind = step.get("type")
     if kind == "Replace":
         return _replacement(step)
@@ -169,13 +171,13 @@ def _decoder(step: Mapping[str, Any]) -> float:
     return 1
 
 
-def _short(text: Any) -> float:
+def _short(text: object) -> float:
     if not isinstance(text, str) or len(text) > _MOST_STEPS:
         raise _Unknown("a long prefix")
     return 1
 
 
-def _replacement(step: Mapping[str, Any]) -> float:
+def _replacement(step: Mapping[str, object]) -> float:
     """The most characters inserted for one removed."""
     content, pattern = step.get("content"), step.get("pattern")
     if not isinstance(content, str) or not isinstance(pattern, Mapping):
@@ -187,13 +189,13 @@ def _replacement(step: Mapping[str, Any]) -> float:
     return max(1.0, float(len(content)))
 
 
-def _expression(pattern: Any) -> None:
+def _expression(pattern: object) -> None:
     expression = pattern.get("Regex") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
     if expression not in KNOWN:
         raise _Unknown("an unknown regular expression")
 
 
-def _pre_tokenizer(step: Mapping[str, Any]) -> None:
+def _pre_tokenizer(step: Mapping[str, object]) -> None:
     kind, pattern = step.get("type"), step.get("pattern")
     if kind == "Split":
         plain = isinstance(pattern, Mapping) and len(pattern) == 1 and isinstance(pattern.get("String"), str)
@@ -203,7 +205,7 @@ def _pre_tokenizer(step: Mapping[str, Any]) -> None:
         raise _Unknown(f"the pre-tokenizer {str(kind)[:40]}")
 
 
-def _post_processor(step: Mapping[str, Any]) -> None:
+def _post_processor(step: Mapping[str, object]) -> None:
     kind = step.get("type")
     if kind == "TemplateProcessing":
         pieces = [step.get("single"), step.get("pair")]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.kinds import KINDS, Kind
 from circuitlab.model.files.whole_file import WholeFile
@@ -62,7 +63,7 @@ class Header:
 
     name: str
     version: int
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     tensors: Mapping[str, Packed]
 
 
@@ -81,7 +82,7 @@ def read_header(file: WholeFile) -> Header:
             remedy="Convert the model again with a recent llama.cpp, on a machine of the usual byte order.",
         )
     n_tensors = walk.count("tensors", _MOST_TENSORS)
-    metadata: dict[str, Any] = {}
+    metadata: JsonDict = {}
     for _ in range(walk.count("keys", _MOST_KEYS)):
         key = walk.text(_LONGEST_KEY)
         if key in metadata:
@@ -121,7 +122,7 @@ def read_parts(files: Sequence[WholeFile]) -> Header:
     return replace(first, tensors=tensors)
 
 
-def _tensors(walk: _Walk, n: int, metadata: Mapping[str, Any]) -> dict[str, Packed]:
+def _tensors(walk: _Walk, n: int, metadata: Mapping[str, object]) -> dict[str, Packed]:
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _LARGEST_ALIGNMENT or alignment & (alignment - 1):
         raise _bad(walk.file.name, "an alignment that is a power of two", quoted(alignment))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.tensors import GgufTensors
 from circuitlab.model.loading.gguf import configurations as of
@@ -274,7 +274,7 @@ def _targets(stem: str, names: Names, steps: Mapping[str, Step], where: From, sh
     return [(target, where)]
 
 
-def heads_of(config: Mapping[str, Any], d_head: int) -> Heads:
+def heads_of(config: JsonObject, d_head: int) -> Heads:
     """The heads that a configuration names."""
     n = next(config[name] for name in ("num_attention_heads", "n_head", "n_heads") if name in config)
     kv = next((config[name] for name in ("num_key_value_heads", "num_kv_heads") if config.get(name)), n)

@@ -7,13 +7,13 @@ assumption that the person may correct.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel
 from circuitlab.model.files.gguf.tensors import GgufTensors
 from circuitlab.model.loading.gguf.said import Said
 
-Config = dict[str, Any]
+Config = JsonDict
 
 
 def d_head(said: Said) -> int:
@@ -33,7 +33,7 @@ def d_head(said: Said) -> int:
     return width // heads
 
 
-def common(said: Said, **more: Any) -> Config:
+def common(said: Said, **more: object) -> Config:
     """The fields of a decoder with RMSNorms, rotary positions and grouped heads, under Llama's names."""
     heads = said.size("attention.head_count")
     return {
@@ -142,6 +142,6 @@ def window_pattern(said: Said, windowed: list[bool]) -> list[str]:
     return ["sliding_attention" if w else "full_attention" for w in windowed]
 
 
-def without(config: Mapping[str, Any], *names: str) -> Config:
+def without(config: Mapping[str, object], *names: str) -> Config:
     """The configuration without these fields."""
     return {name: value for name, value in config.items() if name not in names}

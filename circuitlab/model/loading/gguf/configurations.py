@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from circuitlab.errors import BadModel
 from circuitlab.model.files.gguf.tensors import GgufTensors
 from circuitlab.model.loading.gguf.configuration import (
@@ -22,7 +20,7 @@ from circuitlab.model.loading.gguf.said import Said
 _STATED_BY_NONE = "the format stores none for this architecture"
 
 
-def _gated(said: Said, tensors: GgufTensors, model_type: str, **more: Any) -> Config:
+def _gated(said: Said, tensors: GgufTensors, model_type: str, **more: object) -> Config:
     """A decoder with RMSNorms and a gated MLP of SiLU."""
     fields = common(said, model_type=model_type, rms_norm_eps=rms_eps(said), hidden_act="silu")
     return {**fields, **rotary(said, tensors), **more}
@@ -110,7 +108,7 @@ def qwen3moe(said: Said, tensors: GgufTensors) -> Config:
     return {**_gated(said, tensors, "qwen3_moe"), **_qwen_experts(said, "true")}
 
 
-def _gemma(said: Said, tensors: GgufTensors, model_type: str, **more: Any) -> Config:
+def _gemma(said: Said, tensors: GgufTensors, model_type: str, **more: object) -> Config:
     return {**_gated(said, tensors, model_type), "hidden_activation": "gelu_pytorch_tanh", "hidden_act": None, **more}
 
 
@@ -279,7 +277,7 @@ def stablelm(said: Said, tensors: GgufTensors) -> Config:
     return {**fields, **more, **rotary(said, tensors, base_of="StableLM's own")}
 
 
-def _cohere(said: Said, tensors: GgufTensors, model_type: str, **more: Any) -> Config:
+def _cohere(said: Said, tensors: GgufTensors, model_type: str, **more: object) -> Config:
     """Its scale multiplies the logits."""
     fields = common(said, model_type=model_type, layer_norm_eps=layer_eps(said), hidden_act="silu")
     return {**fields, "logit_scale": said.number("logit_scale"), **rotary(said, tensors), **more}

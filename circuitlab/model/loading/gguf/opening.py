@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import parts_of, read_parts
 from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
@@ -25,7 +25,7 @@ class AsFolder:
     """What a folder of the same model would have said. `dequantised`: of what kinds its weights are made, "" for a plain file."""
 
     files: tuple[Path, ...]
-    config: Mapping[str, Any]
+    config: JsonObject
     tensors: Undone
     tokenizer: Callable[[], Tokenizer | None]
     dequantised: str

@@ -33,7 +33,7 @@ class Said:
         """Whether the architecture's key is there."""
         return self._key(key) in self.header.metadata
 
-    def value(self, key: str, default: Any = None) -> Any:
+    def value(self, key: str, default: object = None) -> Any:
         """A value as it was read."""
         return self.header.metadata.get(self._key(key), default)
 
@@ -84,7 +84,7 @@ class Said:
             raise BadModel(f"{self.header.name} lacks a tensor.", expected=" or ".join(names), got="none of that name")
         return found.shape[axis]
 
-    def _one(self, key: str, default: Any) -> Any:
+    def _one(self, key: str, default: object) -> Any:
         value = self.header.metadata.get(self._key(key), default)
         if isinstance(value, np.ndarray):
             if not value.size or bool((value != value[0]).any()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from circuitlab.errors import BadModel, quoted
 
@@ -81,7 +80,7 @@ _BEFORE: Mapping[str, str] = {
 }
 
 
-def rules_of(pre: Any, architecture: Any) -> Rules:
+def rules_of(pre: object, architecture: object) -> Rules:
     """The rules of a name; where the file has none, those of its architecture. Raises `BadModel` for an unknown one."""
     name = pre if isinstance(pre, str) else _BEFORE.get(architecture, "") if isinstance(architecture, str) else ""
     rules = _RULES.get(name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
@@ -27,7 +28,7 @@ class _Keys:
         self.tokens: list[str] = self.texts("tokens")
         self.types = self.array("token_type", np.full(len(self.tokens), _NORMAL, dtype=np.int32))
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """A value as it was read."""
         return self.header.metadata.get(f"tokenizer.ggml.{name}", default)
 
@@ -38,7 +39,7 @@ class _Keys:
             raise _bad(self.header, name, "a list of texts", quoted(value) if value is not None else "nothing")
         return value
 
-    def array(self, name: str, default: Any = None) -> np.ndarray:
+    def array(self, name: str, default: object = None) -> np.ndarray:
         """Numbers, one for each token. Raises `BadModel`."""
         value = self.get(name)
         value = default if value is None else value
@@ -89,7 +90,7 @@ def vocabulary(header: Header) -> Tokenizer | None:
     return tokenizer
 
 
-def _added(keys: _Keys, types: tuple[int, ...]) -> list[dict[str, Any]]:
+def _added(keys: _Keys, types: tuple[int, ...]) -> list[JsonDict]:
     """Tokens that are matched before all rules, those of `_USER` as text of their own, all others as special ones."""
     return [
         {
@@ -115,7 +116,7 @@ def _vocab(keys: _Keys) -> dict[str, int]:
     return vocab
 
 
-def _byte_level(keys: _Keys) -> tuple[dict[str, Any], str]:
+def _byte_level(keys: _Keys) -> tuple[JsonDict, str]:
     """GPT-2's BPE over bytes; `tokenizer.ggml.pre` names how a text is split before it."""
     pairs = [text.partition(" ") for text in keys.texts("merges")]
     rules = rules_of(keys.get("pre"), keys.header.metadata.get("general.architecture"))
@@ -141,7 +142,7 @@ def _byte_level(keys: _Keys) -> tuple[dict[str, Any], str]:
     }, f"tokenizer of the file: byte-level BPE, {rules.words}"
 
 
-def _sentencepiece(keys: _Keys) -> dict[str, Any]:
+def _sentencepiece(keys: _Keys) -> JsonDict:
     """SentencePiece's BPE: pieces are merged in the order of the score of what they make."""
     vocab, scores = _vocab(keys), keys.array("scores")
     if not np.isfinite(scores).all():
