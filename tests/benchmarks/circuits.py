@@ -208,26 +208,26 @@ def first_rows(what: str, mine: dict[str, Any]) -> list[Row]:
 
 def attribution_rows(shape: Shape) -> list[Row]:
     """Every head's direct part at every position."""
-    found = both("attribution", options(shape, shape.tokens, what="attribution", path=str(gpt2(shape))))
+    result = both("attribution", options(shape, shape.tokens, what="attribution", path=str(gpt2(shape))))
     what = f"direct attribution of all heads, {shape.tokens} positions"
-    if not found.peers:
-        return found.rows
-    note = f"; differ by {found.best['off']:.0e}; forward pass and cache before"
-    row = faster(what, found.name, found.mine["seconds"], found.best["seconds"], 5, note)
-    return [*found.rows, row, memory(what, found, 20)]
+    if not result.peers:
+        return result.rows
+    note = f"; differ by {result.best['off']:.0e}; forward pass and cache before"
+    row = faster(what, result.name, result.mine["seconds"], result.best["seconds"], 5, note)
+    return [*result.rows, row, memory(what, result, 20)]
 
 
 def patching_rows(shape: Shape) -> list[Row]:
     """The grid of all heads and positions against a sample of it."""
     heads = shape.patched_heads()
-    found = both("patching", options(shape, shape.patched, what="patching", path=str(gpt2(shape)), heads=heads))
-    if not found.peers:
-        return found.rows
+    result = both("patching", options(shape, shape.patched, what="patching", path=str(gpt2(shape)), heads=heads))
+    if not result.peers:
+        return result.rows
     factor = shape.n / len(heads)
     scaled = f"; theirs {len(heads)} heads × {factor:g}" if factor > 1 else ""
-    note = f"; differ by {found.best['off']:.0e}; {100 * found.mine['inside']:.0f} % of cells can have an effect{scaled}"
+    note = f"; differ by {result.best['off']:.0e}; {100 * result.mine['inside']:.0f} % of cells can have an effect{scaled}"
     what = f"head × position patching grid, {shape.patched} tokens"
-    return [*found.rows, faster(what, found.name, found.mine["seconds"], found.best["seconds"] * factor, 2, note)]
+    return [*result.rows, faster(what, result.name, result.mine["seconds"], result.best["seconds"] * factor, 2, note)]
 
 
 def path_rows(shape: Shape) -> list[Row]:
@@ -247,13 +247,13 @@ def score_rows(shape: Shape) -> list[Row]:
     path = gpt2(shape)
     batch = np.tile(np.random.default_rng(2).integers(0, shape.d_vocab, (samples, block)), (1, 2))
     np.save(path / "batch.npy", batch)
-    found = both("head_scores", options(shape, 2, what="head_scores", path=str(path), batch=str(path / "batch.npy")))
+    result = both("head_scores", options(shape, 2, what="head_scores", path=str(path), batch=str(path / "batch.npy")))
     what = f"head scores of every head, {samples} × ({block} × 2) random tokens"
-    if not found.peers:
-        return found.rows
-    note = f"; differ by {found.best['off']:.0e}; with the control {found.mine['whole']:.3g} s"
-    row = faster(what, found.name, found.mine["seconds"], found.best["seconds"], 2, note)
-    return [*found.rows, row, replace(memory(what, found, 1), target="", met=None)]
+    if not result.peers:
+        return result.rows
+    note = f"; differ by {result.best['off']:.0e}; with the control {result.mine['whole']:.3g} s"
+    row = faster(what, result.name, result.mine["seconds"], result.best["seconds"], 2, note)
+    return [*result.rows, row, replace(memory(what, result, 1), target="", met=None)]
 
 
 def cancel_rows(shape: Shape, times: int, cap: float) -> list[Row]:

@@ -71,9 +71,9 @@ def ablation(o: dict[str, Any]) -> dict[str, Any]:
     b.ask("ablation", heads=b.heads[:1], effect=effect)
     b.fresh()
     first = First()
-    found = b.ask("ablation", first, heads=b.heads, effect=effect)
+    result = b.ask("ablation", first, heads=b.heads, effect=effect)
     seconds = time.perf_counter() - first._began
-    change = np.stack([found.token_change[head] for head in b.heads])
+    change = np.stack([result.token_change[head] for head in b.heads])
     losses = b.run().losses().numpy()
     np.save(o["out"], (change[:, 1:] + losses)[:, -int((~np.isnan(change[0])).sum()) :])
     return {

@@ -194,19 +194,19 @@ def test_the_circuit_stands_among_random_sets(engine: Engine, state: State) -> N
     chosen = state.select(heads=heads)
     figure = drawn(engine, chosen, "keep_only", KeepOnlyView(samples=6, seed=3))
     request = Request.named("keep_only", KeepOnlyParams(tuple(sorted(heads)), samples=6, seed=3), chosen.subject)
-    found = engine.answer(request).result
-    assert isinstance(found, KeepOnlyResult)
+    result = engine.answer(request).result
+    assert isinstance(result, KeepOnlyResult)
     plane, bars = figure.find("plane"), figure.find("minimality")
     assert isinstance(plane, Points) and isinstance(bars, Bars)
-    np.testing.assert_allclose(plane.x, 100 * np.array([found.faithfulness, *found.random_faithfulness]))
-    np.testing.assert_allclose(plane.y, 100 * np.array([found.completeness, *found.random_completeness]))
+    np.testing.assert_allclose(plane.x, 100 * np.array([result.faithfulness, *result.random_faithfulness]))
+    np.testing.assert_allclose(plane.y, 100 * np.array([result.completeness, *result.random_completeness]))
     assert plane.chosen == (0,)
     assert plane.ids[0].tolist() == [0, 1, 1, 2]
-    for key, members in zip(plane.ids[1:].tolist(), found.random_members, strict=True):
+    for key, members in zip(plane.ids[1:].tolist(), result.random_members, strict=True):
         assert members.ravel().tolist() == key
     assert bars.labels == ("without L0H1", "without L1H2")
-    np.testing.assert_allclose(bars.values, 100 * found.minimality, atol=0.051)
-    rank, n = found.rank("faithfulness")
+    np.testing.assert_allclose(bars.values, 100 * result.minimality, atol=0.051)
+    rank, n = result.rank("faithfulness")
     assert ranked(*rank, n) in figure.title
     assert "seed 3" in figure.caption
 

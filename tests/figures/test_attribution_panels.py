@@ -58,23 +58,23 @@ def column(rows: Any, name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", ["attention-only", "gpt2"])
 def test_the_map_and_the_rows_add_up_to_the_target(engine: Engine, states: dict[str, State], name: str) -> None:
     state = states[name].select(destination=4, locked=True, target=Target((5, 7)))
-    found = answer(engine, state, "direct_attribution", DirectAttributionParams(Target((5, 7)), "one", 4))
+    result = answer(engine, state, "direct_attribution", DirectAttributionParams(Target((5, 7)), "one", 4))
     figure = drawn(engine, state, "attribution")
     heat, rows = figure.find("map"), figure.find("others")
     assert isinstance(heat, Heatmap)
-    np.testing.assert_array_equal(heat.values, found.heads[:, :, 0])
+    np.testing.assert_array_equal(heat.values, result.heads[:, :, 0])
     assert (heat.row, heat.col) == (1, 2)
     parts = dict(zip(column(rows, "part"), column(rows, "logit"), strict=True))
     whole, total = parts.pop("target"), parts.pop("sum of parts")
     assert total == pytest.approx(sum(parts.values()), abs=1e-5) == whole
-    assert whole == pytest.approx(float(found.total[0]), abs=1e-6)
-    assert parts["heads L1"] == pytest.approx(float(found.heads[1].sum()), abs=1e-6)
+    assert whole == pytest.approx(float(result.total[0]), abs=1e-6)
+    assert parts["heads L1"] == pytest.approx(float(result.heads[1].sum()), abs=1e-6)
     names = list(parts)
     assert names[0] == "embedding" and names[-1] == "constant"
     if name == "gpt2":
         assert names.index("heads L0") < names.index("MLP L0") < names.index("heads L1") < names.index("MLP L1")
     assert "remainder" in figure.caption
-    assert f"{found.heads[1, 2, 0]:+.2f}" in figure.title
+    assert f"{result.heads[1, 2, 0]:+.2f}" in figure.title
 
 
 def test_an_intervention_has_a_row_of_its_own(engine: Engine, states: dict[str, State]) -> None:
@@ -103,31 +103,31 @@ def test_the_map_shows_a_difference_to_the_pin(engine: Engine, states: dict[str,
 @pytest.mark.parametrize("heads", [(Head(1, 2),), (Head(1, 2), Head(0, 1))])
 def test_text_and_rows_hold_what_each_source_sent(engine: Engine, states: dict[str, State], heads: Any) -> None:
     state = states["gpt2"].select(heads=heads, destination=5, locked=True)
-    found = answer(engine, state, "token_attribution", TokenAttributionParams(position=5))
+    result = answer(engine, state, "token_attribution", TokenAttributionParams(position=5))
     figure = drawn(engine, state, "attribution", AttributionView("tokens"))
     text, rows = figure.find("text"), figure.find("positions")
     assert isinstance(text, Tokens) and isinstance(rows, Rows)
-    wanted = found.values[[4 * h.layer + h.head for h in heads]].sum(0)
+    wanted = result.values[[4 * h.layer + h.head for h in heads]].sum(0)
     np.testing.assert_allclose(text.values, wanted, atol=1e-6)
     assert text.row == 5 and rows_counted(figure) == (6, 7)
     order = rows.ids[:, 0]
     assert (np.diff(np.abs(wanted[order])) <= 1e-9).all()
-    np.testing.assert_allclose(column(rows, "all heads"), found.summed[order], atol=1e-6)
-    np.testing.assert_allclose(column(rows, str(heads[0])), found.values[6, order], atol=1e-6)
-    assert "everything else" in figure.caption and f"target {found.total:+.3f}" in figure.caption
+    np.testing.assert_allclose(column(rows, "all heads"), result.summed[order], atol=1e-6)
+    np.testing.assert_allclose(column(rows, str(heads[0])), result.values[6, order], atol=1e-6)
+    assert "everything else" in figure.caption and f"target {result.total:+.3f}" in figure.caption
     every = drawn(engine, state, "attribution", AttributionView("tokens", through="all heads")).find("text")
     assert isinstance(every, Tokens)
-    np.testing.assert_allclose(every.values, found.summed, atol=1e-6)
+    np.testing.assert_allclose(every.values, result.summed, atol=1e-6)
 
 
 def test_a_source_is_followed_to_every_destination(engine: Engine, states: dict[str, State]) -> None:
     state = states["gpt2"].select(destination=5, source=2, locked=True)
     view = AttributionView("tokens", "what this token raised")
-    found = answer(engine, state, "token_attribution", TokenAttributionParams(position=2, direction="destinations"))
+    result = answer(engine, state, "token_attribution", TokenAttributionParams(position=2, direction="destinations"))
     figure = drawn(engine, state, "attribution", view)
     text, rows = figure.find("text"), figure.find("positions")
     assert isinstance(text, Tokens) and isinstance(rows, Rows)
-    np.testing.assert_allclose(text.values, found.values[6], atol=1e-6)
+    np.testing.assert_allclose(text.values, result.values[6], atol=1e-6)
     facts = facts_of(engine, state.model)
     raised = dict(zip(rows.ids[:, 0].tolist(), column(rows, "raised"), strict=True))
     assert [raised[d] for d in range(2, 6)] == [facts.token_text(t) for t in TOKENS[3:]]
@@ -151,19 +151,19 @@ def test_clicks_choose_heads_positions_and_sources(states: dict[str, State]) -> 
 @pytest.mark.parametrize("colour", ["probability", "rank", "entropy", "divergence"])
 def test_the_grid_is_the_lens_with_the_end_on_top(engine: Engine, states: dict[str, State], colour: Any) -> None:
     state = states["gpt2"].select(destination=3, locked=True)
-    found = answer(engine, state, "logit_lens", LogitLensParams((0, 3), mid=True))
+    result = answer(engine, state, "logit_lens", LogitLensParams((0, 3), mid=True))
     figure = drawn(engine, state, "logit_lens", LogitLensView(colour=colour, positions=4, between=True))
     heat, rows = figure.find("lens"), figure.find("stages")
     assert isinstance(heat, Heatmap) and isinstance(rows, Rows)
-    kinds = {"entropy": found.entropy, "divergence": found.kl, "probability": np.exp(found.log_prob)}
-    wanted = {**kinds, "rank": np.log10(found.rank)}[colour]
+    kinds = {"entropy": result.entropy, "divergence": result.kl, "probability": np.exp(result.log_prob)}
+    wanted = {**kinds, "rank": np.log10(result.rank)}[colour]
     np.testing.assert_allclose(heat.values, wanted[::-1], rtol=1e-5)
     assert heat.y.ticks == ("final", "L1 mid", "L1 in", "L0 mid", "L0 in") and heat.col == 3
     facts = facts_of(engine, state.model)
     assert heat.texts is not None
-    assert heat.texts[0, 2] == facts.token_text(int(found.ids[-1, 2, 0]))
-    assert column(rows, "most probable")[0].startswith(facts.token_text(int(found.ids[-1, 3, 0])))
-    np.testing.assert_array_equal(column(rows, "rank"), found.rank[::-1, 3])
+    assert heat.texts[0, 2] == facts.token_text(int(result.ids[-1, 2, 0]))
+    assert column(rows, "most probable")[0].startswith(facts.token_text(int(result.ids[-1, 3, 0])))
+    np.testing.assert_array_equal(column(rows, "rank"), result.rank[::-1, 3])
     assert figure.shown == (4, 7)
 
 
@@ -192,28 +192,28 @@ def test_the_end_of_the_prompt_says_that_nothing_follows(engine: Engine, states:
 
 def test_norms_are_those_of_the_selected_position(engine: Engine, states: dict[str, State]) -> None:
     state = states["gpt2"].select(destination=2, locked=True)
-    found = answer(engine, state, "residual_norms", ResidualNormsParams())
+    result = answer(engine, state, "residual_norms", ResidualNormsParams())
     figure = drawn(engine, state, "logit_lens", LogitLensView("norms"))
     lines, rows = figure.find("stream"), figure.find("added")
     assert isinstance(lines, Lines)
-    np.testing.assert_allclose(lines.ys[0], found.stream[:, 2], rtol=1e-6)
-    np.testing.assert_allclose(column(rows, "length"), found.added[:, 2], rtol=1e-6)
-    np.testing.assert_allclose(column(rows, "cosine")[1:], found.cosine[1:, 2], rtol=1e-6)
+    np.testing.assert_allclose(lines.ys[0], result.stream[:, 2], rtol=1e-6)
+    np.testing.assert_allclose(column(rows, "length"), result.added[:, 2], rtol=1e-6)
+    np.testing.assert_allclose(column(rows, "cosine")[1:], result.cosine[1:, 2], rtol=1e-6)
 
 
 def test_neurons_are_listed_with_what_they_write(engine: Engine, states: dict[str, State]) -> None:
     state = states["gpt2"].select(destination=3, locked=True)
-    found = answer(engine, state, "neurons", NeuronsParams(position=3, k=6, tokens=4))
+    result = answer(engine, state, "neurons", NeuronsParams(position=3, k=6, tokens=4))
     figure = drawn(engine, state, "neurons", NeuronsView(k=6))
     rows = figure.find("neurons")
     assert isinstance(rows, Rows)
-    assert list(column(rows, "neuron")) == [f"L{a}N{b}" for a, b in zip(found.layer, found.neuron, strict=True)]
-    np.testing.assert_array_equal(column(rows, "effect"), found.effect)
+    assert list(column(rows, "neuron")) == [f"L{a}N{b}" for a, b in zip(result.layer, result.neuron, strict=True)]
+    np.testing.assert_array_equal(column(rows, "effect"), result.effect)
     facts = facts_of(engine, state.model)
-    assert column(rows, "writes towards")[0].startswith(facts.token_text(int(found.top_ids[0, 0])))
+    assert column(rows, "writes towards")[0].startswith(facts.token_text(int(result.top_ids[0, 0])))
     assert rows_counted(figure) == (6, 80)
     picked = find_panel("neurons").pick(state, Hit("neurons", tuple(map(int, rows.ids[0]))))
-    assert picked.selection.token == found.top_ids[0, 0]
+    assert picked.selection.token == result.top_ids[0, 0]
     layers = drawn(engine, state, "neurons", NeuronsView("layers")).find("layers")
     sums = column(layers, "neurons") + column(layers, "bias")
     np.testing.assert_allclose(sums, column(layers, "MLP"), atol=1e-5)

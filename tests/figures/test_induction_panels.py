@@ -65,15 +65,15 @@ def column(rows: Any, name: str) -> Any:
 
 
 def test_term_importance_shows_orders_layers_and_heads(engine: Engine, state: State) -> None:
-    found = answer(engine, state, "term_importance", TermImportanceParams(heads=True))
+    result = answer(engine, state, "term_importance", TermImportanceParams(heads=True))
     figure = drawn(engine, state, "term_importance", TermImportanceView(heads=True))
-    np.testing.assert_array_equal(column(figure.find("orders"), "takes away"), found.reduction)
-    np.testing.assert_allclose(column(figure.find("orders"), "per term"), found.reduction / [1, 8, 16])
+    np.testing.assert_array_equal(column(figure.find("orders"), "takes away"), result.reduction)
+    np.testing.assert_allclose(column(figure.find("orders"), "per term"), result.reduction / [1, 8, 16])
     parts = figure.find("parts")
     assert isinstance(parts, Rows)
     alone, last = column(parts, "alone"), column(parts, "added last")
     for i, (layer, head) in enumerate(parts.ids.tolist()):
-        wanted = found.layer_reduction[:, layer] if head < 0 else found.head_reduction[:, layer, head]
+        wanted = result.layer_reduction[:, layer] if head < 0 else result.head_reduction[:, layer, head]
         assert (alone[i], last[i]) == tuple(wanted)
     assert [parts.ids[i].tolist() for i in parts.chosen] == [[1, 2]]
     assert "noise" in figure.caption and "remainder" in figure.caption
@@ -120,17 +120,17 @@ def test_the_loss_by_index_with_its_repetitions(engine: Engine, state: State, te
     if on == "file":
         assert "3 pieces" in figure.caption and len(lines.ys) == 3
         return
-    found = answer(engine, state, "in_context", params[on], weights=on == "random")
-    np.testing.assert_array_equal(lines.ys[0], found.loss)
+    result = answer(engine, state, "in_context", params[on], weights=on == "random")
+    np.testing.assert_array_equal(lines.ys[0], result.loss)
     if on == "random":
-        np.testing.assert_allclose(lines.ys[2] - lines.ys[0], found.spread)
-        np.testing.assert_allclose(lines.ys[1], np.where(found.spread > found.loss, 0, found.loss - found.spread))
+        np.testing.assert_allclose(lines.ys[2] - lines.ys[0], result.spread)
+        np.testing.assert_allclose(lines.ys[1], np.where(result.spread > result.loss, 0, result.loss - result.spread))
         assert "0 at least" in lines.names[1], "no loss is below 0"
         assert [m[0] for m in lines.marks] == [1, 24]  # BOS, 23 tokens twice
-        assert f"repetition 2: {found.repetitions[:, 1].mean():.2f} nats" in figure.title
+        assert f"repetition 2: {result.repetitions[:, 1].mean():.2f} nats" in figure.title
     slope = drawn(engine, state, "induction", replace(view, curve="slope")).find("loss")
     assert isinstance(slope, Lines)
-    np.testing.assert_array_equal(slope.ys[0], found.derivative)
+    np.testing.assert_array_equal(slope.ys[0], result.derivative)
 
 
 def test_interventions_and_the_pin_show_in_the_loss(engine: Engine, state: State) -> None:
@@ -150,8 +150,8 @@ def test_the_stripe_is_coloured_where_the_source_followed_a_like_token(engine: E
     figure = drawn(engine, state, "induction", InductionView("stripe", on))
     heat, mass = figure.find("stripe"), figure.find("mass")
     assert isinstance(heat, Heatmap) and isinstance(mass, Tokens) and heat.rgb is not None
-    found = answer(engine, state, "prefix_stripe", PrefixStripeParams(Head(1, 2), on))
-    tokens, A = found.tokens.tolist(), found.pattern
+    result = answer(engine, state, "prefix_stripe", PrefixStripeParams(Head(1, 2), on))
+    tokens, A = result.tokens.tolist(), result.pattern
     full = np.array(hue_rgb(head_hue(Head(1, 2))))
     other = max(np.array(ELSEWHERE), key=lambda ink: np.abs(ink - full).sum())
     sums = []
@@ -193,13 +193,13 @@ def test_the_stripe_is_the_sample_of_the_scores(engine: Engine, state: State) ->
 def test_heads_stand_by_prefix_matching(engine: Engine, state: State, on: Any) -> None:
     rows = drawn(engine, state, "induction", InductionView("heads", on)).find("heads")
     params = HeadScoresParams() if on == "random" else HeadScoresParams(on="text")
-    found = answer(engine, state, "head_scores", params, weights=on == "random")
+    result = answer(engine, state, "head_scores", params, weights=on == "random")
     copying = answer(engine, state, "copying_head_score", CopyingHeadScoreParams(), weights=True)
     assert isinstance(rows, Rows)
     places = tuple(rows.ids.T)
-    np.testing.assert_array_equal(column(rows, "prefix"), found.of("prefix_matching")[places])
-    np.testing.assert_array_equal(column(rows, "control"), found.control[0][places])
-    np.testing.assert_array_equal(column(rows, "previous"), found.of("previous_token")[places])
+    np.testing.assert_array_equal(column(rows, "prefix"), result.of("prefix_matching")[places])
+    np.testing.assert_array_equal(column(rows, "control"), result.control[0][places])
+    np.testing.assert_array_equal(column(rows, "previous"), result.of("previous_token")[places])
     np.testing.assert_array_equal(column(rows, "copying"), copying.of("repeated")[places])
     assert (np.diff(column(rows, "prefix")) <= 0).all()
 

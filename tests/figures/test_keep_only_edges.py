@@ -52,24 +52,24 @@ def test_the_listed_edges_are_the_circuit_and_a_point_takes_its_edges(engine: En
     state = stated(tmp_path, "gpt2", KeepOnlyView(of="edges", edges=LISTED, samples=4, seed=2))
     figure, rows = drawn(engine, state)
     edges = tuple(name.strip() for name in LISTED.split(","))
-    found = engine.answer(Request.named("keep_only", KeepOnlyParams(edges=edges, samples=4, seed=2), state.subject)).result
-    assert isinstance(found, KeepOnlyResult)
+    result = engine.answer(Request.named("keep_only", KeepOnlyParams(edges=edges, samples=4, seed=2), state.subject)).result
+    assert isinstance(result, KeepOnlyResult)
     assert rows.columns[0].values.tolist() == ["kept", "kept"]
     assert (
         rows.columns[1].values.tolist() == ["L0H3 → L1H0  V", "L0H1 → L1H2  K"]
-        or rows.ids[:, 1:].tolist() == found.members.tolist()
+        or rows.ids[:, 1:].tolist() == result.members.tolist()
     )
-    np.testing.assert_allclose(rows.columns[2].values, 100 * found.minimality)
+    np.testing.assert_allclose(rows.columns[2].values, 100 * result.minimality)
     assert re.search(r"\b4\b.*\b2\b.*seed 2\b", figure.caption) and "L0H1→L1H2:K" in figure.title
     plane = figure.find("plane")
     assert isinstance(plane, Points)
-    np.testing.assert_allclose(plane.x, 100 * np.array([found.faithfulness, *found.random_faithfulness]))
+    np.testing.assert_allclose(plane.x, 100 * np.array([result.faithfulness, *result.random_faithfulness]))
     taken = PANEL.pick(state, Hit("plane", tuple(plane.ids[1].tolist())))
     asked = PANEL.requests(taken, facts_of(engine, state.model))
     assert not isinstance(asked, Why)
     again = engine.answer(asked["circuit"]).result
     assert isinstance(again, KeepOnlyResult)
-    np.testing.assert_array_equal(again.members, found.random_members[0])
+    np.testing.assert_array_equal(again.members, result.random_members[0])
 
 
 def test_the_chosen_edge_is_the_circuit_until_one_is_listed_and_joins_by_a_click(engine: Engine, tmp_path: Path) -> None:

@@ -67,31 +67,31 @@ def table(figure: Figure, name: str = "terms") -> tuple[Rows, dict[str, np.ndarr
 def test_the_rows_add_up_to_the_number_in_the_title(engine: Engine, request: Any, which: str, view: Any) -> None:
     chosen = request.getfixturevalue(which)
     figure = drawn(engine, chosen, **view)
-    found = answer(engine, chosen, "path_expansion", PathExpansionParams(position=4, measure=view.get("measure", "logit")))
+    result = answer(engine, chosen, "path_expansion", PathExpansionParams(position=4, measure=view.get("measure", "logit")))
     rows, columns = table(figure)
-    assert columns["adds"].sum() == pytest.approx(found.whole, abs=1e-4)
-    assert f"{found.whole:.2f}".replace("-", "−") in figure.title
+    assert columns["adds"].sum() == pytest.approx(result.whole, abs=1e-4)
+    assert f"{result.whole:.2f}".replace("-", "−") in figure.title
     assert "remainder" in figure.caption
     n_listed, total = rows_counted(figure)
     assert n_listed == min(view.get("top", 40), total)
     bars = figure.find("orders")
     assert isinstance(bars, Bars)
-    assert bars.values.sum() == pytest.approx(found.whole, abs=1e-4)
+    assert bars.values.sum() == pytest.approx(result.whole, abs=1e-4)
     assert len(bars.values) <= 5 and len(bars.labels) == len(bars.values)
     assert len(rows.ids) == len(columns["adds"])
 
 
 @pytest.mark.parametrize("order", ["0 direct", "1 head", "2 pairs"])
 def test_one_order_lists_its_own_paths_and_their_sum(engine: Engine, deep: State, order: Any) -> None:
-    found = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
+    result = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
     k = int(order[0])
     figure = drawn(engine, deep, order=order, top=10)
     rows, columns = table(figure)
-    assert columns["adds"].sum() == pytest.approx(found.orders[k], abs=1e-5)
+    assert columns["adds"].sum() == pytest.approx(result.orders[k], abs=1e-5)
     assert set(rows.ids[:, 0]) <= {k, ALONE}
     bars = figure.find("orders")
     assert isinstance(bars, Bars) and bars.chosen == (k,)
-    assert rows_counted(figure) == (min(10, (found.order == k).sum()), (found.order == k).sum())
+    assert rows_counted(figure) == (min(10, (result.order == k).sum()), (result.order == k).sum())
 
 
 def test_sorting_puts_first_what_it_says(engine: Engine, state: State) -> None:
@@ -103,16 +103,16 @@ def test_sorting_puts_first_what_it_says(engine: Engine, state: State) -> None:
 
 
 def test_each_row_is_its_own_path_and_its_sources(engine: Engine, deep: State) -> None:
-    found = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
+    result = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
     rows, columns = table(drawn(engine, deep, top=1000))
-    names = found.names().tolist()
+    names = result.names().tolist()
     for i in (0, 5, 40, 200):
         term = names.index(columns["path"][i])
-        assert columns["adds"][i] == found.value[term]
+        assert columns["adds"][i] == result.value[term]
         kind, *places = rows.ids[i].tolist()
-        assert kind == found.order[term]
+        assert kind == result.order[term]
         if kind:
-            assert [Head(*h) for h in found.heads[term, :kind].tolist()] == [Head(*places[:2]), Head(*places[2:])][:kind]
+            assert [Head(*h) for h in result.heads[term, :kind].tolist()] == [Head(*places[:2]), Head(*places[2:])][:kind]
             split = [columns[name][i] for name in ("embed", "pos", "MLPs", "biases")]
             assert np.sum(split) == pytest.approx(columns["adds"][i], abs=1e-9)
 
@@ -120,13 +120,13 @@ def test_each_row_is_its_own_path_and_its_sources(engine: Engine, deep: State) -
 def test_theory_and_measurement_stand_in_one_row(engine: Engine, state: State) -> None:
     figure = drawn(engine, state, page="heads")
     rows, columns = table(figure, "heads")
-    found = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
+    result = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
     copying = answer(engine, state, "copying_scores", CopyingScoresParams(diagonal="none", qk=False))
     cut = answer(engine, state, "ablation", AblationParams(effect="target", position=4))
     for i, head in enumerate(rows.ids.tolist()):
         at = tuple(head)
         assert columns["head"][i] == str(Head(*at))
-        assert columns["adds"][i] == found.head_total[at]
+        assert columns["adds"][i] == result.head_total[at]
         assert columns["copying"][i] == copying.copying[at]
         assert columns["ablated"][i] == cut.effect[at]
     largest = np.abs(columns["adds"]).max()
@@ -140,10 +140,10 @@ def test_theory_and_measurement_stand_in_one_row(engine: Engine, state: State) -
 def test_a_composed_pattern_is_drawn_for_the_chosen_pair(engine: Engine, state: State) -> None:
     pair = state.select(edge=(Head(0, 2), Head(1, 3)), edge_kind="V")
     figure = drawn(engine, pair, page="pair")
-    found = answer(engine, state, "virtual_head", VirtualHeadParams(Head(0, 2), Head(1, 3)))
+    result = answer(engine, state, "virtual_head", VirtualHeadParams(Head(0, 2), Head(1, 3)))
     heat, text = figure.find("pattern"), figure.find("text")
     assert isinstance(heat, Heatmap) and isinstance(text, Tokens)
-    np.testing.assert_allclose(heat.values, found.pattern, rtol=1e-6)
+    np.testing.assert_allclose(heat.values, result.pattern, rtol=1e-6)
     np.testing.assert_array_equal(text.values, heat.values[4])
     value = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
     here = (value.heads == [[0, 2], [1, 3]]).all((1, 2))
@@ -190,9 +190,9 @@ def test_chosen_rows_are_those_of_the_selection(engine: Engine, state: State) ->
 
 def test_it_follows_the_target_and_the_position(engine: Engine, state: State) -> None:
     chosen = state.select(destination=2, locked=True, target=Target((3, 8)))
-    found = answer(engine, state, "path_expansion", PathExpansionParams(Target((3, 8)), 2))
+    result = answer(engine, state, "path_expansion", PathExpansionParams(Target((3, 8)), 2))
     figure = drawn(engine, chosen)
-    assert table(figure)[1]["adds"].sum() == pytest.approx(found.whole, abs=1e-4)
+    assert table(figure)[1]["adds"].sum() == pytest.approx(result.whole, abs=1e-4)
     assert "−" in figure.title and "after 2" in figure.title
     direction = state.select(target=Target(direction=(1.0,) * 24))
     assert "direction" in drawn(engine, direction, measure="log_prob").title

@@ -80,17 +80,17 @@ def test_losses_ranks_and_guesses_are_those_of_the_distribution(
     engine, ref = Engine(ModelStore()), ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS[name], tokenizer=False)}")
     request = Request.named("side_by_side", SideBySideParams(), Subject(ref, tokens, edits, Conventions(dtype="float64")))
     made = engine.answer(request)
-    found = made.result
-    assert isinstance(found, SideBySideResult)
+    result = made.result
+    assert isinstance(result, SideBySideResult)
     weights, _ = weights_of(CONFIGS[name])
     p = torch.log_softmax(forward(weights, tokens, edits, None).logits().double(), 1).numpy()
     want = np.array([np.nan, *(-p[i - 1, t] for i, t in enumerate(tokens) if i)])
-    np.testing.assert_allclose(found.loss, want, atol=2e-5)
-    assert found.mean == pytest.approx(float(np.nanmean(want)), abs=2e-5)
-    check_ranks(found.rank[1:], p[:-1], p[np.arange(len(tokens) - 1), tokens[1:]])
-    check_largest(found.predicted[:, None], p)
-    np.testing.assert_allclose(found.probability, np.exp(p.max(1)), rtol=1e-4)
-    assert found.words == tuple(map(str, found.predicted))
+    np.testing.assert_allclose(result.loss, want, atol=2e-5)
+    assert result.mean == pytest.approx(float(np.nanmean(want)), abs=2e-5)
+    check_ranks(result.rank[1:], p[:-1], p[np.arange(len(tokens) - 1), tokens[1:]])
+    check_largest(result.predicted[:, None], p)
+    np.testing.assert_allclose(result.probability, np.exp(p.max(1)), rtol=1e-4)
+    assert result.words == tuple(map(str, result.predicted))
     assert engine.answer(request, fresh=True).fingerprint == engine.answer(request, fresh=True).fingerprint
 
 

@@ -52,20 +52,20 @@ def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
 
 
 def test_pairs_are_all_pairs_strongest_first(engine: Engine, state: State) -> None:
-    found = answer(engine, state, "composition", CompositionParams())
-    pairs = pairs_of(found, "score")
+    result = answer(engine, state, "composition", CompositionParams())
+    pairs = pairs_of(result, "score")
     assert len(pairs.kind) == 3 * 4 * 4 * 3  # kinds, and of three layers three pairs of layers
     assert (np.diff(pairs.score) <= 0).all()
     assert (pairs.dest_layer > pairs.src_layer).all()
     for i in (0, 17, -1):
         place = tuple(int(column[i]) for column in pairs[:5])
-        assert found.scores[place] == pairs.score[i]
-        assert found.z[place] == pairs.z[i]
+        assert result.scores[place] == pairs.score[i]
+        assert result.z[place] == pairs.z[i]
 
 
 @pytest.mark.parametrize("by", ["score", "minus baseline", "z"])
 def test_the_graph_shows_the_strongest_edges_and_says_of_how_many(engine: Engine, state: State, by: Any) -> None:
-    found = answer(engine, state, "composition", CompositionParams())
+    result = answer(engine, state, "composition", CompositionParams())
     figure = drawn(engine, state, "composition", CompositionView(by=by, top=10))
     graph = figure.find("composition")
     assert isinstance(graph, Edges)
@@ -74,7 +74,7 @@ def test_the_graph_shows_the_strongest_edges_and_says_of_how_many(engine: Engine
     assert len(graph.ends) <= 10
     assert graph.weights.max() == 1
     assert graph.values is not None and graph.edge_ids is not None
-    measure = {"score": found.scores, "z": found.z, "minus baseline": found.scores - found.baseline}[by]
+    measure = {"score": result.scores, "z": result.z, "minus baseline": result.scores - result.baseline}[by]
     best = np.sort(measure[np.isfinite(measure)])[::-1][: len(graph.ends)]
     np.testing.assert_allclose(np.sort(graph.values)[::-1], best, rtol=1e-6)
     for end, key, value in zip(graph.ends, graph.edge_ids, graph.values, strict=True):
@@ -83,11 +83,11 @@ def test_the_graph_shows_the_strongest_edges_and_says_of_how_many(engine: Engine
 
 
 def test_a_threshold_leaves_weaker_edges_out(engine: Engine, state: State) -> None:
-    found = answer(engine, state, "composition", CompositionParams())
-    middle = float(np.nanmedian(found.scores))
+    result = answer(engine, state, "composition", CompositionParams())
+    middle = float(np.nanmedian(result.scores))
     figure = drawn(engine, state, "composition", CompositionView(by="score", top=5000, least=middle))
     assert figure.shown is not None
-    assert figure.shown[0] == int((found.scores >= middle).sum())
+    assert figure.shown[0] == int((result.scores >= middle).sum())
 
 
 @pytest.mark.parametrize("form", ["graph", "matrix"])
@@ -156,17 +156,17 @@ def test_a_token_is_the_one_asked_for_else_the_prompts(engine: Engine, state: St
 
 def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: Engine, state: State) -> None:
     two = state.select(heads=(Head(2, 1), Head(0, 3)))
-    found = answer(engine, two, "ov_spectrum", OvSpectrumParams((Head(2, 1), Head(0, 3))))
+    result = answer(engine, two, "ov_spectrum", OvSpectrumParams((Head(2, 1), Head(0, 3))))
     figure = drawn(engine, two, "spectra")
     marks = [figure.find(f"OV {head}") for head in two.selection.heads]
     for i, mark in enumerate(marks):  # a plane a head, on one scale, the origin and the positive half shown
         assert isinstance(mark, Points) and mark.equal and mark.origin
-        np.testing.assert_array_equal(mark.x + 1j * mark.y, found.eigenvalues[i])
+        np.testing.assert_array_equal(mark.x + 1j * mark.y, result.eigenvalues[i])
         assert mark.hues is not None and len(set(mark.hues.tolist())) == 1
     assert marks[0].sight == marks[1].sight and marks[0].hues[0] != marks[1].hues[0]  # type: ignore[union-attr, index]
     raw = drawn(engine, two.select(heads=(Head(0, 3),)), "spectra", SpectraView(raw=True)).find("OV")
     assert isinstance(raw, Points)
-    np.testing.assert_array_equal(raw.x + 1j * raw.y, found.eigenvalues_raw[1])
+    np.testing.assert_array_equal(raw.x + 1j * raw.y, result.eigenvalues_raw[1])
     rings = drawn(engine, two, "spectra", SpectraView(radius="log")).find("OV L2H1")
     assert isinstance(rings, Points) and [radius for radius, _ in rings.rings] == [1, 2, 3, 4]
     picked = find_panel("spectra").pick(two, Hit("QK L0H3", (0, 3, 1), "click"))
@@ -186,10 +186,10 @@ def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state:
     assert alone.grid and "MLP₀" not in alone.caption, "a head of the first layer reads the token itself"
     table = drawn(engine, deep, "head_finder", HeadFinderView(page="table", after_mlp=True)).find("table")
     params = CopyingScoresParams(diagonal="none", embed="after the first MLP")
-    found = answer(engine, deep, "copying_scores", params)
+    result = answer(engine, deep, "copying_scores", params)
     assert isinstance(table, Rows)
     shown = next(c.values for c in table.columns if c.name == "OV copying")
-    np.testing.assert_allclose(shown, found.copying[tuple(table.ids.T)])
+    np.testing.assert_allclose(shown, result.copying[tuple(table.ids.T)])
 
 
 def test_tables_of_circuits_read_rows_of_w_e_as_the_norm_does_and_as_stored_where_asked(
@@ -256,17 +256,17 @@ def test_a_log_radius_keeps_angles() -> None:
 
 
 def test_the_plane_and_its_pairs(engine: Engine, state: State) -> None:
-    found = answer(engine, state, "previous_head_spectrum", PreviousHeadSpectrumParams(p="one"))
+    result = answer(engine, state, "previous_head_spectrum", PreviousHeadSpectrumParams(p="one"))
     figure = drawn(engine, state, "spectra", SpectraView(page="plane", weighted_by="one"))
     plane, rows = figure.find("plane"), figure.find("earlier")
     assert isinstance(plane, Points) and isinstance(rows, Rows)
     heads = tuple(plane.ids.T)
-    np.testing.assert_array_equal(plane.y, found.weighted[heads])
-    np.testing.assert_array_equal(plane.x, found.copying[heads])
+    np.testing.assert_array_equal(plane.y, result.weighted[heads])
+    np.testing.assert_array_equal(plane.x, result.copying[heads])
     assert len(set(plane.labels)) == 12 and [plane.labels[i] for i in plane.chosen] == ["L2H1"]
     assert np.isnan(plane.y[-4:]).all() and (np.diff((plane.x + plane.y)[:-4]) <= 0).all()  # strongest first
     for (layer, head), value in zip(rows.ids.tolist(), rows.columns[1].values, strict=True):
-        assert found.pairs[2, 1, layer, head] == value
+        assert result.pairs[2, 1, layer, head] == value
     picked = find_panel("spectra").pick(state, Hit("earlier", (1, 2), "click"))
     assert picked.selection.edge == (Head(1, 2), Head(2, 1))
 
@@ -305,8 +305,8 @@ def test_overlap_of_all_heads_with_all(engine: Engine, state: State) -> None:
     figure = drawn(engine, state, "residual", ResidualView(left="writes", right="reads_k"))
     heat = figure.find("overlap")
     assert isinstance(heat, Heatmap)
-    found = answer(engine, state, "subspace_overlap", SubspaceOverlapParams("writes", "reads_k", Head(2, 1), Head(2, 1)))
-    np.testing.assert_allclose(heat.values[1, 10], found.mean_cos2[0, 1, 2, 2], rtol=1e-6)
+    result = answer(engine, state, "subspace_overlap", SubspaceOverlapParams("writes", "reads_k", Head(2, 1), Head(2, 1)))
+    np.testing.assert_allclose(heat.values[1, 10], result.mean_cos2[0, 1, 2, 2], rtol=1e-6)
     picked = find_panel("residual").pick(state, Hit("overlap", (0, 1, 2, 2), "click"))
     assert picked.selection.edge == (Head(0, 1), Head(2, 2))
     assert find_panel("residual").pick(state, Hit("overlap", (2, 2, 0, 1), "click")).selection.edge is None

@@ -73,12 +73,12 @@ def test_groups_and_terms_are_those_of_the_answer_and_add_up(engine: Engine, sta
 
 
 def test_heads_are_listed_with_all_that_they_carry(engine: Engine, state: State) -> None:
-    found = expansion(engine, state)
+    result = expansion(engine, state)
     rows = rows_of(drawn(engine, state, "why_here", WhyHereView("heads")), "heads")
     assert len(rows.ids) == 8
     for i, (layer, head, by_key) in enumerate(rows.ids.tolist()):
-        at = found.earlier.tolist().index([layer, head])
-        q, k, both_q, both_k = found.through_centred[at]
+        at = result.earlier.tolist().index([layer, head])
+        q, k, both_q, both_k = result.through_centred[at]
         assert column(rows, "key")[i] == pytest.approx(k + both_k)
         assert column(rows, "query")[i] == pytest.approx(q + both_q)
         assert (column(rows, "K")[i], column(rows, "Q")[i]) == (k, q)
@@ -86,22 +86,22 @@ def test_heads_are_listed_with_all_that_they_carry(engine: Engine, state: State)
 
 
 def test_the_map_holds_every_term(engine: Engine, state: State) -> None:
-    found = expansion(engine, state)
+    result = expansion(engine, state)
     mark = drawn(engine, state, "why_here", WhyHereView("map", "raw")).find("map")
     assert isinstance(mark, Heatmap)
-    np.testing.assert_array_equal(mark.values, found.terms.astype(np.float32))
+    np.testing.assert_array_equal(mark.values, result.terms.astype(np.float32))
     assert mark.levels[1] == -mark.levels[0] == np.abs(mark.values).max()
-    assert mark.y.ticks == found.names_dest and mark.x.ticks == found.names_src
+    assert mark.y.ticks == result.names_dest and mark.x.ticks == result.names_src
     assert "query" in mark.y.label and "key" in mark.x.label
 
 
 def test_without_a_source_the_cell_is_the_one_most_attended_to(engine: Engine, state: State) -> None:
     hovered = state.select(source=None)
-    found = expansion(engine, state, None)
-    assert f"→ {found.source} " in drawn(engine, hovered, "why_here").title
+    result = expansion(engine, state, None)
+    assert f"→ {result.source} " in drawn(engine, hovered, "why_here").title
     later = state.select(source=5)  # not seen from 4
-    assert f"→ {found.source} " in drawn(engine, later, "why_here").title
-    assert f"→ {found.source} " in drawn(engine, hovered, "step_by_step").title
+    assert f"→ {result.source} " in drawn(engine, later, "why_here").title
+    assert f"→ {result.source} " in drawn(engine, hovered, "step_by_step").title
 
 
 def test_a_click_on_a_term_chooses_the_edge_through_its_key_before_its_query(state: State) -> None:

@@ -77,13 +77,13 @@ def test_means_along_the_training_are_those_of_pandas(swept: Path) -> None:
 
 
 def test_values_by_prompt_are_those_of_pandas(swept: Path) -> None:
-    found = SweepTable(swept).by_prompt(LOSS, "512")
+    result = SweepTable(swept).by_prompt(LOSS, "512")
     own = pandas_table(swept, LOSS).query("step == 512")
-    assert found.numbers.tolist() == [1, 2, 4] and found.texts == (TEXTS[0], TEXTS[1], TEXTS[3]) and found.unit == "nats"
+    assert result.numbers.tolist() == [1, 2, 4] and result.texts == (TEXTS[0], TEXTS[1], TEXTS[3]) and result.unit == "nats"
     for i, edit in enumerate(("unmodified", "no L0H2")):
-        assert found.names[i] == edit
+        assert result.names[i] == edit
         values = own[own["edit"] == edit].set_index("prompt")["value"]
-        assert found.values[:, i].tolist() == [values[n] for n in (1, 2, 4)]
+        assert result.values[:, i].tolist() == [values[n] for n in (1, 2, 4)]
 
 
 def test_the_caption_says_what_was_measured_what_failed_and_of_which_weights(swept: Path) -> None:
@@ -117,8 +117,8 @@ def test_what_is_left_out_is_announced(swept: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(lines, Lines) and figure.shown == (3, len(data.names))
     spread = np.nanmax(data.mean, axis=1) - np.nanmin(data.mean, axis=1)
     assert {data.names.index(name) for name in lines.names} == set(np.argsort(-spread)[:3].tolist())
-    found = table.by_prompt(HEADS, "512")
-    assert prompts_figure(table, HEADS, found, "512").shown == (2, len(found.names))
+    result = table.by_prompt(HEADS, "512")
+    assert prompts_figure(table, HEADS, result, "512").shown == (2, len(result.names))
 
 
 def test_weights_alone_have_lines_and_no_prompt(swept: Path) -> None:

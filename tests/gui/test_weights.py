@@ -95,9 +95,9 @@ def test_sliders_and_pages_change_what_is_drawn(qtbot: Any, weights: Window) -> 
     settle(qtbot, weights)
     heat = panel.view.figure.find("K")
     assert isinstance(heat, Heatmap)
-    found = answer(weights, "composition", CompositionParams())
-    n = found.scores.shape[2]
-    np.testing.assert_allclose(heat.values[1, 2], found.scores[1, 1, 1, 0, 2] - found.baseline, rtol=1e-5)
+    result = answer(weights, "composition", CompositionParams())
+    n = result.scores.shape[2]
+    np.testing.assert_allclose(heat.values[1, 2], result.scores[1, 1, 1, 0, 2] - result.baseline, rtol=1e-5)
     panel.view.picked.emit(Hit("K", (1, 1, 0, 2), "click"))
     settle(qtbot, weights)
     assert weights.context.document.state.selection.edge == (Head(0, 2), Head(1, 1))

@@ -106,14 +106,14 @@ def test_every_head_alone_is_the_whole_pass_with_that_head_cut(tmp_path: Path, n
     asker = Asker(directory(tmp_path / "m", config))
     before = asker.losses(TOKENS, edits)
     for how in ("zero", "mean", "other", "resample"):
-        found = asker(params(how), edits=edits)
-        assert found.exact.all()
-        assert found.baseline == pytest.approx(before.mean(), abs=1e-10)
+        result = asker(params(how), edits=edits)
+        assert result.exact.all()
+        assert result.baseline == pytest.approx(before.mean(), abs=1e-10)
         for head in (Head(0, config.n_heads - 1), Head(1, 1)):
             after = asker.losses(TOKENS, (*edits, *by_intervention(how, (head,))))
-            np.testing.assert_allclose(found.token_change[head][1:], after - before, atol=1e-6)
-            assert found.effect[head] == pytest.approx((after - before).mean(), abs=1e-9)
-        assert np.isnan(found.token_change[..., 0]).all()
+            np.testing.assert_allclose(result.token_change[head][1:], after - before, atol=1e-6)
+            assert result.effect[head] == pytest.approx((after - before).mean(), abs=1e-9)
+        assert np.isnan(result.token_change[..., 0]).all()
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -124,10 +124,10 @@ def test_the_same_ablation_a_second_time_changes_nothing(tmp_path: Path, name: s
     asker = Asker(directory(tmp_path / "m", CONFIGS[name]), Conventions(dtype="float32"))
     cut = tuple(Head(layer, 1) for layer in range(CONFIGS[name].n_layers))
     long = TOKENS * 2
-    found = asker(params(how, what="set", heads=cut, frozen=frozen), long, by_intervention(how, cut))
+    result = asker(params(how, what="set", heads=cut, frozen=frozen), long, by_intervention(how, cut))
     for head in cut:
-        assert found.effect[head] == 0 and not found.token_change[head][1:].any()
-    assert found.set_effect[0] == 0 and not found.set_change[0, 1:].any()
+        assert result.effect[head] == 0 and not result.token_change[head][1:].any()
+    assert result.set_effect[0] == 0 and not result.set_change[0, 1:].any()
     both = asker(params("zero", what="set", heads=(cut[0], Head(0, 0))), long, by_intervention("zero", cut))
     alone = asker(params("zero", heads=(Head(0, 0),)), long, by_intervention("zero", cut))
     assert both.set_effect[0] == pytest.approx(alone.effect[0, 0], abs=1e-5) and alone.effect[0, 0]
@@ -283,8 +283,8 @@ class Watcher(NullContext):
 def test_estimates_come_first_and_exact_values_replace_them_last_layer_first(ask: Asker) -> None:
     watcher = Watcher()
     request = ask.request(AblationParams(), tokens=tuple([*TOKENS] * 5))
-    found = ask.engine.answer(request, watcher).result
-    assert isinstance(found, AblationResult)
+    result = ask.engine.answer(request, watcher).result
+    assert isinstance(result, AblationResult)
     begun, first, second = watcher.seen[:3]
     assert np.isfinite(begun.effect[-1]).all() and np.isnan(begun.effect[0]).all()  # the last layer is estimated first
     assert set(begun.table().columns[2].values) == {"first-order", "not computed"}
@@ -292,9 +292,9 @@ def test_estimates_come_first_and_exact_values_replace_them_last_layer_first(ask
     assert np.isfinite(first.effect).all()
     assert np.isnan(first.token_change).all()
     assert second.exact[-1].any() and not second.exact[0].any()
-    assert found.exact.all()
+    assert result.exact.all()
     assert any("first-order" in word for word in first.conventions)
-    assert not any("first-order" in word for word in found.conventions)
+    assert not any("first-order" in word for word in result.conventions)
     assert set(first.table().columns[2].values) == {"first-order"}
 
 
@@ -304,12 +304,12 @@ def test_what_a_cancelled_sweep_holds_is_gone_on_from(ask: Asker, monkeypatch: p
     with pytest.raises(Cancelled):
         ask.engine.answer(request, Watcher(3))
     again = Watcher()
-    found = ask.engine.answer(request, again).result
+    result = ask.engine.answer(request, again).result
     fresh = ask.engine.answer(request, fresh=True).result
-    assert isinstance(found, AblationResult) and isinstance(fresh, AblationResult)
+    assert isinstance(result, AblationResult) and isinstance(fresh, AblationResult)
     assert again.seen[0].done > 0.4  # two batches were there
-    np.testing.assert_allclose(found.effect, fresh.effect, atol=1e-12)
-    np.testing.assert_allclose(found.set_change, fresh.set_change, atol=1e-12)
+    np.testing.assert_allclose(result.effect, fresh.effect, atol=1e-12)
+    np.testing.assert_allclose(result.set_change, fresh.set_change, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "llama", "both-norms-capped", "parallel"])
@@ -332,12 +332,12 @@ def test_sets_and_pairs_are_cut_together(tmp_path: Path, name: str) -> None:
 
 
 def test_pairs_without_heads_are_of_the_strongest(ask: Asker) -> None:
-    found = ask(AblationParams(what="pairs", most=3))
-    strongest = np.argsort(-np.abs(found.effect).ravel())[:3]
-    assert {tuple(h) for h in found.members.reshape(-1, 2).tolist()} == {divmod(int(i), 4) for i in strongest}
-    assert len(found.set_effect) == 3
-    assert found.exact.all()
-    assert found.table().n_rows == 8 + 3
+    result = ask(AblationParams(what="pairs", most=3))
+    strongest = np.argsort(-np.abs(result.effect).ravel())[:3]
+    assert {tuple(h) for h in result.members.reshape(-1, 2).tolist()} == {divmod(int(i), 4) for i in strongest}
+    assert len(result.set_effect) == 3
+    assert result.exact.all()
+    assert result.table().n_rows == 8 + 3
 
 
 def test_what_is_measured(ask: Asker) -> None:
@@ -385,12 +385,12 @@ def test_behind_the_last_layer_only_the_logits_are_changed(tmp_path: Path, name:
     edits = fitting(CONFIGS[name], EDITS[:4])
     before = asker.losses(tokens, edits)
     for how in ("zero", "mean", "other", "resample"):
-        found = asker(params(how, what="set", heads=heads), tokens, edits)
+        result = asker(params(how, what="set", heads=heads), tokens, edits)
         for head in heads:
             wanted = asker.losses(tokens, (*edits, *by_intervention(how, (head,)))) - before
-            np.testing.assert_allclose(found.token_change[head][1:], wanted, atol=1e-6)
+            np.testing.assert_allclose(result.token_change[head][1:], wanted, atol=1e-6)
         wanted = asker.losses(tokens, (*edits, *by_intervention(how, heads))) - before
-        np.testing.assert_allclose(found.set_change[0, 1:], wanted, atol=1e-6)
+        np.testing.assert_allclose(result.set_change[0, 1:], wanted, atol=1e-6)
     half = asker(AblationParams(effect="second_half"), tokens)
     wanted = asker.losses(tokens, by_intervention("zero", heads[:1])) - asker.losses(tokens, ())
     assert half.effect[1, 0] == pytest.approx(wanted[17:].mean(), abs=1e-9)
@@ -403,9 +403,9 @@ def test_behind_the_last_layer_only_the_logits_are_changed(tmp_path: Path, name:
 
 def test_a_single_token_has_no_loss_and_says_so_but_has_logits(ask: Asker) -> None:
     for effect in ("loss", "second_half", "in_context"):
-        found = ask(AblationParams(effect=effect), (3,))  # type: ignore[arg-type]
-        assert np.isnan(found.effect).all() and not found.exact.any()
-        assert "no loss" in " ".join(found.conventions) or "too few" in " ".join(found.conventions)
+        result = ask(AblationParams(effect=effect), (3,))  # type: ignore[arg-type]
+        assert np.isnan(result.effect).all() and not result.exact.any()
+        assert "no loss" in " ".join(result.conventions) or "too few" in " ".join(result.conventions)
     assert ask(AblationParams(effect="target"), (3,)).exact.all()
     full = ask(AblationParams(), tuple([3, 4] * 24))
     assert np.isfinite(full.effect).all()
@@ -488,7 +488,7 @@ def test_losses_over_tiles_of_the_vocabulary(cells: int, cap: float, monkeypatch
     if not cap:
         bias[ids[5]] += 12  # all but certain
     wanted = -torch.log_softmax(logits(), dim=-1)[torch.arange(6), ids]
-    found = _metric.token_losses(weights, x, ids, lambda: ticks.append(None))
-    np.testing.assert_allclose(found.double(), wanted, rtol=2e-6, atol=2e-6)
-    assert cap or abs(float(found[5] - wanted[5])) < 2e-7
+    result = _metric.token_losses(weights, x, ids, lambda: ticks.append(None))
+    np.testing.assert_allclose(result.double(), wanted, rtol=2e-6, atol=2e-6)
+    assert cap or abs(float(result[5] - wanted[5])) < 2e-7
     assert len(ticks) == -(-23 // max(1, cells // 6))

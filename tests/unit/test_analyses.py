@@ -48,12 +48,12 @@ def _slow(asker: Bench, tokens: tuple[int, ...] = TOKENS) -> Any:
 
 
 def test_attention_is_the_pattern_and_empty_above_the_diagonal(ask: Bench) -> None:
-    found = ask("attention", AttentionParams((Head(1, 2), Head(0, 1))))
+    result = ask("attention", AttentionParams((Head(1, 2), Head(0, 1))))
     patterns = _slow(ask)[2]
-    for row, (layer, head) in enumerate(found.heads):
+    for row, (layer, head) in enumerate(result.heads):
         for d in range(len(TOKENS)):
-            np.testing.assert_allclose(found.values[row, d, : d + 1], patterns[layer][head][d, : d + 1], atol=1e-5)
-            assert np.isnan(found.values[row, d, d + 1 :]).all()
+            np.testing.assert_allclose(result.values[row, d, : d + 1], patterns[layer][head][d, : d + 1], atol=1e-5)
+            assert np.isnan(result.values[row, d, d + 1 :]).all()
 
 
 @pytest.mark.parametrize("name", ["attention-only", "llama", "smeared"])
@@ -67,11 +67,11 @@ def test_weighted_attention_is_pattern_times_length_of_what_is_carried(tmp_path:
     W_O = seen.layer(1).W_O[head].double()
     pattern = run.get("pattern", 1)[head].double()
     for show, carried in (("value_weighted", v), ("contribution", v @ W_O)):
-        found = asker("attention", AttentionParams((Head(1, head),), show))
+        result = asker("attention", AttentionParams((Head(1, head),), show))
         for d in range(len(TOKENS)):
             for s in range(d + 1):
                 wanted = float(pattern[d, s]) * math.sqrt(float((carried[s] ** 2).sum()))
-                assert found.values[0, d, s] == pytest.approx(wanted, abs=1e-5)
+                assert result.values[0, d, s] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_scores_are_what_softmax_reads(ask: Bench) -> None:
@@ -83,22 +83,22 @@ def test_scores_are_what_softmax_reads(ask: Bench) -> None:
 
 
 def test_the_overview_holds_every_head_in_its_tile(ask: Bench) -> None:
-    found = ask("attention_overview", OverviewParams(size=64))
+    result = ask("attention_overview", OverviewParams(size=64))
     every = ask("attention", AttentionParams())
-    edge = found.tile + GAP
-    assert found.step == 1
+    edge = result.tile + GAP
+    assert result.step == 1
     for (layer, head), values in zip(every.heads, every.values, strict=True):
-        tile = found.sheet[layer * edge : layer * edge + found.tile, head * edge : head * edge + found.tile]
+        tile = result.sheet[layer * edge : layer * edge + result.tile, head * edge : head * edge + result.tile]
         np.testing.assert_array_equal(tile, values)
-        assert found.largest[layer, head] == np.nanmax(values)
+        assert result.largest[layer, head] == np.nanmax(values)
 
 
 @pytest.mark.parametrize("show", ["pattern", "scores"])
 def test_the_overviews_row_of_a_head_is_of_destinations_that_can_choose(ask: Bench, show: Show) -> None:
     """Position 0 attends to itself alone, so that the largest of each pattern is 1."""
-    found = ask("attention_overview", OverviewParams(show, size=64))
+    result = ask("attention_overview", OverviewParams(show, size=64))
     every = ask("attention", AttentionParams((), show))
-    columns = {c.name: c.values for c in found.table().columns}
+    columns = {c.name: c.values for c in result.table().columns}
     assert list(columns)[1:4] == ["largest after position 0", "destination", "source"]
     for row, values in enumerate(every.values):
         later = values[1:]
@@ -109,7 +109,7 @@ def test_the_overviews_row_of_a_head_is_of_destinations_that_can_choose(ask: Ben
             expected = np.mean([values[d, s] for d, s in zip(at, sources, strict=True)])
             assert columns[f"mean on {name}"][row] == pytest.approx(expected, rel=1e-5)
     if show == "pattern":
-        assert len(set(np.round(columns["largest after position 0"], 6))) > 1 and (found.largest.round(6) == 1).all()
+        assert len(set(np.round(columns["largest after position 0"], 6))) > 1 and (result.largest.round(6) == 1).all()
 
 
 def test_what_an_overview_has_nothing_of_is_no_column(ask: Bench) -> None:
@@ -135,21 +135,21 @@ def test_pooling_takes_the_largest_of_each_block() -> None:
 
 
 def test_the_overview_leaves_the_first_source_out_where_asked(ask: Bench) -> None:
-    found = ask("attention_overview", OverviewParams(size=64, leave_out_bos=True))
-    assert np.isnan(found.sheet[: found.tile, 0]).all()
+    result = ask("attention_overview", OverviewParams(size=64, leave_out_bos=True))
+    assert np.isnan(result.sheet[: result.tile, 0]).all()
 
 
 def test_predictions_are_the_softmax_of_the_logits(ask: Bench) -> None:
     logits = _slow(ask)[0]
-    found = ask("predictions", PredictionsParams(3, 5))
+    result = ask("predictions", PredictionsParams(3, 5))
     p = np.exp(logits[3] - logits[3].max())
     p /= p.sum()
-    check_largest(found.ids, p)
-    np.testing.assert_allclose(np.exp(found.log_probs), p[found.ids], rtol=1e-4)
-    np.testing.assert_allclose(found.logits, logits[3][found.ids] - logits[3].mean(), atol=1e-4)
-    assert found.entropy == pytest.approx(float(-(p * np.log(p)).sum()), rel=1e-4)
-    assert found.actual == TOKENS[4]
-    check_ranks(found.actual_rank, p, p[TOKENS[4]])
+    check_largest(result.ids, p)
+    np.testing.assert_allclose(np.exp(result.log_probs), p[result.ids], rtol=1e-4)
+    np.testing.assert_allclose(result.logits, logits[3][result.ids] - logits[3].mean(), atol=1e-4)
+    assert result.entropy == pytest.approx(float(-(p * np.log(p)).sum()), rel=1e-4)
+    assert result.actual == TOKENS[4]
+    check_ranks(result.actual_rank, p, p[TOKENS[4]])
     last = ask("predictions", PredictionsParams())
     assert last.position == 8
     assert last.actual == -1
@@ -159,14 +159,14 @@ def test_predictions_are_the_softmax_of_the_logits(ask: Bench) -> None:
 
 def test_token_loss_is_minus_the_log_probability(ask: Bench) -> None:
     logits = _slow(ask)[0]
-    found = ask("token_loss", TokenLossParams())
-    assert np.isnan(found.loss[0])
+    result = ask("token_loss", TokenLossParams())
+    assert np.isnan(result.loss[0])
     for i in range(1, len(TOKENS)):
         row = logits[i - 1]
         wanted = math.log(np.exp(row - row.max()).sum()) + row.max() - row[TOKENS[i]]
-        assert found.loss[i] == pytest.approx(wanted, abs=1e-4)
-        assert found.rank[i] == int((row > row[TOKENS[i]]).sum()) + 1
-    assert found.mean == pytest.approx(float(np.mean(found.loss[1:])))
+        assert result.loss[i] == pytest.approx(wanted, abs=1e-4)
+        assert result.rank[i] == int((row > row[TOKENS[i]]).sum()) + 1
+    assert result.mean == pytest.approx(float(np.mean(result.loss[1:])))
 
 
 def _slow_score(name: str, A: np.ndarray, t: list[int]) -> float:
@@ -189,19 +189,19 @@ def _slow_score(name: str, A: np.ndarray, t: list[int]) -> float:
 
 @pytest.mark.parametrize("tokens", [TOKENS, (0, 5, 5, 7, 5, 5, 5, 9, 9)])  # what followed a token may be itself
 def test_head_scores_on_the_prompt_are_those_of_the_definitions(ask: Bench, tokens: tuple[int, ...]) -> None:
-    found = ask("head_scores", HeadScoresParams(on="text"), tokens)
+    result = ask("head_scores", HeadScoresParams(on="text"), tokens)
     patterns = _slow(ask, tokens)[2]
     for i, name in enumerate(SCORES):
         for layer in range(2):
             for head in range(4):
                 wanted = _slow_score(name, patterns[layer][head], list(tokens))
-                assert found.mean[i, layer, head] == pytest.approx(wanted, abs=1e-5), name
-    assert np.isnan(found.spread).all()
+                assert result.mean[i, layer, head] == pytest.approx(wanted, abs=1e-5), name
+    assert np.isnan(result.spread).all()
 
 
 def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Bench) -> None:
     params = HeadScoresParams(block=5, repeats=3, samples=4, seed=7)
-    found = ask("head_scores", params)
+    result = ask("head_scores", params)
     rng = np.random.default_rng(7)
     allowed = np.array([t for t in range(260) if t != 0])
     prompts = [[0, *once.tolist() * 3] for once in rng.choice(allowed, size=(4, 5))]
@@ -211,8 +211,8 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Bench) -> None:
             for p in prompts
         ]
     )
-    np.testing.assert_allclose(found.of("prefix_matching"), each.mean(0), atol=1e-5)
-    np.testing.assert_allclose(found.spread[0], each.std(0, ddof=1), atol=1e-5)
+    np.testing.assert_allclose(result.of("prefix_matching"), each.mean(0), atol=1e-5)
+    np.testing.assert_allclose(result.spread[0], each.std(0, ddof=1), atol=1e-5)
     drawn, _ = different_random(allowed, (4, 15), np.random.default_rng(8))
     for name in ("prefix_matching", "duplicate_token"):  # of the control: the positions of the repeated tokens, other tokens
         control = [
@@ -220,15 +220,15 @@ def test_head_scores_on_random_tokens_repeat_what_they_say(ask: Bench) -> None:
             for p, row in zip(prompts, drawn.tolist(), strict=True)
             for A in [_slow(ask, (0, *row))[2]]
         ]
-        np.testing.assert_allclose(found.control[found.names.index(name)], np.mean(control, axis=0), atol=1e-5)
+        np.testing.assert_allclose(result.control[result.names.index(name)], np.mean(control, axis=0), atol=1e-5)
     again = ask("head_scores", replace(params, seed=8))
-    assert not np.allclose(found.mean, again.mean, equal_nan=True)
+    assert not np.allclose(result.mean, again.mean, equal_nan=True)
 
 
 def test_scores_without_a_target_are_not_computed(ask: Bench) -> None:
-    found = ask("head_scores", HeadScoresParams(on="text"), (1, 2, 3))
-    assert np.isnan(found.of("prefix_matching")).all()
-    assert not np.isnan(found.of("previous_token")).any()
+    result = ask("head_scores", HeadScoresParams(on="text"), (1, 2, 3))
+    assert np.isnan(result.of("prefix_matching")).all()
+    assert not np.isnan(result.of("previous_token")).any()
     assert np.isnan(ask("head_scores", HeadScoresParams(on="text"), (1,)).of("previous_token")).all()
 
 
@@ -264,10 +264,10 @@ def test_interventions_reach_every_analysis_of_a_prompt(ask: Bench) -> None:
 
 
 def test_model_facts_count_what_is_there(ask: Bench) -> None:
-    found = ask("model_facts", analyses()["model_facts"].params(), ())
-    assert found.n_parameters == TINY.n_parameters()
-    assert found.exactness == "exact"
-    values = {name: value for _, name, value in found.facts}
+    result = ask("model_facts", analyses()["model_facts"].params(), ())
+    assert result.n_parameters == TINY.n_parameters()
+    assert result.exactness == "exact"
+    values = {name: value for _, name, value in result.facts}
     assert values["heads"] == "4"
     assert "1/√d_head" in values["score scale"]
 

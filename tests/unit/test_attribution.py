@@ -91,55 +91,55 @@ def slow_parts(folder: Path, name: str) -> SlowParts:
 def test_every_part_is_what_it_writes_at_the_recorded_scale(folder: Path, name: str, positions: Any) -> None:
     ask = asker(folder, name)
     slow = slow_parts(folder, name)
-    found = ask("direct_attribution", DirectAttributionParams(Target((4,)), positions, 6))
+    result = ask("direct_attribution", DirectAttributionParams(Target((4,)), positions, 6))
     rows = [6] if positions == "one" else list(range(len(TOKENS)))
     wanted = lambda part: slow.to_logits(part)[rows, 4]
     for layer in range(ask.config.n_layers):
         for head in range(ask.config.n_heads):
-            np.testing.assert_allclose(found.heads[layer, head], wanted(slow.heads[layer][head]), atol=1e-10)
-    parts = dict(zip(found.names, found.others, strict=True))
+            np.testing.assert_allclose(result.heads[layer, head], wanted(slow.heads[layer][head]), atol=1e-10)
+    parts = dict(zip(result.names, result.others, strict=True))
     for part, x in slow.begins.items():
         np.testing.assert_allclose(parts.pop(part), wanted(x), atol=1e-10)
     for layer, x in enumerate(slow.mlps):
         np.testing.assert_allclose(parts.pop(f"MLP L{layer}"), wanted(x), atol=1e-10)
     for layer, x in enumerate(slow.biases):
         np.testing.assert_allclose(parts.pop(f"attention bias L{layer}", 0.0), wanted(x), atol=1e-10)
-    np.testing.assert_allclose(parts.pop(found.names[-1]), slow.constant()[4], atol=1e-10)
+    np.testing.assert_allclose(parts.pop(result.names[-1]), slow.constant()[4], atol=1e-10)
     assert not parts
-    assert found.across()["heads"].shape == found.heads.shape[:2]
-    np.testing.assert_array_equal(found.across()["heads"], found.heads[:, :, rows.index(6)])
+    assert result.across()["heads"].shape == result.heads.shape[:2]
+    np.testing.assert_array_equal(result.across()["heads"], result.heads[:, :, rows.index(6)])
 
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("edits", [(), EDITS], ids=["free", "cut"])
 def test_parts_add_up_to_the_logit_of_the_token_that_follows(folder: Path, name: str, edits: Any) -> None:
     ask = asker(folder, name)
-    found = ask("direct_attribution", DirectAttributionParams(positions="all"), edits=edits)
+    result = ask("direct_attribution", DirectAttributionParams(positions="all"), edits=edits)
     logits = ask.run(edits=edits).logits().numpy()
     if cap := ask.config.logit_soft_cap:
         logits = cap * np.arctanh(logits / cap)
     follows = [*TOKENS[1:], int(logits[-1].argmax())]
     wanted = logits[np.arange(len(TOKENS)), follows]
-    np.testing.assert_allclose(found.total, wanted, atol=1e-9)
-    np.testing.assert_allclose(found.heads.sum((0, 1)) + found.others.sum(0), wanted, atol=1e-9)
-    np.testing.assert_array_equal(found.ids[:, 0], follows)
-    assert found.remainder.size < 1e-9
+    np.testing.assert_allclose(result.total, wanted, atol=1e-9)
+    np.testing.assert_allclose(result.heads.sum((0, 1)) + result.others.sum(0), wanted, atol=1e-9)
+    np.testing.assert_array_equal(result.ids[:, 0], follows)
+    assert result.remainder.size < 1e-9
     for position in (0, 3, 8):
         one = ask("direct_attribution", DirectAttributionParams(position=position), edits=edits)
-        np.testing.assert_allclose(one.heads[:, :, 0], found.heads[:, :, position], atol=1e-10)
-        np.testing.assert_allclose(one.others[:, 0], found.others[:, position], atol=1e-10)
+        np.testing.assert_allclose(one.heads[:, :, 0], result.heads[:, :, position], atol=1e-10)
+        np.testing.assert_allclose(one.others[:, 0], result.others[:, position], atol=1e-10)
         assert one.remainder.size < 1e-9  # here the MLPs are computed, not what is left over
 
 
 def test_without_a_final_norm_cutting_a_last_layer_head_takes_its_contribution_away(folder: Path) -> None:
     ask = asker(folder, "attention-only")
     target = Target((7, 9))
-    found = ask("direct_attribution", DirectAttributionParams(target, "all"))
+    result = ask("direct_attribution", DirectAttributionParams(target, "all"))
     whole = ask.run().logits()
     for head in range(4):
         cut = Intervention("zero", Site("result", 1, (head,)))
         change = (whole - ask.run(edits=(cut,)).logits()).numpy()
-        np.testing.assert_allclose(found.heads[1, head], change[:, 7] - change[:, 9], atol=1e-10)
+        np.testing.assert_allclose(result.heads[1, head], change[:, 7] - change[:, 9], atol=1e-10)
         assert not ask("direct_attribution", DirectAttributionParams(target, "all"), edits=(cut,)).heads[1, head].any()
 
 
@@ -159,10 +159,10 @@ def test_a_logit_difference_is_the_same_under_every_convention(folder: Path, nam
 def test_a_direction_is_measured_in_the_normalised_final_stream(folder: Path) -> None:
     ask = asker(folder, "gpt2")
     direction = tuple(np.random.default_rng(0).normal(size=24).tolist())
-    found = ask("direct_attribution", DirectAttributionParams(Target(direction=direction), "all"))
+    result = ask("direct_attribution", DirectAttributionParams(Target(direction=direction), "all"))
     slow = slow_parts(folder, "gpt2")
     seen = slow.frozen("unembed.norm", slow.final, slow.heads[1][2])
-    np.testing.assert_allclose(found.heads[1, 2], seen @ np.array(direction), atol=1e-10)
+    np.testing.assert_allclose(result.heads[1, 2], seen @ np.array(direction), atol=1e-10)
 
 
 @pytest.mark.parametrize("tokens", [(3,), tuple([3, 4] * 24)])
@@ -262,15 +262,15 @@ def test_sources_add_up_to_the_direct_contribution_of_each_head(folder: Path, na
     ask = asker(folder, name)
     target = Target((4, 2))
     whole = ask("direct_attribution", DirectAttributionParams(target, position=7), edits=edits)
-    found = ask("token_attribution", TokenAttributionParams(target, 7), edits=edits)
-    each = np.nansum(found.values, axis=1) + found.placed
+    result = ask("token_attribution", TokenAttributionParams(target, 7), edits=edits)
+    each = np.nansum(result.values, axis=1) + result.placed
     np.testing.assert_allclose(each, whole.heads[:, :, 0].ravel(), atol=1e-10)
-    assert found.total == pytest.approx(float(whole.total[0]), abs=1e-10)
-    assert found.rest == pytest.approx(float(whole.others.sum()), abs=1e-10)
-    assert found.remainder.size < 1e-10
-    placed = {str(Head(*map(int, h))) for h, p in zip(found.heads, found.placed, strict=True) if abs(p) > 1e-12}
+    assert result.total == pytest.approx(float(whole.total[0]), abs=1e-10)
+    assert result.rest == pytest.approx(float(whole.others.sum()), abs=1e-10)
+    assert result.remainder.size < 1e-10
+    placed = {str(Head(*map(int, h))) for h, p in zip(result.heads, result.placed, strict=True) if abs(p) > 1e-12}
     assert placed == ({"L1H0"} if edits else set())  # the mean of z comes from no source; a zeroed head adds nothing
-    assert not edits or not np.nan_to_num(found.values[1]).any()
+    assert not edits or not np.nan_to_num(result.values[1]).any()
 
 
 def test_one_destination_and_one_source_meet_in_the_same_number(folder: Path) -> None:
@@ -292,8 +292,8 @@ def test_centring_the_target_is_what_centred_weights_do(folder: Path) -> None:
 @pytest.mark.parametrize("tokens", [(3,), tuple([3, 4] * 24)])
 def test_every_visible_source_has_a_number(folder: Path, direction: Any, tokens: Any) -> None:
     ask = asker(folder, "gpt2")
-    found = ask("token_attribution", TokenAttributionParams(position=0, direction=direction), tokens)
-    seen = ~np.isnan(found.values)
+    result = ask("token_attribution", TokenAttributionParams(position=0, direction=direction), tokens)
+    seen = ~np.isnan(result.values)
     assert seen[:, 0].all()
     assert seen[:, 1:].all() == (direction == "destinations") or len(tokens) == 1
     with pytest.raises(BadInput, match="head"):
@@ -306,17 +306,17 @@ def test_every_visible_source_has_a_number(folder: Path, direction: Any, tokens:
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "parallel", "post-residual"])
 def test_norms_are_lengths_and_cosines_of_what_is_added(folder: Path, name: str) -> None:
     ask = asker(folder, name)
-    found = ask("residual_norms", ResidualNormsParams(3))
+    result = ask("residual_norms", ResidualNormsParams(3))
     parts = None if name == "post-residual" else slow_parts(folder, name)
     run = ask.run()
-    stages = dict(zip(found.stages, found.stream, strict=True))
+    stages = dict(zip(result.stages, result.stream, strict=True))
     np.testing.assert_allclose(stages["L1 in"], np.linalg.norm(run.get("resid_pre", 1).numpy(), axis=1), atol=1e-10)
     assert run.final is not None
     np.testing.assert_allclose(stages["final"], np.linalg.norm(run.final.numpy(), axis=1), atol=1e-10)
     if parts is None:
         return
-    added = dict(zip(found.components, found.added, strict=True))
-    cosine = dict(zip(found.components, found.cosine, strict=True))
+    added = dict(zip(result.components, result.added, strict=True))
+    cosine = dict(zip(result.components, result.cosine, strict=True))
     for layer, x in enumerate(parts.streams):
         out = np.sum(parts.heads[layer], axis=0) + parts.biases[layer]
         np.testing.assert_allclose(added[f"attention L{layer}"], np.linalg.norm(out, axis=1), atol=1e-10)
@@ -327,7 +327,7 @@ def test_norms_are_lengths_and_cosines_of_what_is_added(folder: Path, name: str)
             wanted = [o @ s / np.linalg.norm(o) / np.linalg.norm(s) for o, s in zip(parts.mlps[layer], onto, strict=True)]
             np.testing.assert_allclose(cosine[f"MLP L{layer}"], wanted, atol=1e-10)
             np.testing.assert_allclose(added[f"MLP L{layer}"], np.linalg.norm(parts.mlps[layer], axis=1), atol=1e-10)
-    np.testing.assert_array_equal(found.across()["stream"], found.stream[:, 3])
+    np.testing.assert_array_equal(result.across()["stream"], result.stream[:, 3])
 
 
 def test_norms_of_a_cut_run_show_the_cut(folder: Path) -> None:

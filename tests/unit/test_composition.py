@@ -75,12 +75,12 @@ def slow_scores(config: ModelConfig, w: dict[str, np.ndarray]) -> np.ndarray:
 def test_scores_are_the_norms_of_the_products(tmp_path: Path, name: str, dtype: str) -> None:
     config = replace(CONFIGS[name], n_layers=3)
     path = directory(tmp_path / "m", config)
-    found = ask(path, dtype=dtype)
+    result = ask(path, dtype=dtype)
     near = {"float32": {"rtol": 1e-5, "atol": 1e-6}, "float64": {"rtol": 1e-8, "atol": 1e-10}}
-    np.testing.assert_allclose(found.scores, slow_scores(config, doubles(path)), **near[dtype])
+    np.testing.assert_allclose(result.scores, slow_scores(config, doubles(path)), **near[dtype])
     d = config.d_model - (config.norm == "layer")
-    assert found.baseline == pytest.approx(math.sqrt(1 / d))
-    assert found.scores.dtype == found.z.dtype == dtype
+    assert result.baseline == pytest.approx(math.sqrt(1 / d))
+    assert result.scores.dtype == result.z.dtype == dtype
 
 
 def test_kinds_come_in_the_order_asked_for_and_once(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_kinds_come_in_the_order_asked_for_and_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("d", [3, 8])
 def test_z_of_vectors_is_that_of_a_random_cosine(tmp_path: Path, d: int) -> None:
     """Rank one: score² is the squared cosine of two directions, Beta(1/2, (d − 1)/2) by chance: 1/d ± √(2(d−1)/(d²(d+2)))."""
-    found = ask(directory(tmp_path / "m", replace(TINY, d_model=d, d_head=1)))
-    pairs = found.scores[:, 1, :, 0]
-    assert found.baseline == pytest.approx(d**-0.5)
-    np.testing.assert_allclose(found.z[:, 1, :, 0], (pairs**2 - 1 / d) / math.sqrt(2 * (d - 1) / (d**2 * (d + 2))), atol=1e-9)
+    result = ask(directory(tmp_path / "m", replace(TINY, d_model=d, d_head=1)))
+    pairs = result.scores[:, 1, :, 0]
+    assert result.baseline == pytest.approx(d**-0.5)
+    np.testing.assert_allclose(result.z[:, 1, :, 0], (pairs**2 - 1 / d) / math.sqrt(2 * (d - 1) / (d**2 * (d + 2))), atol=1e-9)
 
 
 def test_baseline_and_z_are_those_of_a_random_turn(tmp_path: Path) -> None:
@@ -257,18 +257,18 @@ def slow_nan(config: ModelConfig, w: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def test_a_row_of_the_table_is_its_pair(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", TINY))
-    kind, dest, src, score, above, z = (c.values[0] for c in found.table().columns)
+    result = ask(directory(tmp_path / "m", TINY))
+    kind, dest, src, score, above, z = (c.values[0] for c in result.table().columns)
     at = (("Q", "K", "V").index(kind), 1, int(dest[-1]), 0, int(src[-1]))
     assert dest.startswith("L1H") and src.startswith("L0H")
-    assert score == found.scores[at] == np.nanmax(found.scores)
-    assert z == found.z[at] and above == pytest.approx(score - found.baseline)
+    assert score == result.scores[at] == np.nanmax(result.scores)
+    assert z == result.z[at] and above == pytest.approx(score - result.baseline)
 
 
 def test_one_layer_has_no_pairs_and_says_so(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", replace(TINY, n_layers=1)))
-    assert np.isnan(found.scores).all() and found.table().n_rows == 0
-    assert any("no pairs" in word for word in found.conventions)
+    result = ask(directory(tmp_path / "m", replace(TINY, n_layers=1)))
+    assert np.isnan(result.scores).all() and result.table().n_rows == 0
+    assert any("no pairs" in word for word in result.conventions)
 
 
 def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
@@ -282,14 +282,14 @@ def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["post-sublayer", "both-norms-capped", "tied-scaled"])
 def test_other_norms_give_finite_scores_in_their_range(tmp_path: Path, name: str) -> None:
-    found = ask(directory(tmp_path / "m", CONFIGS[name]))
-    scores = found.scores[:, 1, :, 0]
-    assert ((scores > 0) & (scores < 1)).all() and np.isfinite(found.z[:, 1, :, 0]).all()
+    result = ask(directory(tmp_path / "m", CONFIGS[name]))
+    scores = result.scores[:, 1, :, 0]
+    assert ((scores > 0) & (scores < 1)).all() and np.isfinite(result.z[:, 1, :, 0]).all()
 
 
 def test_weights_that_are_not_centred_have_the_whole_baseline(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", CONFIGS["gpt2"])
     for conventions in ({"centre": False}, {"fold_norm": False}):
-        found = ask(path, **conventions)
-        assert found.baseline == pytest.approx(math.sqrt(1 / 24))
-        assert not any("centred over d_model as" in word for word in found.conventions)
+        result = ask(path, **conventions)
+        assert result.baseline == pytest.approx(math.sqrt(1 / 24))
+        assert not any("centred over d_model as" in word for word in result.conventions)

@@ -111,14 +111,14 @@ def _ask(path: Path, name: str, params: Any, tokens: tuple[int, ...] = ()) -> An
 def test_the_heads_compose_through_keys_alone(tmp_path: Path, letters: int, d_head: int) -> None:
     """Layer 1 reads 26 of the 27 dimensions that layer 0 writes, at weight 1, and `tok_0` at weight σ, through its key."""
     V = letters + 1
-    found = _ask(directory_of(tmp_path / "m", letters, d_head), "composition", CompositionParams())
-    Q, K, value = found.scores[:, 1, 0, 0, 0]
+    result = _ask(directory_of(tmp_path / "m", letters, d_head), "composition", CompositionParams())
+    Q, K, value = result.scores[:, 1, 0, 0, 0]
     assert Q == 0 and value == 0
     assert pytest.approx(math.sqrt((V - 1) / (V * (V - 1 + SIGMA**2))), rel=1e-6) == K
-    assert found.baseline == pytest.approx(1 / math.sqrt(3 * V + 1))
+    assert result.baseline == pytest.approx(1 / math.sqrt(3 * V + 1))
     if letters == 26:
-        assert pytest.approx(0.1915, abs=5e-5) == K and found.baseline == pytest.approx(0.1104, abs=5e-5)
-    z_q, z_k, _ = found.z[:, 1, 0, 0, 0]
+        assert pytest.approx(0.1915, abs=5e-5) == K and result.baseline == pytest.approx(0.1104, abs=5e-5)
+    z_q, z_k, _ = result.z[:, 1, 0, 0, 0]
     assert z_k > 0 > z_q
 
 
@@ -126,11 +126,11 @@ def test_the_heads_compose_through_keys_alone(tmp_path: Path, letters: int, d_he
 def test_layer_1_copies_every_letter_and_layer_0_none(tmp_path: Path, letters: int, d_head: int) -> None:
     """W_E W_OV W_U of layer 1 is γ on the diagonal of letters, 0 at BOS; of layer 0 it is 0."""
     path, V = directory_of(tmp_path / "m", letters, d_head), letters + 1
-    found = _ask(path, "ov_spectrum", OvSpectrumParams((Head(0, 0), Head(1, 0))))
-    assert found.copying[1] == pytest.approx(1) and found.copying_raw[1] == pytest.approx(1)
-    np.testing.assert_allclose(found.eigenvalues_raw[1][:letters], 20, rtol=1e-10)
-    np.testing.assert_allclose(found.eigenvalues_raw[1][letters:], 0, atol=1e-10)
-    assert np.isnan(found.copying[0]) and np.abs(np.nan_to_num(found.eigenvalues_raw[0])).max() == 0
+    result = _ask(path, "ov_spectrum", OvSpectrumParams((Head(0, 0), Head(1, 0))))
+    assert result.copying[1] == pytest.approx(1) and result.copying_raw[1] == pytest.approx(1)
+    np.testing.assert_allclose(result.eigenvalues_raw[1][:letters], 20, rtol=1e-10)
+    np.testing.assert_allclose(result.eigenvalues_raw[1][letters:], 0, atol=1e-10)
+    assert np.isnan(result.copying[0]) and np.abs(np.nan_to_num(result.eigenvalues_raw[0])).max() == 0
     scores = _ask(path, "copying_scores", CopyingScoresParams("all"))
     assert scores.copying[1, 0] == pytest.approx(1) and scores.diagonal_share[1, 0] == pytest.approx(letters / V)
     assert scores.diagonal_mean[1, 0] == pytest.approx(20 * letters / V * (1 - 1 / V))
@@ -140,11 +140,11 @@ def test_layer_1_copies_every_letter_and_layer_0_none(tmp_path: Path, letters: i
 @pytest.mark.parametrize("p", ["previous-token scores", "one"])
 def test_layer_1_looks_for_what_layer_0_moved_in_the_corner_of_the_positivity_plane(tmp_path: Path, p: Any) -> None:
     """W_E W_QK^{L1H0} (W_OV^{L0H0})ᵀ W_Eᵀ is β on the diagonal of letters: positivity 1, copying 1, centred or raw."""
-    found = _ask(directory_of(tmp_path / "m"), "previous_head_spectrum", PreviousHeadSpectrumParams(p))
-    assert found.copying[1, 0] == pytest.approx(1)
-    assert found.weighted[1, 0] == pytest.approx(1) and found.weighted_raw[1, 0] == pytest.approx(1)
-    assert found.pairs[1, 0, 0, 0] == pytest.approx(1) and found.pairs_raw[1, 0, 0, 0] == pytest.approx(1)
-    assert found.p[0, 0] == pytest.approx(1, abs=EPSILON)
+    result = _ask(directory_of(tmp_path / "m"), "previous_head_spectrum", PreviousHeadSpectrumParams(p))
+    assert result.copying[1, 0] == pytest.approx(1)
+    assert result.weighted[1, 0] == pytest.approx(1) and result.weighted_raw[1, 0] == pytest.approx(1)
+    assert result.pairs[1, 0, 0, 0] == pytest.approx(1) and result.pairs_raw[1, 0, 0, 0] == pytest.approx(1)
+    assert result.p[0, 0] == pytest.approx(1, abs=EPSILON)
 
 
 def test_what_the_heads_write_and_read_are_the_coordinates_they_were_given(tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ def test_what_the_heads_write_and_read_are_the_coordinates_they_were_given(tmp_p
 
 
 def test_the_construction_does_not_need_its_basis(tmp_path: Path) -> None:
-    found = _ask(directory_of(tmp_path / "m"), "rotation_check", RotationCheckParams(), (0, *range(1, 27), 5))
-    assert found.difference.max() < 1e-10 and found.logit_range == pytest.approx(20, rel=0.01)
+    result = _ask(directory_of(tmp_path / "m"), "rotation_check", RotationCheckParams(), (0, *range(1, 27), 5))
+    assert result.difference.max() < 1e-10 and result.logit_range == pytest.approx(20, rel=0.01)

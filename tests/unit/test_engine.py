@@ -47,9 +47,9 @@ def test_an_answer_is_kept_and_found_again(ref: ModelRef) -> None:
     engine = Engine(ModelStore())
     assert engine.cached(_ask(ref)) is None
     first = engine.answer(_ask(ref))
-    found = engine.cached(_ask(ref))
-    assert found is not None
-    assert found.result is first.result
+    result = engine.cached(_ask(ref))
+    assert result is not None
+    assert result.result is first.result
     assert first.complete
     assert dict(first.provenance.versions)["torch"]
 

@@ -55,13 +55,13 @@ def test_singular_vectors_are_those_of_the_whole_matrix(tmp_path: Path, name: st
     layer = model.engine.store.open(model.ref).weights(model.conventions).layer(1)
     kv = model.config.kv_head(3)
     for matrix, whole in (("OV", layer.W_V[kv] @ layer.W_O[3]), ("QK", layer.W_Q[3] @ layer.W_K[kv].T)):
-        found = model.compute("singular_vectors", head="L1H3", matrix=matrix).result
+        result = model.compute("singular_vectors", head="L1H3", matrix=matrix).result
         W = whole.double().numpy()
         if not raw and model.config.norm == "layer":  # what reads behind a LayerNorm does not see the mean
             W = W - W.mean(axis=0)
             W = W - W.mean(axis=1, keepdims=True) if matrix == "QK" else W
-        np.testing.assert_allclose((found.U * found.S) @ found.V.T, W, atol=1e-6)
-        np.testing.assert_allclose(found.S, np.linalg.svd(W)[1][: len(found.S)], atol=1e-6)
-        for vectors in (found.U, found.V):
-            np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found.S)), atol=1e-9)
-        assert (found.U[np.abs(found.U).argmax(0), range(len(found.S))] > 0).all()
+        np.testing.assert_allclose((result.U * result.S) @ result.V.T, W, atol=1e-6)
+        np.testing.assert_allclose(result.S, np.linalg.svd(W)[1][: len(result.S)], atol=1e-6)
+        for vectors in (result.U, result.V):
+            np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(result.S)), atol=1e-9)
+        assert (result.U[np.abs(result.U).argmax(0), range(len(result.S))] > 0).all()

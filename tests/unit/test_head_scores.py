@@ -72,16 +72,16 @@ def slow_copying(path: Path, config: Any, tokens: list[int], counted: list[int])
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped", "smeared-rotary", "tied-scaled"])
 def test_copying_is_the_share_of_what_is_raised_that_is_attended_to(tmp_path: Path, name: str) -> None:
     path = directory(tmp_path / "m", CONFIGS[name])
-    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=6, repeats=3, samples=2, seed=4))
+    result = answer(path, "copying_head_score", CopyingHeadScoreParams(block=6, repeats=3, samples=2, seed=4))
     drawn = np.random.default_rng(4).choice(np.arange(1, 260), size=(2, 6)).tolist()
     once = [slow_copying(path, CONFIGS[name], [0, *b], list(range(1, 7))) for b in drawn]
     thrice = []
     for b in drawn:
         tokens = [0, *b * 3]
         thrice.append(slow_copying(path, CONFIGS[name], tokens, [d for d in range(19) if tokens[d] in tokens[:d]]))
-    np.testing.assert_allclose(found.of("unrepeated"), np.mean(once, axis=0), atol=1e-9)
-    np.testing.assert_allclose(found.of("repeated"), np.mean(thrice, axis=0), atol=1e-9)
-    np.testing.assert_allclose(found.spread[1], np.std(thrice, axis=0, ddof=1), atol=1e-9)
+    np.testing.assert_allclose(result.of("unrepeated"), np.mean(once, axis=0), atol=1e-9)
+    np.testing.assert_allclose(result.of("repeated"), np.mean(thrice, axis=0), atol=1e-9)
+    np.testing.assert_allclose(result.spread[1], np.std(thrice, axis=0, ddof=1), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2"])
@@ -113,9 +113,9 @@ def copying_model(path: Path, sign: float) -> Path:
 def test_an_even_copier_in_closed_form(tmp_path: Path) -> None:
     """Without a BOS: 1 token of one is r = 1; two different ones raise both by A = 1/2, of which each is attended by 1/2."""
     path = copying_model(tmp_path / "m", 1.0)
-    found = answer(path, "copying_head_score", CopyingHeadScoreParams(block=1, repeats=2, samples=3))
-    assert found.of("unrepeated")[0, 0] == pytest.approx(1)
-    assert found.of("repeated")[0, 0] == pytest.approx(1)
+    result = answer(path, "copying_head_score", CopyingHeadScoreParams(block=1, repeats=2, samples=3))
+    assert result.of("unrepeated")[0, 0] == pytest.approx(1)
+    assert result.of("repeated")[0, 0] == pytest.approx(1)
     # a head that lowers what it attends to raises tokens outside the prompt alone: 0/0
     lowers = answer(
         copying_model(tmp_path / "b", -1.0), "copying_head_score", CopyingHeadScoreParams(block=1, repeats=2, samples=3)
@@ -171,10 +171,10 @@ def previous_and_induction(path: Path, n_ctx: int) -> Path:
 
 @pytest.mark.parametrize("n_ctx", [7, 8, 12])
 def test_on_a_short_context_a_previous_token_head_is_no_induction_head(tmp_path: Path, n_ctx: int) -> None:
-    found = answer(previous_and_induction(tmp_path / "m", n_ctx), "head_scores", HeadScoresParams())
-    assert found.of("previous_token")[0, 0] > 0.99
-    assert found.of("prefix_matching")[0, 0] < 0.01
-    assert any("random tokens × " in word and "no room for 25 × 4" in word for word in found.conventions)
+    result = answer(previous_and_induction(tmp_path / "m", n_ctx), "head_scores", HeadScoresParams())
+    assert result.of("previous_token")[0, 0] > 0.99
+    assert result.of("prefix_matching")[0, 0] < 0.01
+    assert any("random tokens × " in word and "no room for 25 × 4" in word for word in result.conventions)
 
 
 def test_no_block_under_three_is_repeated(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_batch_is_scored_as_its_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize("edits", [(), (Intervention("zero", Site("resid_pre", 1)),)])
 def test_the_control_of_a_prompt_is_its_positions_on_other_tokens(tmp_path: Path, edits: Any) -> None:
     path, tokens = directory(tmp_path / "m"), (0, 5, 9, 5, 7, 5, 9, 200, 5)
-    found = answer(path, "head_scores", HeadScoresParams(on="text", seed=4), tokens, edits)
+    result = answer(path, "head_scores", HeadScoresParams(on="text", seed=4), tokens, edits)
     drawn = np.random.default_rng(5).choice(np.arange(1, 260), size=8).tolist()
     slow = SlowModel(CONFIGS["attention-only"], load_file(path / "model.safetensors"))
     patterns = slow.run((0, *drawn))[2]
@@ -241,10 +241,10 @@ def test_the_control_of_a_prompt_is_its_positions_on_other_tokens(tmp_path: Path
             targets = [s for s in range(1, d + 1) if tokens[s - 1] == tokens[d]]
             rows += [sum(patterns[0][head][d, s] for s in targets)] if targets else []
         wanted[head] = np.mean(rows)
-    np.testing.assert_allclose(found.control[0, 0], wanted, atol=1e-9)
+    np.testing.assert_allclose(result.control[0, 0], wanted, atol=1e-9)
     other = answer(path, "head_scores", HeadScoresParams(on="text", seed=4), tokens)
-    assert edits == () or not np.allclose(found.control[0, 1], other.control[0, 1])  # the interventions act on it too
-    assert any("control" in word for word in found.conventions)
-    assert set(found.across()) == {"mean", "control"}
+    assert edits == () or not np.allclose(result.control[0, 1], other.control[0, 1])  # the interventions act on it too
+    assert any("control" in word for word in result.conventions)
+    assert set(result.across()) == {"mean", "control"}
     one = answer(path, "head_scores", HeadScoresParams(on="text"), (3,))
     assert np.isfinite(one.of("entropy")).all()

@@ -60,32 +60,32 @@ def ask(tmp_path: Path) -> Asker:
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped"])
 def test_losses_on_repeated_random_tokens(tmp_path: Path, name: str) -> None:
     ask = Asker(directory(tmp_path / "m", CONFIGS[name]))
-    found = ask(InContextParams(block=4, repeats=3, texts=3, seed=5))
+    result = ask(InContextParams(block=4, repeats=3, texts=3, seed=5))
     drawn = np.random.default_rng(5).choice(np.arange(1, 260), size=(3, 4))  # 0 is BOS
     each = np.array([ask.slow_losses([0, *block.tolist() * 3]) for block in drawn])
-    np.testing.assert_allclose(found.losses[:, 1:], each, atol=1e-9)
-    np.testing.assert_allclose(found.loss[1:], each.mean(0), atol=1e-9)
-    np.testing.assert_allclose(found.spread[1:], each.std(0, ddof=1), atol=1e-9)
-    assert np.isnan(found.losses[:, 0]).all()
+    np.testing.assert_allclose(result.losses[:, 1:], each, atol=1e-9)
+    np.testing.assert_allclose(result.loss[1:], each.mean(0), atol=1e-9)
+    np.testing.assert_allclose(result.spread[1:], each.std(0, ddof=1), atol=1e-9)
+    assert np.isnan(result.losses[:, 0]).all()
     # each[:, i] is the loss of token i + 1: repetition r stands at 1 + 4 r …, its first token left out
     wanted = [[each[t, 4 * r + 1 : 4 * r + 4].mean() for r in range(3)] for t in range(3)]
-    np.testing.assert_allclose(found.repetitions, wanted, atol=1e-9)
-    assert found.starts == (1, 5, 9)
+    np.testing.assert_allclose(result.repetitions, wanted, atol=1e-9)
+    assert result.starts == (1, 5, 9)
 
 
 def test_the_score_is_late_minus_early_and_says_where(ask: Asker) -> None:
-    found = ask(InContextParams(block=20, repeats=2, texts=4))
+    result = ask(InContextParams(block=20, repeats=2, texts=4))
     n = 41
     early, late = range(4, 8), range(37, 41)  # min(50, 41 / 10) and as many as that; the last is 40
-    assert found.early == (4, 7) and found.late == (37, 40)
-    wanted = [np.mean([row[i] for i in late]) - np.mean([row[i] for i in early]) for row in found.losses]
-    np.testing.assert_allclose(found.scores, wanted)
-    assert found.score == pytest.approx(np.mean(wanted))
-    assert found.error == pytest.approx(np.std(wanted, ddof=1) / 2)
-    assert "in-context score: tokens 37–40 minus 4–7" in found.conventions
+    assert result.early == (4, 7) and result.late == (37, 40)
+    wanted = [np.mean([row[i] for i in late]) - np.mean([row[i] for i in early]) for row in result.losses]
+    np.testing.assert_allclose(result.scores, wanted)
+    assert result.score == pytest.approx(np.mean(wanted))
+    assert result.error == pytest.approx(np.std(wanted, ddof=1) / 2)
+    assert "in-context score: tokens 37–40 minus 4–7" in result.conventions
     chosen = ask(InContextParams(block=20, repeats=2, texts=4, early=10, late=30, width=1))
-    np.testing.assert_allclose(chosen.scores, found.losses[:, 30] - found.losses[:, 10])
-    assert n == found.losses.shape[1]
+    np.testing.assert_allclose(chosen.scores, result.losses[:, 30] - result.losses[:, 10])
+    assert n == result.losses.shape[1]
     assert windows(512, 0, 0, 1) == ((50, 50), (500, 500))  # the paper's
 
 
@@ -108,11 +108,11 @@ def test_the_slope_of_a_logarithm_is_its_factor() -> None:
 def test_the_prompt_is_one_noisy_text_with_its_interventions(ask: Asker) -> None:
     tokens = (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4)
     for edits in ((), CUT):
-        found = ask(InContextParams(on="prompt"), tokens, edits)
+        result = ask(InContextParams(on="prompt"), tokens, edits)
         loss = ask(TokenLossParams(), tokens, edits, name="token_loss").loss
-        np.testing.assert_allclose(found.loss, loss, rtol=1e-5)
-    assert np.isnan(found.spread).all()
-    assert "noise" in " ".join(found.conventions)
+        np.testing.assert_allclose(result.loss, loss, rtol=1e-5)
+    assert np.isnan(result.spread).all()
+    assert "noise" in " ".join(result.conventions)
     assert np.isnan(ask(InContextParams(on="prompt"), (1,)).loss).all()
     assert math.isnan(ask(InContextParams(on="prompt"), (1, 2)).score)
     assert np.isfinite(ask(InContextParams(on="prompt"), (1, 2)).loss[1])
@@ -122,14 +122,14 @@ def test_the_prompt_is_one_noisy_text_with_its_interventions(ask: Asker) -> None
 def test_a_file_is_cut_into_pieces(ask: Asker, tmp_path: Path) -> None:
     text = tmp_path / "story.txt"
     text.write_text("abcdefghij" * 10, encoding="utf-8")
-    found = ask(InContextParams(on="file", text=TextRef(str(text)), texts=4, length=9))
+    result = ask(InContextParams(on="file", text=TextRef(str(text)), texts=4, length=9))
     letters = [i + 1 for i in _bytes(ask, "abcdefghij")]
-    assert len(found.losses) == 4
+    assert len(result.losses) == 4
     chosen = np.sort(np.random.default_rng(0).choice(np.arange(0, 93, 8), size=4, replace=False))
-    for row, start in zip(found.losses, chosen, strict=True):
+    for row, start in zip(result.losses, chosen, strict=True):
         piece = [0, *[letters[(start + i) % 10] - 1 for i in range(8)]]
         np.testing.assert_allclose(row[1:], ask.slow_losses(piece), atol=1e-9)
-    assert "4 pieces of 9 tokens from story.txt, seed 0" in found.conventions
+    assert "4 pieces of 9 tokens from story.txt, seed 0" in result.conventions
     with pytest.raises(Refused, match="text file"):
         ask(InContextParams(on="file"))
 
@@ -202,8 +202,8 @@ def test_what_does_not_fit_is_fitted_or_refused(tmp_path: Path, ask: Asker) -> N
 
 
 def test_across_prompts_there_is_the_score(ask: Asker) -> None:
-    found = ask(InContextParams(on="prompt"), (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4))
-    assert found.across()["score"] == found.score
+    result = ask(InContextParams(on="prompt"), (0, 5, 9, 5, 7, 5, 9, 200, 5, 3, 3, 4))
+    assert result.across()["score"] == result.score
 
 
 def without_layers(path: Path, **changes: Any) -> Path:

@@ -64,39 +64,41 @@ def every(config: ModelConfig) -> set[Head]:
 def test_shares_are_those_of_whole_passes(tmp_path: Path, name: str, how: Any, edits: Any) -> None:
     asker, heads = Asker(directory(tmp_path / "m", CONFIGS[name])), every(CONFIGS[name])
     params = KeepOnlyParams(CIRCUIT, how, OTHER if how == "resample" else (), samples=3, seed=4)
-    found = asker(params, edits=edits)
+    result = asker(params, edits=edits)
     loss = lambda cut: asker.loss(cut, how, edits)
     full, none = loss(()), loss(heads)
     share = lambda value: (value - none) / (full - none)
-    assert found.faithfulness == pytest.approx(share(loss(heads - set(CIRCUIT))), abs=1e-8)
-    assert found.completeness == pytest.approx(1 - share(loss(CIRCUIT)), abs=1e-8)
-    for (layer, head), minimality in zip(found.members.tolist(), found.minimality, strict=True):
+    assert result.faithfulness == pytest.approx(share(loss(heads - set(CIRCUIT))), abs=1e-8)
+    assert result.completeness == pytest.approx(1 - share(loss(CIRCUIT)), abs=1e-8)
+    for (layer, head), minimality in zip(result.members.tolist(), result.minimality, strict=True):
         smaller = loss(heads - set(CIRCUIT) | {Head(layer, head)})
-        assert minimality == pytest.approx(found.faithfulness - share(smaller), abs=1e-8)
-    for i, members in enumerate(found.random_members):
+        assert minimality == pytest.approx(result.faithfulness - share(smaller), abs=1e-8)
+    for i, members in enumerate(result.random_members):
         chosen = {Head(*h) for h in members.tolist()}
         assert len(chosen) == len(CIRCUIT)
-        assert found.random_faithfulness[i] == pytest.approx(share(loss(heads - chosen)), abs=1e-8)
-        assert found.random_completeness[i] == pytest.approx(1 - share(loss(chosen)), abs=1e-8)
+        assert result.random_faithfulness[i] == pytest.approx(share(loss(heads - chosen)), abs=1e-8)
+        assert result.random_completeness[i] == pytest.approx(1 - share(loss(chosen)), abs=1e-8)
 
 
 def test_all_heads_are_faithful_and_complete(ask: Asker) -> None:
-    found = ask(KeepOnlyParams(tuple(every(CONFIGS["gpt2"])), samples=2))
-    assert found.faithfulness == pytest.approx(1, abs=1e-9)
-    assert found.completeness == pytest.approx(1, abs=1e-9)
-    assert found.rank("faithfulness") == ((1, 1), 1) and not len(found.random_members)
-    assert any("no other set of 8 heads" in word for word in found.conventions)
-    np.testing.assert_array_equal(ask(KeepOnlyParams(samples=2)).members, found.members)
+    result = ask(KeepOnlyParams(tuple(every(CONFIGS["gpt2"])), samples=2))
+    assert result.faithfulness == pytest.approx(1, abs=1e-9)
+    assert result.completeness == pytest.approx(1, abs=1e-9)
+    assert result.rank("faithfulness") == ((1, 1), 1) and not len(result.random_members)
+    assert any("no other set of 8 heads" in word for word in result.conventions)
+    np.testing.assert_array_equal(ask(KeepOnlyParams(samples=2)).members, result.members)
 
 
 def test_the_rank_counts_random_sets_that_do_better(ask: Asker) -> None:
-    found = ask(KeepOnlyParams(CIRCUIT, samples=12, seed=1))
+    result = ask(KeepOnlyParams(CIRCUIT, samples=12, seed=1))
     for name in ("faithfulness", "completeness"):
-        others, own = getattr(found, f"random_{name}"), getattr(found, name)
-        assert found.rank(name) == ((1 + sum(others > own), 1 + sum(others == own)), 13)
-    assert any("12 random sets of 2 heads" in word and "the circuit not among them, seed 1" in word for word in found.conventions)
-    assert found.table().n_rows == 1 + 2 + 12
-    across = found.across()
+        others, own = getattr(result, f"random_{name}"), getattr(result, name)
+        assert result.rank(name) == ((1 + sum(others > own), 1 + sum(others == own)), 13)
+    assert any(
+        "12 random sets of 2 heads" in word and "the circuit not among them, seed 1" in word for word in result.conventions
+    )
+    assert result.table().n_rows == 1 + 2 + 12
+    across = result.across()
     assert across["faithfulness"].shape == ()
     assert across["random_faithfulness"].shape == (12,)
 
@@ -123,19 +125,19 @@ def test_where_few_other_sets_are_they_are_all_taken(ask: Asker) -> None:
         assert other_sets(np.array([0, 1, 2]), 8, samples, 3).tolist() == every[1:]
     assert other_sets(np.arange(8), 8, 20, 0).shape == (0, 8)
     assert other_sets(np.array([2]), 8, 0, 0).shape == (0, 1)
-    found = ask(KeepOnlyParams((Head(1, 0),), samples=20))
-    assert found.random_members[:, 0].tolist() == [[i, h] for i in range(2) for h in range(4) if (i, h) != (1, 0)]
-    assert found.done == 1 and found.all_others and found.rank("faithfulness")[1] == 8
-    assert any("all 7 other sets of 1 head" in word for word in found.conventions)
+    result = ask(KeepOnlyParams((Head(1, 0),), samples=20))
+    assert result.random_members[:, 0].tolist() == [[i, h] for i in range(2) for h in range(4) if (i, h) != (1, 0)]
+    assert result.done == 1 and result.all_others and result.rank("faithfulness")[1] == 8
+    assert any("all 7 other sets of 1 head" in word for word in result.conventions)
     assert not ask(KeepOnlyParams(CIRCUIT, samples=2)).all_others
 
 
 def test_another_measure(ask: Asker) -> None:
-    found = ask(KeepOnlyParams(CIRCUIT, effect="target", target=Target((3, 5)), position=4, samples=2))
+    result = ask(KeepOnlyParams(CIRCUIT, effect="target", target=Target((3, 5)), position=4, samples=2))
     weights = ask.engine.store.open(ask.ref).weights(ask.conventions)
     logits = forward(weights, TOKENS).logits()[4]
-    assert found.intact == pytest.approx(float(logits[3] - logits[5]), abs=1e-10)
-    assert found.unit == "logit"
+    assert result.intact == pytest.approx(float(logits[3] - logits[5]), abs=1e-10)
+    assert result.unit == "logit"
 
 
 def test_where_heads_change_nothing_shares_are_not_computed_and_it_is_said(tmp_path: Path) -> None:
@@ -180,11 +182,11 @@ def test_what_a_cancelled_attempt_holds_is_gone_on_from(ask: Asker, monkeypatch:
         ask.engine.answer(request, first)
     assert np.isfinite(first.seen[-1].faithfulness)
     again = Watcher(10**9)
-    found = ask.engine.answer(request, again).result
+    result = ask.engine.answer(request, again).result
     assert again.seen[0].done > first.seen[-1].done
     fresh = ask.engine.answer(request, fresh=True).result
-    assert isinstance(found, KeepOnlyResult) and isinstance(fresh, KeepOnlyResult)
-    np.testing.assert_allclose(found.random_cut, fresh.random_cut, atol=1e-12)
+    assert isinstance(result, KeepOnlyResult) and isinstance(fresh, KeepOnlyResult)
+    np.testing.assert_allclose(result.random_cut, fresh.random_cut, atol=1e-12)
     assert fresh.done == 1
 
 

@@ -118,7 +118,7 @@ class Lab:
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama"])
 def test_shares_are_those_of_the_definition(tmp_path: Path, name: str) -> None:
     lab = Lab(tmp_path, name)
-    found = lab(KeepOnlyParams(edges=WITH_ENDS, through=ALL, samples=2, seed=5))
+    result = lab(KeepOnlyParams(edges=WITH_ENDS, through=ALL, samples=2, seed=5))
     weights, tensors = of(lab.config)
     every = {tuple(row) for row in universe(lab.config, ALL).rows.tolist()}
 
@@ -127,27 +127,27 @@ def test_shares_are_those_of_the_definition(tmp_path: Path, name: str) -> None:
         return float(losses(SlowEdges(weights.config, tensors, edges, unread=unread).final(TOKENS), TOKENS).mean())
 
     circuit = {Edge.parse(e).grouped(lab.config).row() for e in WITH_ENDS}
-    assert {tuple(m) for m in found.members.tolist()} == circuit
+    assert {tuple(m) for m in result.members.tolist()} == circuit
     full, bare = loss(()), loss(every)
     share = lambda value: (value - bare) / (full - bare)
-    assert (found.intact, found.bare) == (pytest.approx(full, abs=1e-9), pytest.approx(bare, abs=1e-9))
-    assert found.faithfulness == pytest.approx(share(loss(every - circuit)), abs=1e-8)
-    assert found.completeness == pytest.approx(1 - share(loss(circuit)), abs=1e-8)
-    first = tuple(found.members[0].tolist())
-    assert found.minimality[0] == pytest.approx(found.faithfulness - share(loss(every - circuit | {first})), abs=1e-8)
-    for i, members in enumerate(found.random_members.tolist()):
+    assert (result.intact, result.bare) == (pytest.approx(full, abs=1e-9), pytest.approx(bare, abs=1e-9))
+    assert result.faithfulness == pytest.approx(share(loss(every - circuit)), abs=1e-8)
+    assert result.completeness == pytest.approx(1 - share(loss(circuit)), abs=1e-8)
+    first = tuple(result.members[0].tolist())
+    assert result.minimality[0] == pytest.approx(result.faithfulness - share(loss(every - circuit | {first})), abs=1e-8)
+    for i, members in enumerate(result.random_members.tolist()):
         drawn = {tuple(m) for m in members}
         assert len(drawn) == len(circuit) and drawn <= every and drawn != circuit
-        assert found.random_faithfulness[i] == pytest.approx(share(loss(every - drawn)), abs=1e-8)
-        assert found.random_completeness[i] == pytest.approx(1 - share(loss(drawn)), abs=1e-8)
-    said = " ".join(found.conventions)
+        assert result.random_faithfulness[i] == pytest.approx(share(loss(every - drawn)), abs=1e-8)
+        assert result.random_completeness[i] == pytest.approx(1 - share(loss(drawn)), abs=1e-8)
+    said = " ".join(result.conventions)
     assert (
         "2 random sets of 5 edges" in said
         and "seed 5" in said
         and f"{len(every)} in all" in said
         and "never ablated: embeddings" in said
     )
-    assert found.table().n_rows == 1 + 5 + 2 and found.table().columns[1].name == "edges"
+    assert result.table().n_rows == 1 + 5 + 2 and result.table().columns[1].name == "edges"
 
 
 def test_with_interventions_of_the_subject_and_paths_among_them(tmp_path: Path) -> None:
@@ -155,23 +155,23 @@ def test_with_interventions_of_the_subject_and_paths_among_them(tmp_path: Path) 
     weights, _ = of(lab.config)
     rows = universe(lab.config, ("Q", "K", "V")).rows
     for edits in (EDITS, PATHS):
-        found = lab(KeepOnlyParams(edges=CIRCUIT, samples=1), edits=edits)
-        kept = [tuple(m) for m in found.members.tolist()]
+        result = lab(KeepOnlyParams(edges=CIRCUIT, samples=1), edits=edits)
+        kept = [tuple(m) for m in result.members.tolist()]
         rest = np.array([r for r in rows.tolist() if tuple(r) not in kept])
-        assert found.circuit == pytest.approx(float(by_interventions(weights, rest, "zero", (), edits).mean()), abs=1e-9)
-        assert found.bare == pytest.approx(float(by_interventions(weights, rows, "zero", (), edits).mean()), abs=1e-9)
-        assert found.intact == pytest.approx(float(forward(weights, TOKENS, edits).losses().mean()), abs=1e-9)
+        assert result.circuit == pytest.approx(float(by_interventions(weights, rest, "zero", (), edits).mean()), abs=1e-9)
+        assert result.bare == pytest.approx(float(by_interventions(weights, rows, "zero", (), edits).mean()), abs=1e-9)
+        assert result.intact == pytest.approx(float(forward(weights, TOKENS, edits).losses().mean()), abs=1e-9)
 
 
 def test_all_edges_are_faithful_and_complete_and_all_but_one_way_is_not_cut(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     names = tuple(str(Edge.of(row)) for row in universe(lab.config, ("K",)).rows)
-    found = lab(KeepOnlyParams(edges=names, through=("K",), samples=1))
-    assert found.faithfulness == pytest.approx(1, abs=1e-9)
-    assert found.completeness == pytest.approx(1, abs=1e-9)
+    result = lab(KeepOnlyParams(edges=names, through=("K",), samples=1))
+    assert result.faithfulness == pytest.approx(1, abs=1e-9)
+    assert result.completeness == pytest.approx(1, abs=1e-9)
     weights, _ = of(lab.config)
     no_keys = by_interventions(weights, universe(lab.config, ("K",)).rows, "zero", (), ()).mean()
-    assert found.bare == pytest.approx(float(no_keys), abs=1e-9)
+    assert result.bare == pytest.approx(float(no_keys), abs=1e-9)
 
 
 def test_edges_have_names_numbers_and_are_counted() -> None:
@@ -244,12 +244,12 @@ def test_what_a_cancelled_attempt_holds_is_gone_on_from_and_afresh_it_is_bit_equ
     with pytest.raises(Cancelled):
         lab.engine.answer(request, Watcher(4))
     rest = Watcher()
-    found = lab.engine.answer(request, rest).result
+    result = lab.engine.answer(request, rest).result
     assert len(rest.seen) == 3 + 3 + 6 - 4
     fresh = [lab.engine.answer(request, fresh=True) for _ in range(2)]
     assert fresh[0].fingerprint == fresh[1].fingerprint
-    assert isinstance(found, KeepOnlyResult) and isinstance(fresh[0].result, KeepOnlyResult)
-    np.testing.assert_allclose(found.random_cut, fresh[0].result.random_cut, atol=1e-12)
+    assert isinstance(result, KeepOnlyResult) and isinstance(fresh[0].result, KeepOnlyResult)
+    np.testing.assert_allclose(result.random_cut, fresh[0].result.random_cut, atol=1e-12)
 
 
 def test_a_cut_knows_its_first_layer_and_its_senders() -> None:

@@ -84,35 +84,35 @@ def test_every_stage_is_the_softmax_of_its_own_stream(folder: Path, name: str, s
     logits, streams, _ = model.run(TOKENS)
     assert forward(ask.weights, TOKENS).final is not None
     last: Any = forward(ask.weights, TOKENS).final
-    found = ask(LogitLensParams(k=4, statistics=statistics))
-    assert found.stages == (*(f"L{i} in" for i in range(c.n_layers)), "final")
+    result = ask(LogitLensParams(k=4, statistics=statistics))
+    assert result.stages == (*(f"L{i} in" for i in range(c.n_layers)), "final")
     for p in range(len(TOKENS)):
         end = logits[p] - logits[p].max() - math.log(np.exp(logits[p] - logits[p].max()).sum())
         for stage, x in enumerate((*streams, last.numpy())):
             recorded = last[p].numpy() if statistics == FINAL else None
             lp = _log_probs(model, x[p], recorded)
-            assert found.entropy[stage, p] == pytest.approx(float(-(np.exp(lp) * lp).sum()), abs=1e-9)
-            assert found.kl[stage, p] == pytest.approx(float((np.exp(end) * (end - lp)).sum()), abs=1e-9)
-            check_largest(found.ids[stage, p], lp)
-            np.testing.assert_allclose(found.probs[stage, p], np.exp(lp[found.ids[stage, p]]), atol=1e-10)
+            assert result.entropy[stage, p] == pytest.approx(float(-(np.exp(lp) * lp).sum()), abs=1e-9)
+            assert result.kl[stage, p] == pytest.approx(float((np.exp(end) * (end - lp)).sum()), abs=1e-9)
+            check_largest(result.ids[stage, p], lp)
+            np.testing.assert_allclose(result.probs[stage, p], np.exp(lp[result.ids[stage, p]]), atol=1e-10)
             if p + 1 < len(TOKENS):
-                assert found.log_prob[stage, p] == pytest.approx(float(lp[TOKENS[p + 1]]), abs=1e-9)
-                check_ranks(found.rank[stage, p], lp, lp[TOKENS[p + 1]])
-    np.testing.assert_allclose(found.kl[-1], 0, atol=1e-12)
-    assert np.isnan(found.log_prob[:, -1]).all() and (found.rank[:, -1] == -1).all()
-    assert found.actual.tolist() == [*TOKENS[1:], -1]
+                assert result.log_prob[stage, p] == pytest.approx(float(lp[TOKENS[p + 1]]), abs=1e-9)
+                check_ranks(result.rank[stage, p], lp, lp[TOKENS[p + 1]])
+    np.testing.assert_allclose(result.kl[-1], 0, atol=1e-12)
+    assert np.isnan(result.log_prob[:, -1]).all() and (result.rank[:, -1] == -1).all()
+    assert result.actual.tolist() == [*TOKENS[1:], -1]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "both-norms-capped"])
 def test_the_stage_between_is_the_stream_after_attention(folder: Path, name: str) -> None:
     ask = asker(folder, name)
     slow = SlowParts(ask.weights.config, ask.tensors, TOKENS)
-    found = ask(LogitLensParams(mid=True))
-    assert found.stages == ("L0 in", "L0 mid", "L1 in", "L1 mid", "final")
+    result = ask(LogitLensParams(mid=True))
+    assert result.stages == ("L0 in", "L0 mid", "L1 in", "L1 mid", "final")
     for layer in range(2):
         for p in (0, 4, 8):
             lp = _log_probs(slow.model, slow.mids[layer][p], None)
-            assert found.entropy[2 * layer + 1, p] == pytest.approx(float(-(np.exp(lp) * lp).sum()), abs=1e-9)
+            assert result.entropy[2 * layer + 1, p] == pytest.approx(float(-(np.exp(lp) * lp).sum()), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "parallel"])
@@ -125,10 +125,10 @@ def test_the_lens_sees_interventions(folder: Path) -> None:
     cut = (Intervention("zero", Site("mlp_out", 0)), Intervention("scale", Site("resid_pre", 1, positions=(4,)), (0.5,)))
     run = forward(ask.weights, TOKENS, cut)
     model = SlowModel(ask.weights.config, ask.tensors)
-    found = ask(LogitLensParams(), edits=cut)
+    result = ask(LogitLensParams(), edits=cut)
     lp = _log_probs(model, run.get("resid_pre", 1)[4].numpy(), None)
-    assert found.log_prob[1, 4] == pytest.approx(float(lp[TOKENS[5]]), abs=1e-9)
-    np.testing.assert_allclose(found.log_prob[2, :-1], -run.losses().numpy(), atol=1e-9)
+    assert result.log_prob[1, 4] == pytest.approx(float(lp[TOKENS[5]]), abs=1e-9)
+    np.testing.assert_allclose(result.log_prob[2, :-1], -run.losses().numpy(), atol=1e-9)
 
 
 def test_at_the_final_scale_stages_differ_by_what_was_written_between(folder: Path) -> None:

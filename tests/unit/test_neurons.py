@@ -87,19 +87,19 @@ def _slow(ask: Asker, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_neurons_are_activation_times_what_their_row_writes(folder: Path, name: str) -> None:
     ask = asker(folder, name)
     acts, effects, writes = _slow(ask, name)
-    found = ask("neurons", NeuronsParams(Target((TARGET,)), P, k=11, tokens=3))
-    layer, neuron = found.layer, found.neuron
+    result = ask("neurons", NeuronsParams(Target((TARGET,)), P, k=11, tokens=3))
+    layer, neuron = result.layer, result.neuron
     assert len(layer) == 11
     check_largest(np.ravel_multi_index((layer, neuron), effects.shape), np.abs(effects).ravel())
-    np.testing.assert_allclose(found.activation, acts[layer, neuron], atol=1e-10)
-    np.testing.assert_allclose(found.effect, effects[layer, neuron], atol=1e-10)
+    np.testing.assert_allclose(result.activation, acts[layer, neuron], atol=1e-10)
+    np.testing.assert_allclose(result.effect, effects[layer, neuron], atol=1e-10)
     for row, (i, n) in enumerate(zip(layer, neuron, strict=True)):
-        check_largest(found.top_ids[row], writes[i, n])
-        check_largest(found.bottom_ids[row], -writes[i, n])
-        np.testing.assert_allclose(found.top[row], writes[i, n, found.top_ids[row]], atol=1e-10)
-    np.testing.assert_allclose(found.summed, effects.sum(1), atol=1e-10)
-    assert found.n_neurons == effects.size
-    assert found.remainder.size < 1e-10
+        check_largest(result.top_ids[row], writes[i, n])
+        check_largest(result.bottom_ids[row], -writes[i, n])
+        np.testing.assert_allclose(result.top[row], writes[i, n, result.top_ids[row]], atol=1e-10)
+    np.testing.assert_allclose(result.summed, effects.sum(1), atol=1e-10)
+    assert result.n_neurons == effects.size
+    assert result.remainder.size < 1e-10
 
 
 SCALED = (Intervention("scale", Site("mlp_out", 0), (0.5,)),)
@@ -112,19 +112,21 @@ ELSEWHERE = (Intervention("zero", Site("mlp_out", 0, positions=(1,))), Intervent
 def test_neurons_and_bias_add_up_to_the_mlp(folder: Path, name: str, edits: Any) -> None:
     ask = asker(folder, name)
     target = Target((TARGET, 9))
-    found = ask("neurons", NeuronsParams(target, P, k=3), edits=edits)
+    result = ask("neurons", NeuronsParams(target, P, k=3), edits=edits)
     whole = ask("direct_attribution", DirectAttributionParams(target, position=P), edits=edits)
     mlps = [whole.others[whole.names.index(f"MLP L{i}"), 0] for i in range(2)]
-    np.testing.assert_allclose(found.mlp, mlps, atol=1e-10)
-    np.testing.assert_allclose(found.summed + found.bias + found.placed, mlps, atol=1e-10)
-    assert found.total == pytest.approx(float(whole.total[0]), abs=1e-10)
+    np.testing.assert_allclose(result.mlp, mlps, atol=1e-10)
+    np.testing.assert_allclose(result.summed + result.bias + result.placed, mlps, atol=1e-10)
+    assert result.total == pytest.approx(float(whole.total[0]), abs=1e-10)
     if edits == REPLACED:
-        assert not found.summed.any() and found.mlp[0] == 0 and found.placed[1] != 0
-        assert not found.effect.any()
+        assert not result.summed.any() and result.mlp[0] == 0 and result.placed[1] != 0
+        assert not result.effect.any()
     else:
-        np.testing.assert_allclose(found.placed, 0, atol=1e-10)
+        np.testing.assert_allclose(result.placed, 0, atol=1e-10)
         all_of_them = ask("neurons", NeuronsParams(target, P, k=80), edits=edits)
-        np.testing.assert_allclose([all_of_them.effect[all_of_them.layer == i].sum() for i in range(2)], found.summed, atol=1e-10)
+        np.testing.assert_allclose(
+            [all_of_them.effect[all_of_them.layer == i].sum() for i in range(2)], result.summed, atol=1e-10
+        )
 
 
 def test_a_difference_is_the_same_under_every_convention(folder: Path) -> None:
@@ -159,8 +161,8 @@ def test_a_patch_that_leaves_the_position_alone_leaves_its_neurons(folder: Path)
     p = NeuronsParams(Target((TARGET,)), P, k=5)
     free = ask("neurons", p)
     for source, align in (((0, 2, 6), ()), ((0, 2, 6, 1, 4), (0, 1, 2, 3, 4, 4, -1, -1, -1))):
-        found = ask("neurons", p, edits=(Intervention("patch", Site("mlp_out", 1), source=source, align=align),))
-        np.testing.assert_allclose(found.every, free.every, atol=1e-12)
-        assert not found.placed.any() and found.summed.all()
+        result = ask("neurons", p, edits=(Intervention("patch", Site("mlp_out", 1), source=source, align=align),))
+        np.testing.assert_allclose(result.every, free.every, atol=1e-12)
+        assert not result.placed.any() and result.summed.all()
         patched = ask("neurons", replace(p, position=2), edits=(Intervention("patch", Site("mlp_out", 1), source=source),))
         assert patched.placed[1] and not patched.every[1].any()

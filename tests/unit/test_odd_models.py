@@ -95,8 +95,8 @@ def test_computed_positions_are_centred_like_all_that_is_written(tmp_path: Path)
     np.testing.assert_allclose(start.stream[0], np.linalg.norm(wanted, axis=1), rtol=1e-10)
     np.testing.assert_allclose(start.added[1], np.linalg.norm(less_mean(table[: len(TOKENS)]), axis=1), rtol=1e-10)
     product = less_mean(table) @ less_mean(t["unembed.norm.gain"][:, None] * t["unembed.W_U"])
-    found = ask("virtual_weight", VirtualWeightParams(writer="position", reader="unembedding"))
-    assert found.norm == pytest.approx(np.linalg.norm(product), rel=1e-9)
+    result = ask("virtual_weight", VirtualWeightParams(writer="position", reader="unembedding"))
+    assert result.norm == pytest.approx(np.linalg.norm(product), rel=1e-9)
     raw = ask("residual_norms", ResidualNormsParams(), conventions=RAW)
     np.testing.assert_allclose(raw.added[1], np.linalg.norm(table[: len(TOKENS)], axis=1), rtol=1e-10)
 
@@ -104,8 +104,8 @@ def test_computed_positions_are_centred_like_all_that_is_written(tmp_path: Path)
 @pytest.mark.parametrize("config", [WAVES, replace(WAVES, d_mlp=0, biases=())])
 def test_with_computed_positions_no_rotation_moves_a_logit(tmp_path: Path, config: ModelConfig) -> None:
     ask = Asker(tmp_path / "m", config)
-    found = ask("rotation_check", RotationCheckParams())
-    assert found.difference[1] < 1e-11 * found.logit_range and found.reasons[1] == ""
+    result = ask("rotation_check", RotationCheckParams())
+    assert result.difference[1] < 1e-11 * result.logit_range and result.reasons[1] == ""
     folded, plain = (ask("token_loss", find_analysis("token_loss").params(), conventions=c).loss for c in (FOLDED, RAW))
     np.testing.assert_allclose(folded, plain, atol=1e-10)
 
@@ -133,8 +133,8 @@ def test_before_added_positions_a_norm_keeps_its_bias_when_the_model_is_rotated(
     ask = Asker(tmp_path / "m", config)
     Q = random_orthogonal(config.d_model, 0, lambda: None).numpy()
     wanted = np.abs(shortformer_logits(config, ask.t, Q) - shortformer_logits(config, ask.t, np.eye(config.d_model))).max()
-    found = ask("rotation_check", RotationCheckParams())
-    assert wanted > 0.1 and found.difference[1] == pytest.approx(wanted, rel=1e-9)
+    result = ask("rotation_check", RotationCheckParams())
+    assert wanted > 0.1 and result.difference[1] == pytest.approx(wanted, rel=1e-9)
     assert np.abs(ask.t["layers.0.attn_norm.bias"]).max() > 0.01
 
 
@@ -192,8 +192,8 @@ def test_random_tokens_are_those_that_can_be_predicted_and_have_losses(tmp_path:
 
 def test_without_a_bos_random_tokens_may_fill_the_context(tmp_path: Path) -> None:
     ask = Asker(tmp_path / "m", replace(TINY, n_ctx=6, prepend_bos=False))
-    found = ask("head_scores", HeadScoresParams(samples=2))
-    assert any("3 random tokens × 2" in words for words in found.conventions) and np.isfinite(found.of("prefix_matching")).all()
+    result = ask("head_scores", HeadScoresParams(samples=2))
+    assert any("3 random tokens × 2" in words for words in result.conventions) and np.isfinite(result.of("prefix_matching")).all()
 
 
 # a direction
@@ -342,11 +342,11 @@ def test_what_a_basis_costs_is_near_what_is_said(tmp_path: Path, d: int, n_vocab
 def test_a_window_that_hides_what_counts_is_no_score_of_0(tmp_path: Path) -> None:
     config = replace(FULL, windows=(3, 0), n_ctx=64)
     ask = Asker(tmp_path / "m", config)
-    found = ask("head_scores", HeadScoresParams(block=6, repeats=3, samples=2))
+    result = ask("head_scores", HeadScoresParams(block=6, repeats=3, samples=2))
     for name in ("prefix_matching", "duplicate_token"):
-        assert np.isnan(found.of(name)[0]).all() and np.isfinite(found.of(name)[1]).all()
-        assert f"no {name.replace('_', ' ')} in layer 0 (window 3): no source that counts is seen" in found.conventions
-    assert np.isfinite(found.of("previous_token")).all() and not any("previous token in" in w for w in found.conventions)
+        assert np.isnan(result.of(name)[0]).all() and np.isfinite(result.of(name)[1]).all()
+        assert f"no {name.replace('_', ' ')} in layer 0 (window 3): no source that counts is seen" in result.conventions
+    assert np.isfinite(result.of("previous_token")).all() and not any("previous token in" in w for w in result.conventions)
     tokens = (4, 7, 7, 8, 9, 4, 6, 6)  # what followed the same token is 0 positions back from 2 and 7, and 4 from 5
     text = ask("head_scores", HeadScoresParams(on="text"), tokens)
     stripe = ask("prefix_stripe", find_analysis("prefix_stripe").params(Head(0, 1), "prompt"), tokens)
@@ -430,8 +430,8 @@ def test_it_is_said_in_one_phrase() -> None:
 
 def test_a_token_that_ties_at_the_top_is_not_the_first_choice(tmp_path: Path) -> None:
     ask = of_equals(tmp_path / "m", tuple(range(12)))
-    found = ask("predictions", find_analysis("predictions").params(position=1, whole=True))
-    assert (found.actual_rank, found.actual_equal) == (1, 12) and set(found.ranks.tolist()) == {1}
+    result = ask("predictions", find_analysis("predictions").params(position=1, whole=True))
+    assert (result.actual_rank, result.actual_equal) == (1, 12) and set(result.ranks.tolist()) == {1}
     losses = ask("token_loss", find_analysis("token_loss").params())
     assert (Ranks(losses.rank[1:], losses.equal[1:]).last == 12).all()
     words = ask.words("direct_attribution", DirectAttributionParams())
@@ -464,15 +464,15 @@ def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: 
     ask = Asker(path, config)
     p = SubspaceOverlapParams("writes", "writes", Head(0, 0), Head(1, 0))
     for conventions in (FOLDED, Conventions()):
-        found = ask("subspace_overlap", p, conventions=conventions)
-        assert found.left_rank[0, 0] == 1 and (np.delete(found.left_rank.ravel(), 0) == 8).all()
-    chance = found.chance
+        result = ask("subspace_overlap", p, conventions=conventions)
+        assert result.left_rank[0, 0] == 1 and (np.delete(result.left_rank.ravel(), 0) == 8).all()
+    chance = result.chance
     assert chance[0, 0, 0, 0] == pytest.approx(1 / 32) and chance[1, 0, 1, 1] == pytest.approx(8 / 32)
     assert chance[0, 0, 1, 1] == pytest.approx(8 / 32)
     random = rng.standard_normal((4000, 32))
     cos2 = (random[:, :8] ** 2).sum(1) / (random**2).sum(1)  # of a random direction with 8 dimensions
     assert cos2.mean() == pytest.approx(chance[0, 0, 1, 1], abs=0.01)
-    np.testing.assert_allclose(found.table().columns[3].values, (found.mean_cos2 - chance).ravel(), atol=1e-12)
+    np.testing.assert_allclose(result.table().columns[3].values, (result.mean_cos2 - chance).ravel(), atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -489,8 +489,8 @@ def test_what_numbers_are_known_to_is_what_the_file_had(tmp_path: Path, dtype: t
     engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
     for conventions in (FOLDED, Conventions()):
         ask = lambda name, p, c=conventions: engine.answer(Request.named(name, p, Subject(ref, TOKENS, (), c))).result
-        found = ask("subspace_overlap", SubspaceOverlapParams("writes", "writes"))
-        assert found.left_rank[0, 0] == 1 and (np.delete(found.left_rank.ravel(), 0) == 8).all()
+        result = ask("subspace_overlap", SubspaceOverlapParams("writes", "writes"))
+        assert result.left_rank[0, 0] == 1 and (np.delete(result.left_rank.ravel(), 0) == 8).all()
         heads = (Head(0, 0), Head(0, 1))
         bare = ask("ov_spectrum", OvSpectrumParams(heads, "bare"))
         assert bare.rounding.tolist() == [share] * 2

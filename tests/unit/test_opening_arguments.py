@@ -42,8 +42,8 @@ def test_conventions_hold_for_every_question(folder: str) -> None:
     assert loss.dtype == np.float64
     weights, _ = weights_of(CONFIGS["gpt2"])  # the tensors of the folder: raw logits are theirs
     logits = forward(weights, model.tokens(TEXT)).logits()
-    found = model.compute("predictions", text=TEXT, whole=True, position=0).result
-    np.testing.assert_allclose(found.all_logits, logits[0].numpy(), atol=1e-4)
+    result = model.compute("predictions", text=TEXT, whole=True, position=0).result
+    np.testing.assert_allclose(result.all_logits, logits[0].numpy(), atol=1e-4)
     assert abs(float(logits[0].mean())) > 1e-3, "centred logits would be others"
 
 

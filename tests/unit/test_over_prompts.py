@@ -111,9 +111,9 @@ class Asker:
         return Request.named("over_prompts", p, Subject(self.ref, tokens, edits, DOUBLE))
 
     def __call__(self, *words: Any, **params: Any) -> OverPromptsResult:
-        found = self.engine.answer(self.request(*words, **params)).result
-        assert isinstance(found, OverPromptsResult)
-        return found
+        result = self.engine.answer(self.request(*words, **params)).result
+        assert isinstance(result, OverPromptsResult)
+        return result
 
 
 @pytest.fixture
@@ -138,12 +138,12 @@ def slowly(ask: Asker, edits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
 def test_mean_and_spread_are_those_of_the_prompts_one_by_one(tmp_path: Path, config: str, edits: Any) -> None:
     ask = Asker(tmp_path, config)
     values, attention = slowly(ask, edits)
-    found = ask(edits=edits)
-    assert (found.field, found.names, found.axes) == ("attention", ("attention", "value"), ("layer", "head"))
-    np.testing.assert_allclose(found.values, attention, atol=1e-9)
-    np.testing.assert_allclose(found.mean, attention.mean(0), atol=1e-9)
-    np.testing.assert_allclose(found.sd, attention.std(0, ddof=1), atol=1e-9)
-    assert (found.n == 4).all() and found.counted == 4 and found.done == 1
+    result = ask(edits=edits)
+    assert (result.field, result.names, result.axes) == ("attention", ("attention", "value"), ("layer", "head"))
+    np.testing.assert_allclose(result.values, attention, atol=1e-9)
+    np.testing.assert_allclose(result.mean, attention.mean(0), atol=1e-9)
+    np.testing.assert_allclose(result.sd, attention.std(0, ddof=1), atol=1e-9)
+    assert (result.n == 4).all() and result.counted == 4 and result.done == 1
     value = ask(edits=edits, field="value")
     np.testing.assert_allclose(value.values[:, 0], values, atol=1e-9)
     np.testing.assert_allclose(value.mean[0], values.mean(), atol=1e-9)
@@ -152,15 +152,15 @@ def test_mean_and_spread_are_those_of_the_prompts_one_by_one(tmp_path: Path, con
 
 def test_both_answers_stand_beside_each_prompt_with_their_probabilities(ask: Asker) -> None:
     edits = (Intervention("zero", Site("z", 0)),)
-    found = ask(edits=edits)
+    result = ask(edits=edits)
     for i, prompt in enumerate(ask.prompts):
         logits = forward(ask.weights, prompt.tokens, edits).logits()[-1].numpy()
         p = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
         first, *other = prompt.target.tokens
-        assert (found.answer[i], found.other_answer[i]) == (first, other[0] if other else -1)
-        assert found.answer_probability[i] == pytest.approx(p[first], rel=1e-9)
+        assert (result.answer[i], result.other_answer[i]) == (first, other[0] if other else -1)
+        assert result.answer_probability[i] == pytest.approx(p[first], rel=1e-9)
         expected = p[other[0]] if other else np.nan
-        assert found.other_answer_probability[i] == pytest.approx(expected, rel=1e-9, nan_ok=True)
+        assert result.other_answer_probability[i] == pytest.approx(expected, rel=1e-9, nan_ok=True)
     frame = ask.engine.answer(ask.request(edits=edits)).to_pandas("answer_probability", "other_answer_probability")
     assert frame["answer text"].tolist() == ["a", "x", "·", "q"]  # of a line's prompt, in words
     assert frame["other_answer text"].tolist() == ["b", "", "d", "r"]
@@ -176,22 +176,22 @@ def test_of_a_line_without_answers_what_was_measured_stands_there(ask: Asker) ->
 
 
 def test_the_caption_says_set_sample_and_what_all_prompts_share(ask: Asker) -> None:
-    found = ask()
-    assert "mean of 4 prompts of set.tsv" in found.conventions
-    assert "1 longer answer, by its first token" in found.conventions  # "dog"
-    assert "a probe" in found.conventions and not any("tokens" in w for w in found.conventions)
+    result = ask()
+    assert "mean of 4 prompts of set.tsv" in result.conventions
+    assert "1 longer answer, by its first token" in result.conventions  # "dog"
+    assert "a probe" in result.conventions and not any("tokens" in w for w in result.conventions)
     words = DOUBLE.words(CONFIGS["attention-only"])
-    assert found.conventions[: len(words)] == words
+    assert result.conventions[: len(words)] == words
     longest = max(len(p.tokens) for p in ask.prompts)
-    assert found.remainder == Remainder(0.001 * longest, 1.0, "logit")
+    assert result.remainder == Remainder(0.001 * longest, 1.0, "logit")
 
 
 def test_the_table_has_a_row_an_entry(ask: Asker) -> None:
-    found = ask()
-    columns = {c.name: c.values for c in found.table().columns}
+    result = ask()
+    columns = {c.name: c.values for c in result.table().columns}
     assert list(columns) == ["layer", "head", "mean", "sd", "n"]
     row = 1 * 4 + 2
-    assert (columns["layer"][row], columns["head"][row], columns["mean"][row]) == (1, 2, found.mean[1, 2])
+    assert (columns["layer"][row], columns["head"][row], columns["mean"][row]) == (1, 2, result.mean[1, 2])
 
 
 def test_a_line_without_answers_keeps_the_target_that_was_given(ask: Asker) -> None:
@@ -288,24 +288,24 @@ def test_every_analysis_that_offers_a_mean_gives_one(tmp_path: Path, name: str, 
         return
     every = ask(name, inner=inner).names
     for field in every:
-        found = ask(name, inner=inner, field=field)
-        for row, prompt in zip(found.values, ask.prompts, strict=True):
+        result = ask(name, inner=inner, field=field)
+        for row, prompt in zip(result.values, ask.prompts, strict=True):
             named = {f.name for f in fields(params)}
             aimed = replace(params, target=prompt.target) if "target" in named and prompt.target.tokens else params
             alone = ask.engine.answer(Request.named(name, aimed, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result.across()
             assert tuple(alone) == every
             np.testing.assert_allclose(row, alone[field], rtol=1e-9, atol=1e-12)
-        assert found.mean.shape == found.values.shape[1:]
+        assert result.mean.shape == result.values.shape[1:]
 
 
 def test_what_is_patched_comes_from_the_lines_other_prompt(tmp_path: Path) -> None:
     ask = Asker(tmp_path)
     ask.file.write_text("abcab\tc\td\tabdab\nbcdbc\td\tc\tbcabcc\n", encoding="utf-8")
     inner = {"what": "head", "grid": "all"}
-    found = ask("patching", inner=inner)
-    assert found.field == "effect" and found.axes == ("layer", "head")
+    result = ask("patching", inner=inner)
+    assert result.field == "effect" and result.axes == ("layer", "head")
     prompts = read_prompts(ask.file.read_text(encoding="utf-8"), "set", byte_tokenizer(), ask.weights.config)
-    for row, prompt in zip(found.values, prompts, strict=True):
+    for row, prompt in zip(result.values, prompts, strict=True):
         params = PatchingParams(prompt.other, "head", "all", prompt.target)
         alone: Any = ask.engine.answer(Request.named("patching", params, Subject(ask.ref, prompt.tokens, (), DOUBLE))).result
         np.testing.assert_allclose(row.ravel(), alone.effect[:, 0], rtol=1e-9)
@@ -349,9 +349,9 @@ def test_what_heads_sent_is_summed_and_sorted_by_distance(tmp_path: Path, direct
     singles = one_by_one(ask, "token_attribution", params, edits)
     inner = {"direction": direction}
     heads = [np.nansum(one.values, axis=1).reshape(2, 4) for one in singles]
-    found = ask("token_attribution", edits, inner=inner, field="heads")
-    same_statistics(found, heads)
-    assert found.axes == ("layer", "head")
+    result = ask("token_attribution", edits, inner=inner, field="heads")
+    same_statistics(result, heads)
+    assert result.axes == ("layer", "head")
     near = ask("token_attribution", edits, inner=inner, field="by_distance")
     assert near.axes == ("distance",) and near.mean.shape == (NEAR + 1,)
     if direction == "destinations":  # of the last token there is no other
@@ -385,9 +385,9 @@ def test_neurons_are_averaged_before_the_strongest_are_chosen(tmp_path: Path, co
     for row, one in zip(rows, singles, strict=True):  # the listed rows in full, in place of the array that is averaged
         row[one.layer, one.neuron] = one.effect
         np.testing.assert_allclose(row.sum(1), one.summed, atol=1e-9)
-    found = ask("neurons", inner={"k": 2})
-    assert (found.field, found.axes) == ("effect", ("layer", "neuron"))
-    same_statistics(found, rows, 1e-6)
+    result = ask("neurons", inner={"k": 2})
+    assert (result.field, result.axes) == ("effect", ("layer", "neuron"))
+    same_statistics(result, rows, 1e-6)
     same_statistics(ask("neurons", field="mlp"), [one.mlp for one in singles])
 
 
@@ -399,11 +399,11 @@ def test_paths_are_averaged_by_receiver(tmp_path: Path) -> None:
     params = PathPatchingParams(sender=Head(0, 1))
     singles = one_by_one(ask, "path_patching", params)
     inner = {"sender": "L0H1"}
-    found = ask("path_patching", inner=inner)
-    assert (found.field, found.axes) == ("effect", ("through", "layer", "head"))
-    assert np.isnan(found.mean[:, 0]).all() and (found.n[:, 1] == 3).all()
-    same_statistics(found, [one.values - one.clean for one in singles])
-    assert np.nanmax(np.abs(found.mean)) > 1e-4
+    result = ask("path_patching", inner=inner)
+    assert (result.field, result.axes) == ("effect", ("through", "layer", "head"))
+    assert np.isnan(result.mean[:, 0]).all() and (result.n[:, 1] == 3).all()
+    same_statistics(result, [one.values - one.clean for one in singles])
+    assert np.nanmax(np.abs(result.mean)) > 1e-4
     same_statistics(ask("path_patching", inner=inner, field="total"), [one.total - one.clean for one in singles])
 
 
@@ -412,19 +412,19 @@ def test_loss_reductions_are_weighted_by_tokens(tmp_path: Path, field: str) -> N
     ask = Asker(tmp_path)
     inner = {"heads": field == "heads"}
     singles = one_by_one(ask, "term_importance", TermImportanceParams(heads=field == "heads"))
-    found = ask("term_importance", inner=inner, field=field)
+    result = ask("term_importance", inner=inner, field=field)
     tokens = np.array([len(p.tokens) - 1 for p in ask.prompts])
-    np.testing.assert_array_equal(found.weights, tokens)
-    assert f"each prompt weighted by its tokens, {tokens.sum()} in all" in found.conventions
+    np.testing.assert_array_equal(result.weights, tokens)
+    assert f"each prompt weighted by its tokens, {tokens.sum()} in all" in result.conventions
     rows = [one.across()[field] for one in singles]
     mean = sum(w * row for w, row in zip(tokens, rows, strict=True)) / tokens.sum()
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(result.mean, mean, atol=1e-9)
     squares = sum(w * (row - mean) ** 2 for w, row in zip(tokens, rows, strict=True)) / tokens.sum()
-    np.testing.assert_allclose(found.sd, np.sqrt(squares * 4 / 3), atol=1e-9)
+    np.testing.assert_allclose(result.sd, np.sqrt(squares * 4 / 3), atol=1e-9)
     if field == "reduction":  # every token alike: the mean over all tokens of all prompts
         runs = [forward(ask.weights, p.tokens) for p in ask.prompts]
         whole = np.concatenate([run.losses().numpy() for run in runs]).mean()
-        assert np.log(ask.weights.config.d_vocab_out) - found.mean.sum() == pytest.approx(whole, abs=1e-9)
+        assert np.log(ask.weights.config.d_vocab_out) - result.mean.sum() == pytest.approx(whole, abs=1e-9)
 
 
 def test_weights_go_on_with_what_a_cancelled_answer_holds(ask: Asker) -> None:

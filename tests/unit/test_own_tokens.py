@@ -36,7 +36,7 @@ def answer(path: Path, params: OwnTokensParams = ALL, said: Conventions = EXACT)
 def test_shares_are_those_of_the_whole_matrices(tmp_path: Path, name: str, fold: bool) -> None:
     config, path = CONFIGS[name], directory(tmp_path / "m", CONFIGS[name])
     t = {k: v.astype(np.float64) for k, v in load_file(path / "model.safetensors").items()}
-    found = answer(path, said=Conventions(fold, fold, "float64"))
+    result = answer(path, said=Conventions(fold, fold, "float64"))
     W_E = t["embed.W_E"] * config.embed_scale
     W_U = t["embed.W_E"].T if config.tied else t["unembed.W_U"]
     W_U = W_U * t.get("unembed.norm.gain", np.ones(config.d_model))[:, None] if fold else W_U
@@ -47,9 +47,9 @@ def test_shares_are_those_of_the_whole_matrices(tmp_path: Path, name: str, fold:
             rows = (W_E * gain) @ value @ t[f"layers.{layer}.W_O"][head]
             rows = rows @ W_U
             rank = 1 + (rows > np.diag(rows)[:, None]).sum(1)
-            assert found.top1[layer, head] == pytest.approx((rank <= 1).mean(), abs=1.5 / config.d_vocab)
-            assert found.top10[layer, head] == pytest.approx((rank <= 10).mean(), abs=1.5 / config.d_vocab)
-    assert found.chance10 == pytest.approx(10 / config.d_vocab)
+            assert result.top1[layer, head] == pytest.approx((rank <= 1).mean(), abs=1.5 / config.d_vocab)
+            assert result.top10[layer, head] == pytest.approx((rank <= 10).mean(), abs=1.5 / config.d_vocab)
+    assert result.chance10 == pytest.approx(10 / config.d_vocab)
 
 
 def test_a_copying_score_of_nearly_one_may_raise_no_token_itself(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_copying_score_of_nearly_one_may_raise_no_token_itself(tmp_path: Path)
         "layers.0.W_K": torch.zeros(2, 12, 12), "layers.0.W_V": torch.stack([eye, eye]), "layers.0.W_O": mixed,
     }  # fmt: skip
     save_directory(tmp_path / "m", config, {n: x.contiguous() for n, x in tensors.items()}, None)
-    found = answer(tmp_path / "m")
-    assert found.top1[0].tolist() == [0.0, 1.0]
+    result = answer(tmp_path / "m")
+    assert result.top1[0].tolist() == [0.0, 1.0]
     zero = {**tensors, "layers.0.W_O": torch.zeros(2, 12, 12)}
     save_directory(tmp_path / "z", config, {n: x.contiguous() for n, x in zero.items()}, None)
     assert np.isnan(answer(tmp_path / "z").top10).all(), "of entries that are all the same none has a rank"

@@ -95,12 +95,12 @@ def test_a_cell_is_a_forward_pass_with_that_value_exchanged(tmp_path: Path, name
             continue
         for edits, source, grid, position in rng.permutation(np.array(cases, dtype=object))[: 1 + i % 2]:
             p = PatchingParams(source, what, grid, PAIR, position)  # type: ignore[arg-type]
-            found = lab(p, edits)
-            assert found.clean == pytest.approx(difference(forward(lab.weights, TOKENS, edits), position), abs=1e-11)
-            cells = np.argwhere(found.inside)
-            for row, col in (*rng.permutation(cells)[:2], (len(found.rows) - 1, found.values.shape[1] - 1)):
-                wanted = by_forward(lab, found, p, edits, row, col)
-                assert found.values[row, col] == pytest.approx(wanted, abs=1e-10), (what, len(edits), row, col)
+            result = lab(p, edits)
+            assert result.clean == pytest.approx(difference(forward(lab.weights, TOKENS, edits), position), abs=1e-11)
+            cells = np.argwhere(result.inside)
+            for row, col in (*rng.permutation(cells)[:2], (len(result.rows) - 1, result.values.shape[1] - 1)):
+                wanted = by_forward(lab, result, p, edits, row, col)
+                assert result.values[row, col] == pytest.approx(wanted, abs=1e-10), (what, len(edits), row, col)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama"])
@@ -109,23 +109,23 @@ def test_the_stream_after_attention_is_exchanged_as_if_a_head_had_written_the_di
     tmp_path: Path, name: str, position: int
 ) -> None:
     lab = Lab(tmp_path, CONFIGS[name])
-    found = lab(PatchingParams(SAME_LENGTH, "resid_mid", "position", PAIR, position))
+    result = lab(PatchingParams(SAME_LENGTH, "resid_mid", "position", PAIR, position))
     here, there = forward(lab.weights, TOKENS), forward(lab.weights, SAME_LENGTH)
     for layer, col in ((0, 2), (0, 5), (1, 5), (1, 7), (1, 2)):
         change = there.get("resid_mid", layer)[col] - here.get("resid_mid", layer)[col]
         value = tuple((here.get("result", layer)[0, col] + change).tolist())
         edit = Intervention("set", Site("result", layer, (0,), (col,)), value)
         wanted = difference(forward(lab.weights, TOKENS, (edit,)), position)
-        assert found.values[layer, col] == pytest.approx(wanted, abs=1e-10)
+        assert result.values[layer, col] == pytest.approx(wanted, abs=1e-10)
 
 
 def test_all_streams_exchanged_are_the_other_prompt(tmp_path: Path) -> None:
     lab = Lab(tmp_path, CONFIGS["gpt2"])
-    found = lab(PatchingParams(SAME_LENGTH, "resid_pre", "all", PAIR))
-    assert found.other == pytest.approx(difference(forward(lab.weights, SAME_LENGTH)), abs=1e-11)
-    np.testing.assert_allclose(found.values[:, 0], found.other, atol=1e-10)
-    np.testing.assert_allclose(found.normalised, 1, atol=1e-9)
-    assert found.positions.tolist() == [-1]
+    result = lab(PatchingParams(SAME_LENGTH, "resid_pre", "all", PAIR))
+    assert result.other == pytest.approx(difference(forward(lab.weights, SAME_LENGTH)), abs=1e-11)
+    np.testing.assert_allclose(result.values[:, 0], result.other, atol=1e-10)
+    np.testing.assert_allclose(result.normalised, 1, atol=1e-9)
+    assert result.positions.tolist() == [-1]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "smeared"])
@@ -134,17 +134,17 @@ def test_outside_the_cone_nothing_can_happen(tmp_path: Path, name: str) -> None:
     lab = Lab(tmp_path, config)
     for what in ("head", "resid_pre", "k"):
         p = PatchingParams(SAME_LENGTH, what, "position", PAIR, 6)  # type: ignore[arg-type]
-        found = lab(p)
-        assert not found.inside[:, :2].any()  # before the first difference
-        assert not found.inside[:, 7].any()  # after what is read
-        assert (found.values[~found.inside] == found.clean).all()
-        for row, col in np.argwhere(~found.inside)[::7]:
-            assert by_forward(lab, found, p, (), row, col) == pytest.approx(found.clean, abs=1e-11), (what, row, col)
+        result = lab(p)
+        assert not result.inside[:, :2].any()  # before the first difference
+        assert not result.inside[:, 7].any()  # after what is read
+        assert (result.values[~result.inside] == result.clean).all()
+        for row, col in np.argwhere(~result.inside)[::7]:
+            assert by_forward(lab, result, p, (), row, col) == pytest.approx(result.clean, abs=1e-11), (what, row, col)
     p = PatchingParams(SAME_LENGTH, "head", "position", PAIR, 6)
-    found = lab(p)
-    last = found.inside[found.rows[:, 0] == 2]
+    result = lab(p)
+    last = result.inside[result.rows[:, 0] == 2]
     assert last[:, 6].all() and not last[:, :6].any()
-    assert (found.values[found.inside] != found.clean).mean() > 0.9
+    assert (result.values[result.inside] != result.clean).mean() > 0.9
 
 
 def test_equal_prompts_are_aligned_by_position_and_others_by_equal_blocks() -> None:
@@ -165,10 +165,10 @@ def test_equal_prompts_are_aligned_by_position_and_others_by_equal_blocks() -> N
 
 def test_a_position_without_a_partner_is_left_alone(tmp_path: Path) -> None:
     lab = Lab(tmp_path, TINY)
-    found = lab(PatchingParams(TOKENS[:3] + TOKENS[4:], target=PAIR))
-    assert found.align.tolist() == [0, 1, 2, -1, 3, 4, 5, 6]
-    assert not found.inside[:, 3].any()
-    assert found.inside[:4, 4:].all()
+    result = lab(PatchingParams(TOKENS[:3] + TOKENS[4:], target=PAIR))
+    assert result.align.tolist() == [0, 1, 2, -1, 3, 4, 5, 6]
+    assert not result.inside[:, 3].any()
+    assert result.inside[:4, 4:].all()
     ends = lab(PatchingParams(TOKENS[:-1], target=PAIR))
     assert np.isnan(ends.other)
     assert np.isnan(ends.normalised).all()
@@ -180,20 +180,20 @@ def test_without_another_prompt_it_is_this_one_without_its_interventions(tmp_pat
     with pytest.raises(BadInput, match="nothing to patch"):
         lab(PatchingParams(target=PAIR))
     cut = (Intervention("zero", Site("result", 0, (1,))),)
-    found = lab(PatchingParams(target=PAIR, grid="all"), cut)
-    assert found.other == pytest.approx(difference(forward(lab.weights, TOKENS)), abs=1e-11)
-    assert found.values[1, 0] == pytest.approx(found.other, abs=1e-10)  # the very head that was cut is restored
+    result = lab(PatchingParams(target=PAIR, grid="all"), cut)
+    assert result.other == pytest.approx(difference(forward(lab.weights, TOKENS)), abs=1e-11)
+    assert result.values[1, 0] == pytest.approx(result.other, abs=1e-10)  # the very head that was cut is restored
 
 
 def test_contrast_is_what_the_other_prompt_predicts_minus_what_this_one_does(tmp_path: Path) -> None:
     lab = Lab(tmp_path, CONFIGS["gpt2"])
     other = (*SAME_LENGTH[:-1], 77)
-    found = lab(PatchingParams(other, "resid_pre", contrast=True))
+    result = lab(PatchingParams(other, "resid_pre", contrast=True))
     tops = [int(forward(lab.weights, t).logits()[-1].argmax()) for t in (other, TOKENS)]
     assert tops[0] != tops[1]
-    assert found.ids.tolist() == tops
-    assert found.clean < 0 < found.other
-    np.testing.assert_array_equal(found.values, lab(PatchingParams(other, "resid_pre", target=Target(tuple(tops)))).values)
+    assert result.ids.tolist() == tops
+    assert result.clean < 0 < result.other
+    np.testing.assert_array_equal(result.values, lab(PatchingParams(other, "resid_pre", target=Target(tuple(tops)))).values)
     chosen = lab(PatchingParams(other, "resid_pre", target=PAIR, contrast=True))
     assert chosen.ids.tolist() == [2, 1]
 
@@ -216,9 +216,9 @@ def test_beside_an_intervention_along_a_path(tmp_path: Path) -> None:
     lab = Lab(tmp_path, TINY)
     for what in ("head", "k", "attn_out"):
         p = PatchingParams(LONGER, what, "position", PAIR)  # type: ignore[arg-type]
-        found = lab(p, PATH)
-        for row, col in np.argwhere(found.inside)[::5]:
-            assert found.values[row, col] == pytest.approx(by_forward(lab, found, p, PATH, row, col), abs=1e-10)
+        result = lab(p, PATH)
+        for row, col in np.argwhere(result.inside)[::5]:
+            assert result.values[row, col] == pytest.approx(by_forward(lab, result, p, PATH, row, col), abs=1e-10)
     with pytest.raises(BadInput, match="along a path"):
         lab(PatchingParams(LONGER, "resid_mid", target=PAIR), PATH)
 
@@ -281,14 +281,14 @@ def test_batches_of_many_rows_give_the_same_values(tmp_path: Path, monkeypatch: 
 def test_one_token_and_a_full_context(tmp_path: Path, name: str, n: int) -> None:
     lab = Lab(tmp_path, CONFIGS[name], "float32")
     tokens = tuple(i % 7 for i in range(n))
-    found = lab(PatchingParams(((1,) * n) if n == 1 else (*tokens[:40], 3, 3, *tokens[42:]), "head"), (), tokens)
-    assert np.isfinite(found.values).all()
-    assert found.inside.any()
-    assert found.table().n_rows == found.values.size
-    assert np.isfinite(found.normalised).all()
+    result = lab(PatchingParams(((1,) * n) if n == 1 else (*tokens[:40], 3, 3, *tokens[42:]), "head"), (), tokens)
+    assert np.isfinite(result.values).all()
+    assert result.inside.any()
+    assert result.table().n_rows == result.values.size
+    assert np.isfinite(result.normalised).all()
     if n == 1:
-        last = found.inside[:, 0]
-        assert (found.values[last, 0] != found.clean).all()
+        last = result.inside[:, 0]
+        assert (result.values[last, 0] != result.clean).all()
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:

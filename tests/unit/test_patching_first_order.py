@@ -90,7 +90,7 @@ def test_an_estimate_is_the_slope_towards_the_other_prompt(tmp_path: Path, name:
 
 def test_the_stream_after_attention_moves_as_what_a_head_writes_into_it(tmp_path: Path) -> None:
     lab = Lab(tmp_path, CONFIGS["gpt2"])
-    found = lab(PatchingParams(SAME_LENGTH, "resid_mid", target=PAIR, estimate=True))
+    result = lab(PatchingParams(SAME_LENGTH, "resid_mid", target=PAIR, estimate=True))
     here, there = (forward(lab.weights, t) for t in (TOKENS, SAME_LENGTH))
     for layer, col in ((0, 2), (0, 5), (1, 7)):
         change = (there.get("resid_mid", layer) - here.get("resid_mid", layer))[col]
@@ -99,7 +99,7 @@ def test_the_stream_after_attention_moves_as_what_a_head_writes_into_it(tmp_path
             value = tuple((here.get("result", layer)[0, col] + sign * STEP * change).tolist())
             edit = Intervention("set", Site("result", layer, (0,), (col,)), value)
             ends.append(difference(forward(lab.weights, TOKENS, (edit,))))
-        assert found.estimate[layer, col] == pytest.approx((ends[0] - ends[1]) / (2 * STEP), abs=1e-7)
+        assert result.estimate[layer, col] == pytest.approx((ends[0] - ends[1]) / (2 * STEP), abs=1e-7)
 
 
 def test_all_positions_at_once_are_the_sum_of_each(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_every_path_of_an_attention_only_model_is_its_product_of_pattern_and_wei
         W_OV = (layer.W_V[h // c.group] @ layer.W_O[h]).numpy()
         whole[i, h] = np.kron(run.get("pattern", i, (h,))[0].numpy(), W_OV.T)
     assert c.norm == "none"
-    found = asker(PathExpansionParams(Target((2,)), position, order=3, most=0))
-    got = terms(found)
+    result = asker(PathExpansionParams(Target((2,)), position, order=3, most=0))
+    got = terms(result)
     wanted = {}
     for k in (1, 2, 3):
         for layers in itertools.combinations(range(3), k):
@@ -135,9 +135,9 @@ def test_every_path_of_an_attention_only_model_is_its_product_of_pattern_and_wei
     assert set(got) == set(wanted)
     for path, value in wanted.items():
         assert got[path].sum() == pytest.approx(value, abs=1e-10)
-    np.testing.assert_allclose(found.value[0], read @ x0.ravel(), atol=1e-12)
+    np.testing.assert_allclose(result.value[0], read @ x0.ravel(), atol=1e-12)
     for k in (1, 2, 3):
-        assert found.orders[k] == pytest.approx(sum(v for path, v in wanted.items() if len(path) == k), abs=1e-9)
+        assert result.orders[k] == pytest.approx(sum(v for path, v in wanted.items() if len(path) == k), abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------- norms: a frozen pass with a dial per head
@@ -212,8 +212,8 @@ def test_paths_are_the_coefficients_of_a_frozen_pass(model: Make, name: str) -> 
     asker, position = model(name), 7
     run = asker.run()
     slow = Frozen(run, position, run.weights.unembed().W_U[:, 3] - run.weights.unembed().W_U[:, 1])
-    found = asker(PathExpansionParams(Target((3, 1)), position))
-    got, source = terms(found), {str(s): i for i, s in enumerate(found.sources)}
+    result = asker(PathExpansionParams(Target((3, 1)), position))
+    got, source = terms(result), {str(s): i for i, s in enumerate(result.sources)}
     first = [source[s] for s in ("embedding", "position") if s in source]
     mlps = () if run.weights.config.attention_only else (0, 1, 2)
     for path in [((0, 1),), ((2, 0),), ((0, 2), (1, 1)), ((1, 0), (2, 2)), ((0, 0), (2, 1))]:
@@ -222,7 +222,7 @@ def test_paths_are_the_coefficients_of_a_frozen_pass(model: Make, name: str) -> 
         for i in mlps:
             assert got[path][source[f"L{i} MLP"]] == pytest.approx(slow.path(path, embeddings=False, mlp=(i,)), abs=1e-10)
     for k in (1, 2, 3):
-        assert found.orders[k] == pytest.approx(slow.order(k, mlp=mlps, biases=True), abs=1e-9)
+        assert result.orders[k] == pytest.approx(slow.order(k, mlp=mlps, biases=True), abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------- sums equal wholes
@@ -237,11 +237,11 @@ def test_all_terms_add_up_to_the_target(model: Make, name: str, edits: str) -> N
         cut = Intervention("zero", Site("v", 1, (0,)), path_from=Site("result", 0, (1,)))
         chosen = (*chosen, *mlps, *((cut,) if CONFIGS[name].norm_placement == "pre" else ()))
     run = asker.run(edits=chosen)
-    found = asker(PathExpansionParams(Target((3,)), 5, 1), edits=chosen)
-    adds_up(found, 1e-9)
+    result = asker(PathExpansionParams(Target((3,)), 5, 1), edits=chosen)
+    adds_up(result, 1e-9)
     cap = CONFIGS[name].logit_soft_cap
     reached = float(run.logits()[5, 3])
-    assert (cap * np.tanh(found.whole / cap) if cap else found.whole) == pytest.approx(reached, abs=1e-10)
+    assert (cap * np.tanh(result.whole / cap) if cap else result.whole) == pytest.approx(reached, abs=1e-10)
     beside = asker(PathExpansionParams(Target((3,)), -1, 2, "log_prob", 7), edits=chosen)
     adds_up(beside, 1e-9)
     assert beside.whole == pytest.approx(float(run.log_probs()[-1, 3]), abs=1e-10)
@@ -267,13 +267,13 @@ def test_conventions_move_no_path_of_a_difference(model: Make) -> None:
 def test_the_total_of_a_head_is_what_it_writes_read_at_the_target(model: Make) -> None:
     asker = model("llama")
     run = asker.run(edits=EDITS["replaced"])
-    found = asker(PathExpansionParams(Target((3,)), 5), edits=EDITS["replaced"])
+    result = asker(PathExpansionParams(Target((3,)), 5), edits=EDITS["replaced"])
     ends = run.weights.unembed()
     assert run.final is not None and ends.norm.gain is not None
     scale = (run.final[5].square().mean() + run.weights.config.norm_eps).rsqrt()
     for i in range(3):
         wanted = run.get("result", i)[:, 5] * ends.norm.gain * scale @ ends.W_U[:, 3]
-        np.testing.assert_allclose(found.head_total[i], wanted.numpy(), atol=1e-12)
+        np.testing.assert_allclose(result.head_total[i], wanted.numpy(), atol=1e-12)
 
 
 # ---------------------------------------------------------------------------------- interventions
@@ -294,9 +294,9 @@ def test_a_head_that_is_cut_is_on_no_path_and_a_scaled_one_scales_its_paths(mode
 
 def test_what_replaces_a_value_is_a_source_in_its_own_head(model: Make) -> None:
     asker = model("attention-only")
-    found = asker(edits=(Intervention("set", Site("z", 0, (1,)), (0.25,)),))
-    source = found.sources.tolist().index("intervention")
-    for path, values in terms(found).items():
+    result = asker(edits=(Intervention("set", Site("z", 0, (1,)), (0.25,)),))
+    source = result.sources.tolist().index("intervention")
+    for path, values in terms(result).items():
         assert bool(values[source]) == (path[0] == (0, 1))
         if (0, 1) in path:
             assert not values[:source].any()
@@ -308,16 +308,16 @@ def test_what_replaces_a_value_is_a_source_in_its_own_head(model: Make) -> None:
 def test_the_hand_built_induction_head_is_one_path(tmp_path: Path) -> None:
     path = directory_of(tmp_path / "c")
     asker, tokens = Model(path), (0, 3, 7, 9, 2, 3, 7, 5, 3)
-    found = asker(PathExpansionParams(Target((7,))), tokens)
+    result = asker(PathExpansionParams(Target((7,))), tokens)
     pattern = asker.run(tokens).get("pattern", 1)[0, -1].numpy()
     attended = sum(pattern[s] for s, t in enumerate(tokens) if t == 7)
     assert attended > 0.97
-    got = {path: values.sum() for path, values in terms(found).items()}
+    got = {path: values.sum() for path, values in terms(result).items()}
     assert got[(1, 0),] == pytest.approx(20 * attended, abs=1e-4)
     assert got[(0, 0),] == pytest.approx(0, abs=1e-6)
     assert got[(0, 0), (1, 0)] == pytest.approx(0, abs=1e-5)
-    assert found.orders[0] == pytest.approx(0, abs=1e-6)
-    adds_up(found, 1e-9)
+    assert result.orders[0] == pytest.approx(0, abs=1e-6)
+    adds_up(result, 1e-9)
 
 
 def _previous(layer: int, n: int) -> tuple[Intervention, ...]:
@@ -357,12 +357,12 @@ def test_a_composed_pattern_has_the_scale_between_its_two_patterns(model: Make, 
     if c.norm_placement == "both":
         written = run.get("result", 0).numpy().sum(0)
         scale = scale / np.sqrt((written**2).mean(1) + c.norm_eps)
-    found = asker(VirtualHeadParams(Head(0, 3), Head(2, 1)), name="virtual_head")
-    np.testing.assert_allclose(np.nan_to_num(found.pattern), b @ np.diag(scale) @ a, atol=1e-12)
-    np.testing.assert_allclose(found.row_sums, (b @ np.diag(scale) @ a).sum(1), atol=1e-12)
-    assert found.sums_to_one == (c.norm == "none")
-    assert np.isnan(found.pattern[0, 1:]).all()
-    assert found.table().n_rows == (~np.isnan(found.pattern)).sum()
+    result = asker(VirtualHeadParams(Head(0, 3), Head(2, 1)), name="virtual_head")
+    np.testing.assert_allclose(np.nan_to_num(result.pattern), b @ np.diag(scale) @ a, atol=1e-12)
+    np.testing.assert_allclose(result.row_sums, (b @ np.diag(scale) @ a).sum(1), atol=1e-12)
+    assert result.sums_to_one == (c.norm == "none")
+    assert np.isnan(result.pattern[0, 1:]).all()
+    assert result.table().n_rows == (~np.isnan(result.pattern)).sum()
 
 
 def test_a_virtual_head_needs_two_layers(model: Make) -> None:

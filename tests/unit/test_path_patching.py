@@ -34,20 +34,20 @@ def test_a_receiver_reads_the_sender_of_the_other_prompt_and_nobody_else_does(tm
     cases = (*cases, ((*READS, Intervention("zero", Site("resid_pre", 2, (), (4,)))), LONGER, -1))
     for edits, source, position in cases if name in ("gpt2", "smeared-rotary") else cases[1:2]:
         p = PathPatchingParams(source, Head(0, 2), writer, target=PAIR, position=position)  # type: ignore[arg-type]
-        found = lab(p, edits, name="path_patching")
-        assert np.isnan(found.values[:, 0]).all()
-        assert np.isfinite(found.values[:, 1:]).all()
+        result = lab(p, edits, name="path_patching")
+        assert np.isnan(result.values[:, 0]).all()
+        assert np.isfinite(result.values[:, 1:]).all()
         sender = Site("mlp_out", 0) if writer == "mlp" else Site("result", 0, (2,))
-        align = tuple(found.align.tolist())
+        align = tuple(result.align.tolist())
         total = forward(lab.weights, TOKENS, (*edits, Intervention("patch", sender, source=source, align=align)))
-        assert found.total == pytest.approx(difference(total, position), abs=1e-10)
-        for i, through in enumerate(found.names):
+        assert result.total == pytest.approx(difference(total, position), abs=1e-10)
+        for i, through in enumerate(result.names):
             for layer, head in ((1, 0), rng.integers((1, 0), (3, config.n_heads))):
                 one = int(head) if through == "Q" else config.kv_head(int(head))
                 site = Site(PARTS[through], layer, (one,))  # type: ignore[arg-type]
                 edit = Intervention("patch", site, source=source, align=align, path_from=sender)
                 wanted = difference(forward(lab.weights, TOKENS, (*edits, edit)), position)
-                assert found.values[i, layer, head] == pytest.approx(wanted, abs=1e-10), (len(edits), through, layer, head)
+                assert result.values[i, layer, head] == pytest.approx(wanted, abs=1e-10), (len(edits), through, layer, head)
 
 
 def test_some_paths_do_something_and_receivers_can_be_chosen(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_some_paths_do_something_and_receivers_can_be_chosen(tmp_path: Path) -> 
 
 def test_heads_of_a_group_read_keys_and_values_together(tmp_path: Path) -> None:
     lab = Lab(tmp_path, CONFIGS["llama"])
-    found = lab(PathPatchingParams(SAME_LENGTH, target=PAIR), name="path_patching")
+    result = lab(PathPatchingParams(SAME_LENGTH, target=PAIR), name="path_patching")
     for i in (1, 2):
-        assert (found.values[i, 1, 0] == found.values[i, 1, 1]) and (found.values[i, 1, 2] == found.values[i, 1, 3])
-    assert len(set(found.values[0, 1])) == 4
-    assert "group" in " ".join(found.conventions)
+        assert (result.values[i, 1, 0] == result.values[i, 1, 1]) and (result.values[i, 1, 2] == result.values[i, 1, 3])
+    assert len(set(result.values[0, 1])) == 4
+    assert "group" in " ".join(result.conventions)
 
 
 def test_a_cancelled_sweep_goes_on(tmp_path: Path) -> None:

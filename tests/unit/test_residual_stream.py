@@ -116,10 +116,10 @@ def test_weighted_overlap_is_the_relative_norm_of_the_product(tmp_path: Path, na
 
 def test_the_baseline_is_what_chance_gives(tmp_path: Path) -> None:
     config = replace(TINY, n_layers=3, n_heads=12)
-    found = overlap(directory(tmp_path / "m", config))
-    cos2 = found.mean_cos2.reshape(36, 36)
-    assert cos2.mean() == pytest.approx(found.baseline, rel=0.02)
-    assert np.square(found.weighted[0]).mean() == pytest.approx(found.weighted_baseline**2, rel=0.05)
+    result = overlap(directory(tmp_path / "m", config))
+    cos2 = result.mean_cos2.reshape(36, 36)
+    assert cos2.mean() == pytest.approx(result.baseline, rel=0.02)
+    assert np.square(result.weighted[0]).mean() == pytest.approx(result.weighted_baseline**2, rel=0.05)
 
 
 def test_a_head_with_itself_and_one_that_reads_what_another_writes(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_a_head_with_itself_and_one_that_reads_what_another_writes(tmp_path: Pat
     same = overlap(path, "writes", "writes")
     np.testing.assert_allclose(np.diagonal(same.mean_cos2.reshape(8, 8)), 1, atol=1e-12)
     np.testing.assert_allclose(same.mean_cos2, same.mean_cos2.transpose(2, 3, 0, 1), rtol=1e-12)
-    found = overlap(path, "writes", "reads_v", first=Head(0, 1), second=Head(1, 2), dtype="float32")
-    np.testing.assert_allclose(found.cosines, 1, atol=1e-5)
-    assert found.mean_cos2[0, 1, 1, 2] == pytest.approx(1, abs=1e-5)
-    assert found.max_cos.max() <= 1 and found.mean_cos2.dtype == found.max_cos.dtype == np.float64
+    result = overlap(path, "writes", "reads_v", first=Head(0, 1), second=Head(1, 2), dtype="float32")
+    np.testing.assert_allclose(result.cosines, 1, atol=1e-5)
+    assert result.mean_cos2[0, 1, 1, 2] == pytest.approx(1, abs=1e-5)
+    assert result.max_cos.max() <= 1 and result.mean_cos2.dtype == result.max_cos.dtype == np.float64
 
 
 def degenerate(path: Path) -> Path:
@@ -186,11 +186,11 @@ def test_subspaces_that_are_not_kept_small_steps_and_cancelling(tmp_path: Path, 
 
 
 def test_a_row_of_the_table_is_its_pair_and_small_models_have_answers(tmp_path: Path) -> None:
-    found = overlap(directory(tmp_path / "m", TINY))
-    left, right, mean, above, most = (c.values for c in found.table().columns)
+    result = overlap(directory(tmp_path / "m", TINY))
+    left, right, mean, above, most = (c.values for c in result.table().columns)
     at = list(zip(left, right, strict=True)).index(("L0H3", "L1H2"))
-    assert mean[at] == found.mean_cos2[0, 3, 1, 2] and most[at] == found.max_cos[0, 3, 1, 2]
-    assert above[at] == pytest.approx(mean[at] - found.baseline)
+    assert mean[at] == result.mean_cos2[0, 3, 1, 2] and most[at] == result.max_cos[0, 3, 1, 2]
+    assert above[at] == pytest.approx(mean[at] - result.baseline)
     one = overlap(directory(tmp_path / "one", TINY, n_layers=1, n_heads=1, n_kv_heads=1, d_vocab=3, d_vocab_out=3))
     assert np.isfinite(one.mean_cos2).all()
     wide = overlap(directory(tmp_path / "wide", TINY, d_model=4))  # a head wider than the stream spans it
@@ -224,29 +224,29 @@ STILL = ["attention-only", "smeared", "no-positions", "sinusoidal", "rotary-half
 @pytest.mark.parametrize("name", STILL)
 def test_without_norms_no_logit_moves(tmp_path: Path, name: str) -> None:
     config = CONFIGS[name]
-    found = rotation(directory(tmp_path / "m", config), tuple(t % config.d_vocab for t in TOKENS))
-    assert found.difference.max() < 1e-11 * found.logit_range and found.reasons == ("", "")
+    result = rotation(directory(tmp_path / "m", config), tuple(t % config.d_vocab for t in TOKENS))
+    assert result.difference.max() < 1e-11 * result.logit_range and result.reasons == ("", "")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "parallel", "tied-scaled"])
 def test_norms_see_the_basis_until_they_are_folded_and_centred(tmp_path: Path, name: str) -> None:
     config = CONFIGS[name]
-    found = rotation(directory(tmp_path / "m", config))
-    assert found.difference[0] > 1e-2 * found.logit_range and found.difference[1] < 1e-11 * found.logit_range
-    assert ("mean" in found.reasons[0]) == (config.norm == "layer") and "gains" in found.reasons[0]
-    assert found.reasons[1] == ""
+    result = rotation(directory(tmp_path / "m", config))
+    assert result.difference[0] > 1e-2 * result.logit_range and result.difference[1] < 1e-11 * result.logit_range
+    assert ("mean" in result.reasons[0]) == (config.norm == "layer") and "gains" in result.reasons[0]
+    assert result.reasons[1] == ""
 
 
 @pytest.mark.parametrize("name", ["post-residual", "post-sublayer", "both-norms-capped"])
 def test_what_cannot_be_folded_is_named(tmp_path: Path, name: str) -> None:
-    found = rotation(directory(tmp_path / "m", CONFIGS[name]))
-    assert found.difference.min() > 1e-3 and "gains" in found.reasons[1]
+    result = rotation(directory(tmp_path / "m", CONFIGS[name]))
+    assert result.difference.min() > 1e-3 and "gains" in result.reasons[1]
 
 
 def test_shortformer_positions_behind_a_norm_keep_its_gain(tmp_path: Path) -> None:
-    found = rotation(directory(tmp_path / "m", CONFIGS["attention-only"], norm="layer"))
-    assert found.difference[1] > 1e-6 and "gains or biases of 2 norms" in found.reasons[1]
-    assert "mean" not in found.reasons[1]
+    result = rotation(directory(tmp_path / "m", CONFIGS["attention-only"], norm="layer"))
+    assert result.difference[1] > 1e-6 and "gains or biases of 2 norms" in result.reasons[1]
+    assert "mean" not in result.reasons[1]
 
 
 def test_a_layernorm_alone_moves_logits_unless_the_rotation_keeps_the_ones(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_a_layernorm_alone_moves_logits_unless_the_rotation_keeps_the_ones(tmp_p
             torch.ones(24) if name.endswith("gain") else torch.zeros(24) if name.endswith("norm.bias") else tensors[name]
         )
     path = saved(tmp_path / "m", config, tensors)
-    found = rotation(path)
-    assert found.difference[0] > 1e-3 and found.reasons == ("LayerNorm subtracts the mean over d_model", "")
+    result = rotation(path)
+    assert result.difference[0] > 1e-3 and result.reasons == ("LayerNorm subtracts the mean over d_model", "")
     from circuitlab.model.folding import under
     from circuitlab.model.forward import forward
 
@@ -389,20 +389,20 @@ def test_what_does_not_vary_has_no_kurtosis(tmp_path: Path) -> None:
     for name in ("embed.W_E", "layers.0.W_O", "layers.1.W_O"):
         tensors[name][..., 3] = 0  # a dimension that nothing writes
     path = saved(tmp_path / "m", TINY, tensors)
-    found = basis(path, TOKENS)
-    assert np.isnan(found.weights[3]) and np.isfinite(np.delete(found.weights, 3)).all()
-    assert np.isnan(found.kurtosis[:, 3]).all() and np.isfinite(np.delete(found.kurtosis, 3, axis=1)).all()
-    assert np.isfinite(found.weights_control).all()
+    result = basis(path, TOKENS)
+    assert np.isnan(result.weights[3]) and np.isfinite(np.delete(result.weights, 3)).all()
+    assert np.isnan(result.kurtosis[:, 3]).all() and np.isfinite(np.delete(result.kurtosis, 3, axis=1)).all()
+    assert np.isfinite(result.weights_control).all()
     one = basis(path, (5,))
     assert np.isnan(one.kurtosis).all() and np.isfinite(one.token_kurtosis).all() and one.n_positions == 1
     assert bool(torch.isnan(kurtosis(torch.full((5, 2), 0.1), 0)).all())
-    assert found.table().n_rows == TINY.d_model and "BOS" not in " ".join(found.conventions)
+    assert result.table().n_rows == TINY.d_model and "BOS" not in " ".join(result.conventions)
 
 
 @pytest.mark.parametrize("name", ["post-residual", "both-norms-capped", "smeared-rotary"])
 def test_any_model_has_a_basis(tmp_path: Path, name: str) -> None:
-    found = basis(directory(tmp_path / "m", CONFIGS[name]), dtype="float32")
-    assert all(np.isfinite(array).all() for array in found.arrays().values())
+    result = basis(directory(tmp_path / "m", CONFIGS[name]), dtype="float32")
+    assert all(np.isfinite(array).all() for array in result.arrays().values())
 
 
 ALL: list[tuple[str, Any]] = [

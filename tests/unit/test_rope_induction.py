@@ -485,21 +485,21 @@ def test_a_saved_copy_has_the_same_numbers_and_knows_its_parameters(p: RopeInduc
 
 def test_the_clock_is_measured_beside_its_formula() -> None:
     tokens = _text(ONE_HOT, 50)
-    found = _ask(ModelRef(SOURCES[0]), "rotation_clock", RotationClockParams(EPSILON), tokens)
-    assert found.remainder.size < 1e-12 and found.gap == pytest.approx(0.686, abs=5e-4) and found.rival == -1
-    assert found.predicted.shape == found.measured.shape == found.wanted.shape == (2, 50, 50)
-    assert np.isnan(found.measured[:, 3, 4:]).all() and np.isnan(found.mass[0, 0])
-    assert np.nanmin(found.mass) >= 1 - EPSILON
-    assert found.curve[found.delta == 0] == 16 and found.hands.shape == (65, 16) == (len(found.delta), len(found.theta))
-    assert found.stream.shape == (3, 50, 82) and ("prev", 27, 54) in found.places
-    np.testing.assert_allclose(found.stream[1, 5, 27:54], np.eye(27)[tokens[4]], atol=0.01)
-    table = found.table()
-    assert table.n_rows == len(found.delta) and table.columns[1].values[found.delta == 0] == -1
+    result = _ask(ModelRef(SOURCES[0]), "rotation_clock", RotationClockParams(EPSILON), tokens)
+    assert result.remainder.size < 1e-12 and result.gap == pytest.approx(0.686, abs=5e-4) and result.rival == -1
+    assert result.predicted.shape == result.measured.shape == result.wanted.shape == (2, 50, 50)
+    assert np.isnan(result.measured[:, 3, 4:]).all() and np.isnan(result.mass[0, 0])
+    assert np.nanmin(result.mass) >= 1 - EPSILON
+    assert result.curve[result.delta == 0] == 16 and result.hands.shape == (65, 16) == (len(result.delta), len(result.theta))
+    assert result.stream.shape == (3, 50, 82) and ("prev", 27, 54) in result.places
+    np.testing.assert_allclose(result.stream[1, 5, 27:54], np.eye(27)[tokens[4]], atol=0.01)
+    table = result.table()
+    assert table.n_rows == len(result.delta) and table.columns[1].values[result.delta == 0] == -1
     sharp = _ask(ModelRef(SOURCES[0]), "rotation_clock", RotationClockParams(1e-4), tokens)
-    assert sharp.alpha_needed > found.alpha_needed and sharp.beta_needed > found.beta_needed
+    assert sharp.alpha_needed > result.alpha_needed and sharp.beta_needed > result.beta_needed
     cut = (Intervention("zero", Site("z", 0, (0,))),)
     again = _ask(ModelRef(SOURCES[0]), "rotation_clock", RotationClockParams(EPSILON), tokens, cut)
-    np.testing.assert_array_equal(again.measured, found.measured)  # of the construction, whatever is cut
+    np.testing.assert_array_equal(again.measured, result.measured)  # of the construction, whatever is cut
 
 
 def test_the_clock_is_refused_elsewhere(tmp_path: Path) -> None:
@@ -518,8 +518,8 @@ def test_the_clock_is_refused_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tokens", [(0,), (5,), (0, 0), (5, 5)])
 @pytest.mark.parametrize("p", [ONE_HOT, PLANE, RANK_ONE, RopeInduction(bos=False)], ids=str)
 def test_the_clock_on_the_shortest_prompts(p: RopeInduction, tokens: tuple[int, ...]) -> None:
-    found = _ask(ModelRef(f"construct:{p}"), "rotation_clock", RotationClockParams(), tokens)
-    assert found.remainder.size < 1e-12 and np.isfinite(found.logits).all()
+    result = _ask(ModelRef(f"construct:{p}"), "rotation_clock", RotationClockParams(), tokens)
+    assert result.remainder.size < 1e-12 and np.isfinite(result.logits).all()
 
 
 def test_the_same_question_twice_is_bit_equal() -> None:

@@ -177,9 +177,9 @@ def test_rows_in_front_of_the_offset_may_take_a_letter_for_their_own_past() -> N
     """With two hands, row 1 of offset 4 stands nearer to the peak than BOS does, and claims that its own letter lies 4 behind."""
     p = RopeInduction(d_head=4, offset=4, letters=3, alpha=305.0)
     assert p.alpha >= closed_forms.alpha_needed(p, EPSILON)
-    found = slow.rope_induction((0, 1, 2, 2, 1), **dataclasses.asdict(p))
-    assert found.first[4, 0] > 1 - EPSILON and found.first[1, 1] > 0.99
-    assert found.second[4, 1] > 0.99, "nothing is 4 behind an A here: the theorem would have it rest on BOS"
+    result = slow.rope_induction((0, 1, 2, 2, 1), **dataclasses.asdict(p))
+    assert result.first[4, 0] > 1 - EPSILON and result.first[1, 1] > 0.99
+    assert result.second[4, 1] > 0.99, "nothing is 4 behind an A here: the theorem would have it rest on BOS"
     assert closed_forms.beta_needed(p, EPSILON) == math.inf
     for offset in (1, 2, 3):  # with 16 hands BOS is the highest there
         p = RopeInduction(offset=offset)

@@ -53,9 +53,9 @@ def deep(name: str) -> ModelConfig:
 
 def ask(path: Path, p: Any, edits: Any = (), tokens: tuple[int, ...] = TOKENS, **conventions: Any) -> ScoreExpansionResult:
     subject = Subject(ModelRef(f"file:{path}"), tokens, edits, Conventions(**{"dtype": "float64", **conventions}))
-    found = Engine(ModelStore()).answer(Request.named("score_expansion", p, subject)).result
-    assert isinstance(found, ScoreExpansionResult)
-    return found
+    result = Engine(ModelStore()).answer(Request.named("score_expansion", p, subject)).result
+    assert isinstance(result, ScoreExpansionResult)
+    return result
 
 
 def whole(parts: Parts) -> np.ndarray:
@@ -156,57 +156,57 @@ def test_terms_are_products_of_what_was_written(tmp_path: Path, name: str, fold:
     config = deep(name)
     slow = SlowParts(directory(tmp_path / "m", config), config)
     d, s = 7, 4
-    found = ask(tmp_path / "m", ScoreExpansionParams(HEAD, d, s), fold_norm=fold, centre=fold)
-    q = as_named(slow.side("Q", HEAD, TOKENS), found.names_dest, "b_Q")
-    k = as_named(slow.side("K", HEAD, TOKENS), found.names_src, "b_K")
+    result = ask(tmp_path / "m", ScoreExpansionParams(HEAD, d, s), fold_norm=fold, centre=fold)
+    q = as_named(slow.side("Q", HEAD, TOKENS), result.names_dest, "b_Q")
+    k = as_named(slow.side("K", HEAD, TOKENS), result.names_src, "b_K")
     every = config.score_scale * np.einsum("ci,esi->sce", q[:, d], k[:, : d + 1])
     if config.positions == "alibi":
-        own = found.names_dest.index("ALiBi")
+        own = result.names_dest.index("ALiBi")
         every[:, own, own] = -config.slopes[HEAD.head] * (d - np.arange(d + 1))
-    np.testing.assert_allclose(found.terms, every[s], atol=1e-5)  # weights are float32 on disk, the rest is double
-    np.testing.assert_allclose(found.centred, every[s] - every.mean(0), atol=1e-5)
-    assert found.score == pytest.approx(float(every[s].sum()), abs=1e-5)
-    assert found.row_mean == pytest.approx(float(every.sum((1, 2)).mean()), abs=1e-5)
+    np.testing.assert_allclose(result.terms, every[s], atol=1e-5)  # weights are float32 on disk, the rest is double
+    np.testing.assert_allclose(result.centred, every[s] - every.mean(0), atol=1e-5)
+    assert result.score == pytest.approx(float(every[s].sum()), abs=1e-5)
+    assert result.row_mean == pytest.approx(float(every.sum((1, 2)).mean()), abs=1e-5)
     pattern = slow.m.run(TOKENS)[2][HEAD.layer][HEAD.head]
-    assert found.attention == pytest.approx(pattern[d, s], abs=1e-6)
+    assert result.attention == pytest.approx(pattern[d, s], abs=1e-6)
     raw = every.sum((1, 2))
     read = config.score_soft_cap * np.tanh(raw / config.score_soft_cap) if config.score_soft_cap else raw
     np.testing.assert_allclose(np.exp(read) / np.exp(read).sum(), pattern[d, : d + 1], atol=1e-6)
-    assert found.softmax_score == pytest.approx(read[s], abs=1e-5)
+    assert result.softmax_score == pytest.approx(read[s], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "both-norms-capped"])
 def test_the_remainder_is_small_in_single_precision(tmp_path: Path, name: str) -> None:
-    found = ask(directory(tmp_path / "m", deep(name)), ScoreExpansionParams(HEAD, -1, 3), dtype="float32")
-    assert found.remainder is not None
-    assert found.remainder.of > 0
-    assert found.remainder.size <= 1e-4 * found.remainder.of
-    assert found.remainder.size == pytest.approx(abs(found.score - found.terms.sum()))
+    result = ask(directory(tmp_path / "m", deep(name)), ScoreExpansionParams(HEAD, -1, 3), dtype="float32")
+    assert result.remainder is not None
+    assert result.remainder.of > 0
+    assert result.remainder.size <= 1e-4 * result.remainder.of
+    assert result.remainder.size == pytest.approx(abs(result.score - result.terms.sum()))
 
 
 def test_groups_and_heads_are_sums_of_terms(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD, 7, 4))
-    wrote = [name.startswith("L") for name in found.names_dest]
-    assert wrote == [kind == "head" for kind in found.kinds]
+    result = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD, 7, 4))
+    wrote = [name.startswith("L") for name in result.names_dest]
+    assert wrote == [kind == "head" for kind in result.kinds]
     for terms, groups, through in (
-        (found.terms, found.groups, found.through),
-        (found.centred, found.groups_centred, found.through_centred),
+        (result.terms, result.groups, result.through),
+        (result.centred, result.groups_centred, result.through_centred),
     ):
         wanted: dict[str, float] = dict.fromkeys(GROUPS, 0.0)
-        by_head = {tuple(h): dict.fromkeys(("Q", "K", "dest", "src"), 0.0) for h in found.earlier}
+        by_head = {tuple(h): dict.fromkeys(("Q", "K", "dest", "src"), 0.0) for h in result.earlier}
         for i, first in enumerate(wrote):
             for j, second in enumerate(wrote):
                 group = {(False, False): "none", (True, False): "Q", (False, True): "K", (True, True): "both"}[first, second]
                 wanted[group] += terms[i, j]
                 if first:
-                    by_head[tuple(found.heads[i])]["dest" if second else "Q"] += terms[i, j]
+                    by_head[tuple(result.heads[i])]["dest" if second else "Q"] += terms[i, j]
                 if second:
-                    by_head[tuple(found.heads[j])]["src" if first else "K"] += terms[i, j]
+                    by_head[tuple(result.heads[j])]["src" if first else "K"] += terms[i, j]
         np.testing.assert_allclose(groups, list(wanted.values()), atol=1e-12)
-        np.testing.assert_allclose(through, [list(by_head[tuple(h)].values()) for h in found.earlier], atol=1e-12)
-    assert found.groups.sum() == pytest.approx(found.score)
-    assert found.groups_centred.sum() == pytest.approx(found.score - found.row_mean)
-    assert [tuple(h) for h in found.earlier] == [(i, h) for i in range(2) for h in range(4)]
+        np.testing.assert_allclose(through, [list(by_head[tuple(h)].values()) for h in result.earlier], atol=1e-12)
+    assert result.groups.sum() == pytest.approx(result.score)
+    assert result.groups_centred.sum() == pytest.approx(result.score - result.row_mean)
+    assert [tuple(h) for h in result.earlier] == [(i, h) for i in range(2) for h in range(4)]
 
 
 EDITS = (
@@ -227,36 +227,36 @@ def test_sums_are_those_of_the_intervened_run(tmp_path: Path, name: str) -> None
     edits = tuple(e for e in EDITS if e.path_from is None or config.norm_placement == "pre")
     edits += () if config.attention_only else (Intervention("zero", Site("mlp_out", 0, (), (4,))),)
     head = Head(2, 0)
-    found = ask(path, ScoreExpansionParams(head, 7, 4), edits)
+    result = ask(path, ScoreExpansionParams(head, 7, 4), edits)
     weights = Engine(ModelStore()).store.open(ModelRef(f"file:{path}")).weights(Conventions(dtype="float64"))
     run = forward(weights, TOKENS, edits)
     q, k = run.get("q", 2, (0,))[0].numpy(), run.get("k", 2, (0,))[0].numpy()
     scores = config.score_scale * k[:8] @ q[7]
     scores = scores - config.slopes[0] * (7 - np.arange(8)) if config.slopes else scores
-    assert found.score == pytest.approx(scores[4], abs=1e-10)
-    assert found.terms.sum() == pytest.approx(scores[4], abs=1e-10)
-    assert found.centred.sum() == pytest.approx(scores[4] - scores.mean(), abs=1e-10)
-    cut = found.names_dest.index("L0H1")
-    np.testing.assert_allclose(found.terms[cut], 0, atol=1e-12)
-    np.testing.assert_allclose(found.terms[:, cut], 0, atol=1e-12)
-    assert "intervention" in found.kinds
+    assert result.score == pytest.approx(scores[4], abs=1e-10)
+    assert result.terms.sum() == pytest.approx(scores[4], abs=1e-10)
+    assert result.centred.sum() == pytest.approx(scores[4] - scores.mean(), abs=1e-10)
+    cut = result.names_dest.index("L0H1")
+    np.testing.assert_allclose(result.terms[cut], 0, atol=1e-12)
+    np.testing.assert_allclose(result.terms[:, cut], 0, atol=1e-12)
+    assert "intervention" in result.kinds
 
 
 def test_what_an_intervention_put_into_the_stream_is_its_own_term(tmp_path: Path) -> None:
     halved = (Intervention("scale", Site("resid_pre", 1), (0.5,)),)
-    found = ask(directory(tmp_path / "m", deep("attention-only")), ScoreExpansionParams(HEAD, 7, 4), halved)
-    before = [name in ("embedding", "L0H0", "L0H1", "L0H2", "L0H3") for name in found.names_dest]
-    change = found.names_dest.index("interventions")
-    np.testing.assert_allclose(found.terms[change], -0.5 * found.terms[before].sum(0), atol=1e-12)
-    np.testing.assert_allclose(found.terms[:, change], -0.5 * found.terms[:, before].sum(1), atol=1e-12)
+    result = ask(directory(tmp_path / "m", deep("attention-only")), ScoreExpansionParams(HEAD, 7, 4), halved)
+    before = [name in ("embedding", "L0H0", "L0H1", "L0H2", "L0H3") for name in result.names_dest]
+    change = result.names_dest.index("interventions")
+    np.testing.assert_allclose(result.terms[change], -0.5 * result.terms[before].sum(0), atol=1e-12)
+    np.testing.assert_allclose(result.terms[:, change], -0.5 * result.terms[:, before].sum(1), atol=1e-12)
 
 
 def test_a_key_bias_changes_no_attention(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD, 7, 4))
-    column = found.names_src.index("b_K")
-    assert np.abs(found.terms[:, column]).max() > 1e-3
-    np.testing.assert_allclose(found.centred[:, column], 0, atol=1e-12)
-    assert np.abs(found.centred[found.names_dest.index("b_Q")]).max() > 1e-3
+    result = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD, 7, 4))
+    column = result.names_src.index("b_K")
+    assert np.abs(result.terms[:, column]).max() > 1e-3
+    np.testing.assert_allclose(result.centred[:, column], 0, atol=1e-12)
+    assert np.abs(result.centred[result.names_dest.index("b_Q")]).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2"])
@@ -290,28 +290,28 @@ def test_positions_are_counted_from_either_end(tmp_path: Path) -> None:
 
 def test_without_a_source_it_is_the_one_most_attended_to(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", deep("llama"))
-    found = ask(path, ScoreExpansionParams(HEAD, 6, None))
+    result = ask(path, ScoreExpansionParams(HEAD, 6, None))
     others = [ask(path, ScoreExpansionParams(HEAD, 6, s)).attention for s in range(7)]
-    assert found.source == int(np.argmax(others))
+    assert result.source == int(np.argmax(others))
     assert sum(others) == pytest.approx(1)
 
 
 def test_a_prompt_of_one_token_has_nothing_to_be_centred_against(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD), tokens=(4,))
-    assert found.score == found.row_mean
-    np.testing.assert_allclose(found.centred, 0, atol=1e-12)
-    assert np.isnan(found.across()["shares"]).all() or np.isfinite(found.across()["shares"]).all()
+    result = ask(directory(tmp_path / "m", deep("gpt2")), ScoreExpansionParams(HEAD), tokens=(4,))
+    assert result.score == result.row_mean
+    np.testing.assert_allclose(result.centred, 0, atol=1e-12)
+    assert np.isnan(result.across()["shares"]).all() or np.isfinite(result.across()["shares"]).all()
 
 
 def test_the_table_and_what_is_averaged(tmp_path: Path) -> None:
-    found = ask(directory(tmp_path / "m", deep("odd")), ScoreExpansionParams(HEAD, 7, 4))
-    columns = {c.name: c.values for c in found.table().columns}
-    assert len(columns["term"]) == found.terms.size
+    result = ask(directory(tmp_path / "m", deep("odd")), ScoreExpansionParams(HEAD, 7, 4))
+    columns = {c.name: c.values for c in result.table().columns}
+    assert len(columns["term"]) == result.terms.size
     assert (np.diff(np.abs(columns["centred"])) <= 0).all()
-    assert columns["term"].sum() == pytest.approx(found.score)
-    averaged = found.across()
+    assert columns["term"].sum() == pytest.approx(result.score)
+    averaged = result.across()
     assert averaged["shares"].sum() == pytest.approx(1)
-    np.testing.assert_allclose(averaged["shares"], found.groups_centred / (found.score - found.row_mean))
+    np.testing.assert_allclose(averaged["shares"], result.groups_centred / (result.score - result.row_mean))
 
 
 def test_the_same_question_twice_is_bit_equal(tmp_path: Path) -> None:

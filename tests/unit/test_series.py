@@ -103,10 +103,10 @@ def _measures() -> SeriesMeasures:
 def test_measures_come_back_as_they_were_written(path: Path) -> None:
     made = _measures()
     write_series(path, made)
-    found = read_series(path)
-    assert (found.steps, found.tokens, found.checkpoints, found.protocol) == ((0, 64), (0, 4096), (0, None), {"texts": 3})
-    assert all(np.array_equal(found[name], made[name]) for name in made.arrays)
-    assert not found["loss"].flags.writeable
+    result = read_series(path)
+    assert (result.steps, result.tokens, result.checkpoints, result.protocol) == ((0, 64), (0, 4096), (0, None), {"texts": 3})
+    assert all(np.array_equal(result[name], made[name]) for name in made.arrays)
+    assert not result["loss"].flags.writeable
 
 
 @pytest.mark.parametrize(

@@ -280,17 +280,17 @@ def check_measures(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndar
 def test_a_series_is_measured_written_and_taken_over(model: Path) -> None:
     lines: list[str] = []
     made = measure_series(model, _streams(), say=lines.append, **SMALL)
-    found = read_series(model)
-    assert (found.steps, found.tokens, found.checkpoints) == ((0, 100, 300), (0, 2500, 7000), (0, 1, None))
-    assert all(np.array_equal(found[name], made[name]) for name in made.arrays) and not (model / STAGE).exists()
+    result = read_series(model)
+    assert (result.steps, result.tokens, result.checkpoints) == ((0, 100, 300), (0, 2500, 7000), (0, 1, None))
+    assert all(np.array_equal(result[name], made[name]) for name in made.arrays) and not (model / STAGE).exists()
     texts = texts_for(TINY, 0, _streams(), **SMALL)
     for i, checkpoint in enumerate((0, 1, None)):
         alone = measure_point(open_model(model, checkpoint=checkpoint).weights, texts)
-        check_measures({name: found[name][i] for name in alone}, alone)
-    assert found["token_loss"].shape == (3, 12) and found["loss"].min() > 0
-    assert found.protocol["context"] == 16 and found.protocol["sources"][0] == {"label": "a", "share": 0.75, "held_out": 200}
-    score = scores_of(found)[0][:, TEXT]
-    np.testing.assert_allclose(score, found["loss_by_index"][:, 14] - found["loss_by_index"][:, :2].mean(1), rtol=1e-5)
+        check_measures({name: result[name][i] for name in alone}, alone)
+    assert result["token_loss"].shape == (3, 12) and result["loss"].min() > 0
+    assert result.protocol["context"] == 16 and result.protocol["sources"][0] == {"label": "a", "share": 0.75, "held_out": 200}
+    score = scores_of(result)[0][:, TEXT]
+    np.testing.assert_allclose(score, result["loss_by_index"][:, 14] - result["loss_by_index"][:, :2].mean(1), rtol=1e-5)
     before = (model / FILE).read_bytes()
     lines.clear()
     measure_series(model, _streams(), say=lines.append, **SMALL)
@@ -407,9 +407,9 @@ def test_the_command_measures_a_series(model: Path, text: Path, capsys: pytest.C
     assert main(["measure", str(model), "--text", str(text), *options]) == 0
     out = capsys.readouterr().out
     assert "3 points" in out and "step 300 (3/3)" in out and "rep2" in out
-    found = read_series(model)
-    assert found["token_loss"].shape == (3, 7) and found["loss_by_index"].shape == (3, 19)
-    assert str(text.parent) not in json.dumps(dict(found.protocol)) and found.protocol["sources"][0]["label"] == "some text.txt"
+    result = read_series(model)
+    assert result["token_loss"].shape == (3, 7) and result["loss_by_index"].shape == (3, 19)
+    assert str(text.parent) not in json.dumps(dict(result.protocol)) and result.protocol["sources"][0]["label"] == "some text.txt"
 
 
 def test_the_command_says_what_is_missing(model: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -466,8 +466,8 @@ def test_shipping_measures_a_run_and_may_leave_its_weights_out(model: Path, text
     (run / "model" / "metrics.json").write_text(json.dumps({"step": 300, "tokens": 7000}))
     assert shipping.main(words) == 3 and not (made / FILE).exists(), "nothing says how many tokens step 100 had seen"
     assert shipping.main([*words, "--recipe", "tiny"]) == 0
-    found = read_series(made)
-    assert found.steps == (0, 100, 300) and found.tokens[-1] == 7000 and set(found.checkpoints) == {GONE, None}
+    result = read_series(made)
+    assert result.steps == (0, 100, 300) and result.tokens[-1] == 7000 and set(result.checkpoints) == {GONE, None}
     assert not series_of(made) and "## Checkpoint series" in (made / "card.md").read_text()
 
 

@@ -29,9 +29,9 @@ def left_of_the_drop(engine: Engine, head: Head, frozen: bool = False) -> float:
     for seed in range(SEEDS):
         subject = Subject(REF, repeated(seed))
         loss: Any = engine.answer(Request.named("token_loss", _params("token_loss"), subject)).result
-        found = engine.answer(Request.named("ablation", AblationParams(heads=(head,), frozen=frozen), subject)).result
-        assert isinstance(found, AblationResult) and found.exact[head]
-        cut = loss.loss + found.token_change[head]
+        result = engine.answer(Request.named("ablation", AblationParams(heads=(head,), frozen=frozen), subject)).result
+        assert isinstance(result, AblationResult) and result.exact[head]
+        cut = loss.loss + result.token_change[head]
         drop = lambda row: np.mean(row[1 : BLOCK + 1]) - np.mean(row[BLOCK + 2 :])
         shares.append(drop(cut) / drop(loss.loss))
     return float(np.mean(shares))

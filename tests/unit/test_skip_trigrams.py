@@ -137,35 +137,35 @@ def test_the_direct_path_is_the_model_without_layers(tmp_path: Path, name: str, 
     P = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     hand = with_corpus(path, c.d_vocab) if c.d_vocab == c.d_vocab_out else None
     for token in (0, 5):
-        found = ask(path, "bigram", BigramParams(token, 9), conventions)
-        order = found.ids
+        result = ask(path, "bigram", BigramParams(token, 9), conventions)
+        order = result.ids
         check_largest(order, logits[token])
-        np.testing.assert_allclose(found.logits, (logits - logits.mean(1, keepdims=True))[token][order], atol=1e-5)
-        np.testing.assert_allclose(found.probabilities, P[token][order], rtol=1e-6)
-        assert found.table().n_rows == 9
+        np.testing.assert_allclose(result.logits, (logits - logits.mean(1, keepdims=True))[token][order], atol=1e-5)
+        np.testing.assert_allclose(result.probabilities, P[token][order], rtol=1e-6)
+        assert result.table().n_rows == 9
         if hand is None:
-            assert np.isnan(found.corpus_log_probs).all()
-            assert np.isnan([found.correlation, found.correlation_all, found.symmetry]).all()
+            assert np.isnan(result.corpus_log_probs).all()
+            assert np.isnan([result.correlation, result.correlation_all, result.symmetry]).all()
             continue
         likely = np.array([hand.log_prob(token, j) for j in range(c.d_vocab)])
-        np.testing.assert_allclose(found.corpus_log_probs, likely[order], atol=0.02)
-        assert found.correlation == pytest.approx(np.corrcoef(logits[token], likely)[0, 1], abs=0.01)
+        np.testing.assert_allclose(result.corpus_log_probs, likely[order], atol=0.02)
+        assert result.correlation == pytest.approx(np.corrcoef(logits[token], likely)[0, 1], abs=0.01)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "tied-scaled"])
 def test_symmetry_and_correlation_of_the_whole_path(tmp_path: Path, name: str) -> None:
     path, c = made(tmp_path, name)
     hand, slow = with_corpus(path, c.d_vocab), Whole(path, c)
-    found = ask(path, "direct_path", DirectPathParams())
+    result = ask(path, "direct_path", DirectPathParams())
     P = (slow.W_E - slow.W_E.mean(0)) @ slow.W_U
-    assert found.symmetry == pytest.approx((P * P.T).sum() / (P**2).sum(), abs=1e-9)
+    assert result.symmetry == pytest.approx((P * P.T).sum() / (P**2).sum(), abs=1e-9)
     logits = _direct(path, c)
     likely = np.array([[hand.log_prob(i, j) for j in range(c.d_vocab)] for i in range(0, c.d_vocab, 20)])
     rows = [np.corrcoef(a, b)[0, 1] for a, b in zip(logits[::20], likely, strict=True)]
-    np.testing.assert_allclose(found.rows[::20], rows, atol=0.01)
+    np.testing.assert_allclose(result.rows[::20], rows, atol=0.01)
     exact = np.array([_corpus(path).log_probs(i) for i in range(c.d_vocab)])
     a, b = logits - logits.mean(1, keepdims=True), exact - exact.mean(1, keepdims=True)
-    assert found.correlation == pytest.approx((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()), abs=1e-9)
+    assert result.correlation == pytest.approx((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()), abs=1e-9)
 
 
 def test_a_tied_path_is_a_similarity(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_a_path_of_zeros_and_a_file_that_is_not_the_models(tmp_path: Path) -> No
     tensors["unembed.W_U"] *= 0
     save_file(tensors, path / "model.safetensors")
     with_corpus(path, c.d_vocab)
-    found = ask(path, "bigram", BigramParams(3))
-    assert np.isnan([found.symmetry, found.correlation, found.correlation_all]).all()
+    result = ask(path, "bigram", BigramParams(3))
+    assert np.isnan([result.symmetry, result.correlation, result.correlation_all]).all()
     with_corpus(path, 99)
     with pytest.raises(BadModel, match="another vocabulary"):
         ask(path, "bigram", BigramParams(3))
@@ -245,31 +245,31 @@ def test_bugs_are_crossed_triples_that_the_text_never_holds(tmp_path: Path, name
             for o in os:
                 if not seen(d, o) and any(seen(d, x) for x in os) and any(seen(x, o) for x in ds):
                     wanted[s, d, o] = float(qk[d, s] * ov[s, o])
-        found = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 500, source=s, bugs=True))
-        _check(found, {t: v for t, v in wanted.items() if t[0] == s}, 500)
+        result = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 500, source=s, bugs=True))
+        _check(result, {t: v for t, v in wanted.items() if t[0] == s}, 500)
         for d, o, known_out, known_destination in zip(
-            found.destination, found.out, found.known_out, found.known_destination, strict=True
+            result.destination, result.out, result.known_out, result.known_destination, strict=True
         ):
             assert known_out == next(x for x in os if seen(int(d), x))
             assert known_destination == next(x for x in ds if seen(x, int(o)))
         model = SlowModel(c, slow.t)
-        for i, (d, o) in enumerate(zip(found.destination.tolist(), found.out.tolist(), strict=True)):
-            for tokens, p in (((s, d), found.probability[i]), ((d,), found.without_source[i])):
+        for i, (d, o) in enumerate(zip(result.destination.tolist(), result.out.tolist(), strict=True)):
+            for tokens, p in (((s, d), result.probability[i]), ((d,), result.without_source[i])):
                 row = model.run(tokens)[0][-1]
                 assert p == pytest.approx(np.exp(row[o]) / np.exp(row).sum(), rel=1e-6)
-            assert found.in_corpus[i] == pytest.approx(math.exp(hand.log_prob(d, o)), rel=0.05)
+            assert result.in_corpus[i] == pytest.approx(math.exp(hand.log_prob(d, o)), rel=0.05)
     assert wanted
 
 
 def test_the_prompt_of_a_bug_begins_as_prompts_of_the_model_do(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", CONFIGS["attention-only"], n_layers=1)
     with_corpus(path, CONFIGS["attention-only"].d_vocab)
-    found = ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), 5, bugs=True))
+    result = ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), 5, bugs=True))
     model = SlowModel(CONFIGS["attention-only"], load_file(path / "model.safetensors"))
     model.c = replace(model.c, n_layers=1)
-    for i, (s, d, o) in enumerate(zip(found.source.tolist(), found.destination.tolist(), found.out.tolist(), strict=True)):
+    for i, (s, d, o) in enumerate(zip(result.source.tolist(), result.destination.tolist(), result.out.tolist(), strict=True)):
         row = model.run((0, s, d))[0][-1]
-        assert found.probability[i] == pytest.approx(np.exp(row[o]) / np.exp(row).sum(), rel=1e-6)
+        assert result.probability[i] == pytest.approx(np.exp(row[o]) / np.exp(row).sum(), rel=1e-6)
     plain = ask(path, "skip_trigrams", SkipTrigramsParams(Head(0, 1), 5))
     assert len(plain.probability) == 5 and np.isnan([plain.probability, plain.without_source, plain.in_corpus]).all()
 

@@ -318,9 +318,9 @@ def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monk
 
 def test_one_layer_has_no_pairs_and_no_layer_no_heads_and_both_are_said(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", replace(TINY, n_layers=1))
-    found = ask(path, "previous_head_spectrum", replace(PLANE, p="one"))
-    assert found.copying.shape == (1, 4) and found.table().n_rows == 4
-    assert np.isnan(found.weighted).all() and any("no pairs" in w for w in found.conventions)
+    result = ask(path, "previous_head_spectrum", replace(PLANE, p="one"))
+    assert result.copying.shape == (1, 4) and result.table().n_rows == 4
+    assert np.isnan(result.weighted).all() and any("no pairs" in w for w in result.conventions)
     assert ask(path, "copying_scores", CopyingScoresParams()).table().n_rows == 4
     for name, params in (("previous_head_spectrum", PLANE), ("copying_scores", CopyingScoresParams())):
         with pytest.raises(Refused, match="no heads"):
@@ -332,11 +332,11 @@ def test_a_rotary_distance_turns_the_queries(tmp_path: Path, distance: int) -> N
     config = small("llama")
     path = directory(tmp_path / "m", config)
     slow = Slow(path, config)
-    found = ask(path, "qk_spectrum", QkSpectrumParams((Head(1, 2),), "full", distance))
-    same_spectrum(found.eigenvalues[0], slow.qk(Head(1, 2), distance)[0])
-    assert f"rotary: at distance {distance}" in found.conventions
+    result = ask(path, "qk_spectrum", QkSpectrumParams((Head(1, 2),), "full", distance))
+    same_spectrum(result.eigenvalues[0], slow.qk(Head(1, 2), distance)[0])
+    assert f"rotary: at distance {distance}" in result.conventions
     with pytest.raises(AssertionError):
-        same_spectrum(found.eigenvalues[0], slow.qk(Head(1, 2))[0])
+        same_spectrum(result.eigenvalues[0], slow.qk(Head(1, 2))[0])
 
 
 def test_all_heads_single_precision_and_the_table(tmp_path: Path) -> None:
@@ -451,8 +451,8 @@ def test_what_softmax_does_not_see_has_no_score(tmp_path: Path) -> None:
     tensors["unembed.W_U"][:] = tensors["unembed.W_U"][:, :1].clone()
     path = saved(tmp_path / "m", TINY, tensors)
     for dtype in ("float32", "float64"):
-        found = ask(path, "ov_spectrum", OvSpectrumParams(()), dtype=dtype)
-        assert np.isnan(found.copying).all() and np.isfinite(found.copying_raw).all()
+        result = ask(path, "ov_spectrum", OvSpectrumParams(()), dtype=dtype)
+        assert np.isnan(result.copying).all() and np.isfinite(result.copying_raw).all()
 
 
 def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
@@ -481,11 +481,11 @@ def test_tiny_vocabularies_half_floats_and_refusals(tmp_path: Path) -> None:
 def test_rope_induction_has_its_closed_forms(tmp_path: Path) -> None:
     """The second head copies letters: of the centred circuit one direction of 26 is lost to the mean. Its W_OV squares to 0."""
     path = directory_of(tmp_path / "m")
-    found = ask(path, "ov_spectrum", OvSpectrumParams(()))
-    assert np.isnan(found.copying[0]) and found.copying[1] == pytest.approx(1)
-    assert found.copying_raw[1] == pytest.approx(1)
-    np.testing.assert_allclose(found.eigenvalues_raw[1, :26], 20, atol=1e-9)
-    np.testing.assert_allclose(found.eigenvalues_raw[1, 26:], 0, atol=1e-9)
+    result = ask(path, "ov_spectrum", OvSpectrumParams(()))
+    assert np.isnan(result.copying[0]) and result.copying[1] == pytest.approx(1)
+    assert result.copying_raw[1] == pytest.approx(1)
+    np.testing.assert_allclose(result.eigenvalues_raw[1, :26], 20, atol=1e-9)
+    np.testing.assert_allclose(result.eigenvalues_raw[1, 26:], 0, atol=1e-9)
     assert np.isnan(ask(path, "ov_spectrum", OvSpectrumParams((), "bare")).copying).all()
     plane = ask(path, "previous_head_spectrum", PLANE)
     assert plane.p[0, 0] > 0.99
@@ -559,11 +559,11 @@ class Whole:
         engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
         said = Conventions(dtype="float64")
         self.w = engine.store.open(ref).weights(said, "cpu")
-        found = engine.answer(Request.named("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
+        result = engine.answer(Request.named("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
         x = self.w.embed().W_E.numpy()
         x = x - x.mean(1, keepdims=True)
         x = x / np.sqrt((x**2).mean(1, keepdims=True) + self.w.config.norm_eps)  # as the norm of the first layer reads it
-        self.E = {"normalised": x, DEEP: found.result.values}  # type: ignore[attr-defined]
+        self.E = {"normalised": x, DEEP: result.result.values}  # type: ignore[attr-defined]
         self.W_U = self.w.unembed().W_U.numpy()
 
     def read(self, head: Head) -> np.ndarray:
@@ -590,16 +590,16 @@ def test_spectra_after_the_first_mlp_are_those_of_the_whole_matrices(tmp_path: P
     first, later, last = Head(0, 1), Head(1, 2), Head(2, 0)
     centred = lambda E: E - E.mean(0)
     W_U = whole.W_U - whole.W_U.mean(1, keepdims=True)
-    found = ask(path, "ov_spectrum", OvSpectrumParams((first, later), embed=DEEP))
+    result = ask(path, "ov_spectrum", OvSpectrumParams((first, later), embed=DEEP))
     for i, head in enumerate((first, later)):
-        assert found.copying[i] == pytest.approx(positive(whole.read(head) @ whole.ov(head) @ W_U), abs=1e-8)
+        assert result.copying[i] == pytest.approx(positive(whole.read(head) @ whole.ov(head) @ W_U), abs=1e-8)
         wanted = np.linalg.svd(whole.read(head) @ whole.ov(head) @ W_U, compute_uv=False)
-        np.testing.assert_allclose(found.singular_values[i], wanted[: found.singular_values.shape[1]], rtol=1e-6)
-    assert found.copying[1] != pytest.approx(ask(path, "ov_spectrum", OvSpectrumParams((later,))).copying[0], abs=1e-3)
-    found = ask(path, "qk_spectrum", QkSpectrumParams((first, later), embed=DEEP))
+        np.testing.assert_allclose(result.singular_values[i], wanted[: result.singular_values.shape[1]], rtol=1e-6)
+    assert result.copying[1] != pytest.approx(ask(path, "ov_spectrum", OvSpectrumParams((later,))).copying[0], abs=1e-3)
+    result = ask(path, "qk_spectrum", QkSpectrumParams((first, later), embed=DEEP))
     for i, head in enumerate((first, later)):
         E = whole.read(head)
-        assert found.positivity[i] == pytest.approx(positive(E @ whole.qk(head) @ centred(E).T), abs=1e-8)
+        assert result.positivity[i] == pytest.approx(positive(E @ whole.qk(head) @ centred(E).T), abs=1e-8)
     for side in ("key", "query"):
         behind = ask(path, "qk_spectrum", QkSpectrumParams((later,), behind=first, side=side, embed=DEEP))  # type: ignore[arg-type]
         E, moved, qk = whole.read(later), whole.read(first), whole.qk(later)
@@ -622,7 +622,7 @@ def test_spectra_after_the_first_mlp_are_those_of_the_whole_matrices(tmp_path: P
         for e in earlier:
             assert plane.pairs[head][e] == pytest.approx(positive(behind(e)), abs=1e-8)
         assert plane.weighted[head] == pytest.approx(positive(sum(map(behind, earlier))), abs=1e-8)
-    assert all("first MLP" in " ".join(r.conventions) for r in (found, scores, plane))
+    assert all("first MLP" in " ".join(r.conventions) for r in (result, scores, plane))
     with pytest.raises(Refused, match="no MLP"):
         ask(directory(tmp_path / "a"), "previous_head_spectrum", PreviousHeadSpectrumParams(embed=DEEP))
     with pytest.raises(Refused, match="before the first MLP"):

@@ -60,14 +60,14 @@ def test_ov_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
     head, engine = Head(1, 2), Engine(ModelStore())
     whole = Whole(path, c).ov(head, through)
     for token in (0, 5):
-        found = ask(path, "ov_table", OvTableParams(head, token, through=through), engine=engine)
-        _ends(found, whole[token], 12)
+        result = ask(path, "ov_table", OvTableParams(head, token, through=through), engine=engine)
+        _ends(result, whole[token], 12)
         if c.d_vocab == c.d_vocab_out:
-            assert found.own == pytest.approx(whole[token, token], abs=1e-9)
-            check_ranks(found.own_rank, whole[token], whole[token, token])
+            assert result.own == pytest.approx(whole[token, token], abs=1e-9)
+            check_ranks(result.own_rank, whole[token], whole[token, token])
         else:
-            assert np.isnan(found.own)
-            assert found.own_rank == -1
+            assert np.isnan(result.own)
+            assert result.own_rank == -1
         _ends(ask(path, "ov_table", OvTableParams(head, token, "out", through=through), engine=engine), whole[:, token], 12)
 
 
@@ -80,17 +80,17 @@ def test_qk_rows_and_columns_are_those_of_the_whole_circuit(tmp_path: Path, name
     for distance in (0, 3):
         whole = slow.qk(head, distance, behind, side)
         base = QkTableParams(head, 5, "destination", 12, distance, behind, side)  # type: ignore[arg-type]
-        found = ask(path, "qk_table", base, engine=engine)
-        _ends(found, centred(whole)[5], 12)
-        assert found.mean == pytest.approx(whole[5].mean(), abs=1e-9)
+        result = ask(path, "qk_table", base, engine=engine)
+        _ends(result, centred(whole)[5], 12)
+        assert result.mean == pytest.approx(whole[5].mean(), abs=1e-9)
         _ends(ask(path, "qk_table", replace(base, given="source"), engine=engine), whole[:, 5], 12)
         bias = centred(slow.qk(head, distance, behind, side, bias=True))
         if "q" in c.biases:
-            check_largest(found.bias_top_ids, bias, atol=1e-5)
-            np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:12], atol=1e-5)
+            check_largest(result.bias_top_ids, bias, atol=1e-5)
+            np.testing.assert_allclose(result.bias_top, np.sort(bias)[::-1][:12], atol=1e-5)
         else:
-            assert found.bias_top.size == found.bias_top_ids.size == 0
-        assert np.isnan(found.sigma) == (not c.smeared_keys)
+            assert result.bias_top.size == result.bias_top_ids.size == 0
+        assert np.isnan(result.sigma) == (not c.smeared_keys)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2"])
@@ -117,22 +117,22 @@ def test_all_tables_of_a_token_at_once_are_those_of_the_whole_circuits(
 ) -> None:
     path, c = made(tmp_path, name)
     head, slow, token = Head(1, 2), Whole(path, c), 5
-    found = ask(path, "token_circuits", TokenCircuitsParams(head, token, 6, 3, behind, side))  # type: ignore[arg-type]
+    result = ask(path, "token_circuits", TokenCircuitsParams(head, token, 6, 3, behind, side))  # type: ignore[arg-type]
     ov, qk = slow.ov(head, behind), slow.qk(head, 3, behind, side)
     wanted = [ov[token], centred(qk)[token], ov[:, token], qk[:, token]]
     for i, row in enumerate(wanted):
         if i == 2 and c.d_vocab != c.d_vocab_out:
-            assert (found.top_ids[i] == -1).all() and np.isnan(found.top[i]).all()
+            assert (result.top_ids[i] == -1).all() and np.isnan(result.top[i]).all()
             continue
-        np.testing.assert_allclose(found.top[i], np.sort(row)[::-1][:6], atol=1e-5)
-        np.testing.assert_allclose(found.bottom[i], np.sort(row)[:6], atol=1e-5)
-        np.testing.assert_allclose(row[found.top_ids[i]], found.top[i], atol=1e-5)
-        assert found.sd[i] == pytest.approx(row.std(), rel=1e-9)
+        np.testing.assert_allclose(result.top[i], np.sort(row)[::-1][:6], atol=1e-5)
+        np.testing.assert_allclose(result.bottom[i], np.sort(row)[:6], atol=1e-5)
+        np.testing.assert_allclose(row[result.top_ids[i]], result.top[i], atol=1e-5)
+        assert result.sd[i] == pytest.approx(row.std(), rel=1e-9)
     bias = centred(slow.qk(head, 3, behind, side, bias=True))
-    np.testing.assert_allclose(found.bias_top, np.sort(bias)[::-1][:6] if "q" in c.biases else [], atol=1e-5)
-    assert found.table().n_rows == 4 * 2 * found.top.shape[1]
+    np.testing.assert_allclose(result.bias_top, np.sort(bias)[::-1][:6] if "q" in c.biases else [], atol=1e-5)
+    assert result.table().n_rows == 4 * 2 * result.top.shape[1]
     if behind is not None:
-        assert any(f"only the {side} is composed with {behind}" in w for w in found.conventions)
+        assert any(f"only the {side} is composed with {behind}" in w for w in result.conventions)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -140,10 +140,10 @@ def test_the_effective_embedding_is_the_token_through_the_first_mlp(tmp_path: Pa
     path, c = made(tmp_path, name)
     slow, engine = Whole(path, c), Engine(ModelStore())
     x = slow.effective()
-    found = ask(path, "effective_embedding", EffectiveEmbeddingParams(), engine=engine)
-    np.testing.assert_allclose(found.values, x, atol=1e-9)
+    result = ask(path, "effective_embedding", EffectiveEmbeddingParams(), engine=engine)
+    np.testing.assert_allclose(result.values, x, atol=1e-9)
     cosine = (x * slow.W_E).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(slow.W_E, axis=1)
-    np.testing.assert_allclose(found.cosine, cosine, atol=1e-9)
+    np.testing.assert_allclose(result.cosine, cosine, atol=1e-9)
     head, embed = Head(1, 3), "after the first MLP"
     row = ask(path, "ov_table", OvTableParams(head, 7, embed=embed), engine=engine)
     _ends(row, slow.ov(head, x=x)[7], 12)
@@ -161,8 +161,8 @@ def test_the_effective_embedding_is_the_token_through_the_first_mlp(tmp_path: Pa
 
 def test_uncentred_conventions_give_the_same_columns(tmp_path: Path) -> None:
     path, c = made(tmp_path, "attention-only")
-    found = ask(path, "ov_table", OvTableParams(Head(0, 1), 9, "out"), Conventions(centre=False, dtype="float64"))
-    _ends(found, Whole(path, c).ov(Head(0, 1))[:, 9], 12)
+    result = ask(path, "ov_table", OvTableParams(Head(0, 1), 9, "out"), Conventions(centre=False, dtype="float64"))
+    _ends(result, Whole(path, c).ov(Head(0, 1))[:, 9], 12)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "llama", "odd"])
@@ -229,13 +229,13 @@ def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
     # uncentred, W_U keeps its mean in the file's conventions; norms that centre what is written still do so for all readers
     path, c = made(tmp_path, name, norm="rms" if name == "gpt2" and not centre else CONFIGS[name].norm)
     conventions = Conventions(centre=centre or c.norm == "layer", dtype="float64")
-    found = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through), conventions)
+    result = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through), conventions)
     whole = centred(Whole(path, c).ov(Head(1, 2), through))
-    assert found.ids.shape == (len(whole), 4)
-    check_largest(found.ids, whole, atol=1e-5)
-    np.testing.assert_allclose(found.values, np.take_along_axis(whole, found.ids, 1), atol=1e-5)
-    assert found.ids.dtype == np.int32
-    assert found.table().n_rows == c.d_vocab
+    assert result.ids.shape == (len(whole), 4)
+    check_largest(result.ids, whole, atol=1e-5)
+    np.testing.assert_allclose(result.values, np.take_along_axis(whole, result.ids, 1), atol=1e-5)
+    assert result.ids.dtype == np.int32
+    assert result.table().n_rows == c.d_vocab
 
 
 @pytest.mark.parametrize("through", [None, Head(0, 1)])
@@ -266,14 +266,14 @@ def test_the_largest_entries_are_those_of_the_whole_circuit(tmp_path: Path, name
         whole = centred(slow.ov(head, through) if circuit == "OV" else slow.qk(head, distance, through))
         k = min(50, whole.size)
         p = LargestEntriesParams(head, circuit, k, distance, through)  # type: ignore[arg-type]
-        found = ask(path, "largest_entries", p, engine=engine)
-        places = found.rows_ids * whole.shape[1] + found.cols_ids
-        assert found.n_vocab == whole.shape
-        assert found.rows_ids.dtype == found.cols_ids.dtype == np.int64
+        result = ask(path, "largest_entries", p, engine=engine)
+        places = result.rows_ids * whole.shape[1] + result.cols_ids
+        assert result.n_vocab == whole.shape
+        assert result.rows_ids.dtype == result.cols_ids.dtype == np.int64
         check_largest(places, whole.ravel(), atol=1e-5)
-        np.testing.assert_allclose(found.values, whole.ravel()[places], atol=1e-5)
-        assert 0 <= found.skipped < 1
-        assert found.table().n_rows == k
+        np.testing.assert_allclose(result.values, whole.ravel()[places], atol=1e-5)
+        assert 0 <= result.skipped < 1
+        assert result.table().n_rows == k
 
 
 def test_lengths_bound_every_entry_and_do_not_depend_on_the_split() -> None:

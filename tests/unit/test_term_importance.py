@@ -91,30 +91,30 @@ def of_composed_heads(path: Path, config: Any, order: int, only: Any = None) -> 
 def test_orders_are_sums_over_all_paths(tmp_path: Path, name: str, changes: Any) -> None:
     ask = asker(tmp_path, name, **changes)
     config = replace(CONFIGS[name], **changes)
-    found = ask(TermImportanceParams())
+    result = ask(TermImportanceParams())
     wanted = [mean_loss(of_composed_heads(ask.path, config, k)) for k in range(config.n_layers + 1)]
-    np.testing.assert_allclose(found.losses[0], wanted, atol=1e-10)
-    np.testing.assert_allclose(found.reduction, -np.diff([math.log(260), *wanted]), atol=1e-10)
-    assert found.orders.tolist() == list(range(config.n_layers + 1))
+    np.testing.assert_allclose(result.losses[0], wanted, atol=1e-10)
+    np.testing.assert_allclose(result.reduction, -np.diff([math.log(260), *wanted]), atol=1e-10)
+    assert result.orders.tolist() == list(range(config.n_layers + 1))
     h, n = config.n_heads, config.n_layers
     chains = [sum(1 for _ in combinations(range(n), k)) * h**k for k in range(n + 1)]
-    assert found.terms.tolist() == chains
+    assert result.terms.tolist() == chains
     assert len(set(np.round(wanted, 6))) == n + 1  # every order matters here
 
 
 def test_layers_and_heads_are_measured_by_their_paths_of_order_one(tmp_path: Path) -> None:
     ask = asker(tmp_path, "attention-only", n_layers=3, n_heads=2, n_kv_heads=2)
     config = replace(CONFIGS["attention-only"], n_layers=3, n_heads=2, n_kv_heads=2)
-    found = ask(TermImportanceParams(heads=True))
+    result = ask(TermImportanceParams(heads=True))
     loss = lambda only: mean_loss(of_composed_heads(ask.path, config, 1, only))
     direct, every = loss(lambda i, h: False), loss(lambda i, h: True)
     for layer in range(3):
         alone, rest = loss(lambda i, h, at=layer: i == at), loss(lambda i, h, at=layer: i != at)
-        np.testing.assert_allclose(found.layer_reduction[:, layer], [direct - alone, rest - every], atol=1e-10)
+        np.testing.assert_allclose(result.layer_reduction[:, layer], [direct - alone, rest - every], atol=1e-10)
         for head in range(2):
             at = (layer, head)
             alone, rest = loss(lambda i, h, at=at: (i, h) == at), loss(lambda i, h, at=at: (i, h) != at)
-            np.testing.assert_allclose(found.head_reduction[:, layer, head], [direct - alone, rest - every], atol=1e-10)
+            np.testing.assert_allclose(result.head_reduction[:, layer, head], [direct - alone, rest - every], atol=1e-10)
 
 
 def recorded_paths(ask: Asker, order: int) -> np.ndarray:
@@ -169,7 +169,7 @@ def recorded_paths(ask: Asker, order: int) -> np.ndarray:
 @pytest.mark.parametrize("name", ["gpt2", "llama", "parallel", "both-norms-capped"])
 def test_with_mlps_and_norms_recorded_scales_and_mlps_are_held(tmp_path: Path, name: str) -> None:
     ask = asker(tmp_path, name)
-    found = ask(TermImportanceParams(), said=PLAIN)
+    result = ask(TermImportanceParams(), said=PLAIN)
     w = ask.weights(PLAIN)
     c, ends, final = w.config, w.unembed(), forward(w, TOKENS).final
     assert final is not None
@@ -181,8 +181,8 @@ def test_with_mlps_and_norms_recorded_scales_and_mlps_are_held(tmp_path: Path, n
         made = made * scale * ends.norm.gain.numpy() + (0 if ends.norm.bias is None else ends.norm.bias.numpy())
         logits = made @ ends.W_U.numpy()
         logits = c.logit_soft_cap * np.tanh(logits / c.logit_soft_cap) if c.logit_soft_cap else logits
-        assert found.losses[0, k] == pytest.approx(mean_loss(logits), abs=1e-9), k
-    assert "MLP outputs" in " ".join(found.conventions)
+        assert result.losses[0, k] == pytest.approx(mean_loss(logits), abs=1e-9), k
+    assert "MLP outputs" in " ".join(result.conventions)
 
 
 EDITS: dict[str, tuple[Intervention, ...]] = {
@@ -209,11 +209,11 @@ def test_the_last_order_is_the_models_own_loss_under_any_intervention(tmp_path: 
         with pytest.raises(BadInput, match="norms"):
             ask(TermImportanceParams(), tokens, cut)
         return
-    found = ask(TermImportanceParams(), tokens, cut)
+    result = ask(TermImportanceParams(), tokens, cut)
     loss = ask(TokenLossParams(), tokens, cut, name="token_loss").mean
-    assert found.losses[0, -1] == pytest.approx(loss, rel=1e-6)
-    assert found.whole[0] == pytest.approx(loss, rel=1e-6)
-    assert found.remainder is not None and found.remainder.size < 1e-9
+    assert result.losses[0, -1] == pytest.approx(loss, rel=1e-6)
+    assert result.whole[0] == pytest.approx(loss, rel=1e-6)
+    assert result.remainder is not None and result.remainder.size < 1e-9
 
 
 def test_values_along_a_path_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_heads_that_write_nothing_take_nothing_away(tmp_path: Path) -> None:
     file = ask.path / "model.safetensors"
     tensors = load_file(file)
     save_file({n: np.zeros_like(v) if "W_O" in n or n == "embed.W_E" else v for n, v in tensors.items()}, file)
-    found = ask(TermImportanceParams(heads=True))
-    np.testing.assert_allclose(found.reduction, 0, atol=1e-12)  # no logits at all: as uniform predictions
-    np.testing.assert_allclose(found.head_reduction, 0, atol=1e-12)
+    result = ask(TermImportanceParams(heads=True))
+    np.testing.assert_allclose(result.reduction, 0, atol=1e-12)  # no logits at all: as uniform predictions
+    np.testing.assert_allclose(result.head_reduction, 0, atol=1e-12)
 
 
 def test_orders_past_the_limit_are_one_row(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_file_is_cut_into_pieces_with_a_standard_error(tmp_path: Path) -> None
     text = tmp_path / "a text.txt"
     text.write_text("The quick brown fox jumps over the lazy dog. " * 3, encoding="utf-8")
     params = TermImportanceParams(text=TextRef(str(text)), texts=3, length=12)
-    found = ask(params, (1,))
+    result = ask(params, (1,))
     read = ask.engine.store.open(ask.ref).opened.weights.tokenizer
     assert read is not None
     ids = read.encode(text.read_text())
@@ -271,19 +271,19 @@ def test_a_file_is_cut_into_pieces_with_a_standard_error(tmp_path: Path) -> None
     for row, start in enumerate(starts):
         piece = (0, *ids[start : start + 11])
         alone = ask(TermImportanceParams(), piece)
-        np.testing.assert_allclose(found.losses[row], alone.losses[0], atol=1e-12)
-        np.testing.assert_allclose(found.layers[row], alone.layers[0], atol=1e-12)
-    gains = found.losses[:, 0] - found.losses[:, 1]
-    assert found.reduction[1] == pytest.approx(gains.mean())
-    assert found.error[1] == pytest.approx(gains.std(ddof=1) / math.sqrt(3))
-    assert "3 pieces of 12 tokens from a text.txt, seed 0" in found.conventions
+        np.testing.assert_allclose(result.losses[row], alone.losses[0], atol=1e-12)
+        np.testing.assert_allclose(result.layers[row], alone.layers[0], atol=1e-12)
+    gains = result.losses[:, 0] - result.losses[:, 1]
+    assert result.reduction[1] == pytest.approx(gains.mean())
+    assert result.error[1] == pytest.approx(gains.std(ddof=1) / math.sqrt(3))
+    assert "3 pieces of 12 tokens from a text.txt, seed 0" in result.conventions
     assert params.needs == "weights"
     cut = (Intervention("zero", Site("result", 0)),)
     again = ask.engine.answer(Request.named("term_importance", params, Subject(ask.ref, (1,), cut, EXACT)), fresh=True).result
-    np.testing.assert_array_equal(again.arrays()["losses"], found.losses)
+    np.testing.assert_array_equal(again.arrays()["losses"], result.losses)
     edited = ask(replace(params, edited=True), edits=cut)
     assert edited.layer_reduction[0, 0] == 0
-    assert found.layer_reduction[0, 0] != 0
+    assert result.layer_reduction[0, 0] != 0
 
 
 class Stopping(NullContext):

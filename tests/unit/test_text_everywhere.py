@@ -168,10 +168,10 @@ def test_what_does_not_fit_is_refused_before_it_runs(tmp_path: Path) -> None:
 
 def test_several_prompts_are_answered_in_their_order(model: api.Model) -> None:
     prompts = [TEXT, "a b", model.tokens("a dog")]
-    found = model.compute_each("token_loss", prompts, cut="L1H1")
-    for prompt, answer in zip(prompts, found, strict=True):
+    result = model.compute_each("token_loss", prompts, cut="L1H1")
+    for prompt, answer in zip(prompts, result, strict=True):
         of = {"text": prompt} if isinstance(prompt, str) else {"tokens": prompt}
         np.testing.assert_array_equal(answer.result.loss, model.compute("token_loss", **of, cut="L1H1").result.loss)  # type: ignore[arg-type]
-    assert len({len(a.result.loss) for a in found}) == 3
+    assert len({len(a.result.loss) for a in result}) == 3
     with pytest.raises(BadInput, match="Prompt 1"):
         model.compute_each("token_loss", ["a", [10**6]])

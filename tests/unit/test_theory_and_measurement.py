@@ -108,8 +108,8 @@ def test_by_chance_fewer_than_one_interval_in_twenty_misses_0() -> None:
 def test_each_quantity_says_what_it_is_by_chance_and_of_how_much(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", WIDE, n_ctx=128, d_vocab=9000, d_vocab_out=9000)
     engine, subject = Engine(ModelStore()), Subject(ModelRef(f"file:{path}"), (), (), EXACT)
-    found = answer(f"file:{path}", engine=engine)
-    part_on = lambda name: " ".join(part for part in found.conventions if part.startswith(f"{name}: "))
+    result = answer(f"file:{path}", engine=engine)
+    part_on = lambda name: " ".join(part for part in result.conventions if part.startswith(f"{name}: "))
     assert "512 of 9,000 rows: ± 2.2 %" in part_on("own token in top 10") and "chance 0.0011" in part_on("own token in top 10")
     tokens = 25 + (bos_of(engine.store.open(subject.model).weights(EXACT)) is not None)
     for on in ("repeated", "unrepeated"):
@@ -120,7 +120,7 @@ def test_each_quantity_says_what_it_is_by_chance_and_of_how_much(tmp_path: Path)
     assert "25 random tokens, seed 0" in part_on("copying (unrepeated)") and "× 4" in part_on(
         "prefix matching, copying (repeated)"
     )
-    assert not part_on("K-composition") and any("not computed: K-composition" in part for part in found.conventions)
+    assert not part_on("K-composition") and any("not computed: K-composition" in part for part in result.conventions)
 
 
 def test_predictions_and_measures_are_their_slow_definitions(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_predictions_and_measures_are_their_slow_definitions(tmp_path: Path) -> 
     t = {k: v.astype(np.float64) for k, v in load_file(path / "model.safetensors").items()}
     engine = Engine(ModelStore())
     params = TheoryAndMeasurementParams(previous=0.068, samples=2, frozen=False)
-    found = answer(f"file:{path}", params, engine)
+    result = answer(f"file:{path}", params, engine)
     W_E, W_U = t["embed.W_E"], t["unembed.W_U"]
     W_U = W_U - W_U.mean(axis=1, keepdims=True)
     centred = W_E - W_E.mean(axis=0)
@@ -148,17 +148,17 @@ def test_predictions_and_measures_are_their_slow_definitions(tmp_path: Path) -> 
     for layer, head in np.ndindex(2, 4):
         at = (layer, head)
         rows = W_E @ W_OV[at] @ W_U
-        assert found.of("own token in top 10")[at] == pytest.approx(top_ten(rows), abs=1.5 / 260)
-        assert found.of("OV copying")[at] == pytest.approx(score(np.linalg.eigvals(rows)), abs=1e-6)
-        assert found.of("QK positivity")[at] == pytest.approx(score(np.linalg.eigvals(W_E @ W_QK[at] @ centred.T)), abs=1e-6)
+        assert result.of("own token in top 10")[at] == pytest.approx(top_ten(rows), abs=1.5 / 260)
+        assert result.of("OV copying")[at] == pytest.approx(score(np.linalg.eigvals(rows)), abs=1e-6)
+        assert result.of("QK positivity")[at] == pytest.approx(score(np.linalg.eigvals(W_E @ W_QK[at] @ centred.T)), abs=1e-6)
         if not layer:
-            assert np.isnan(found.of("K-composition")[at]) and found.source[at].tolist() == [-1, -1]
+            assert np.isnan(result.of("K-composition")[at]) and result.source[at].tolist() == [-1, -1]
             continue
         keys = np.linalg.eigvals(W_E @ W_QK[at] @ through.T @ centred.T)
-        assert found.of("positivity through earlier heads")[at] == pytest.approx(score(keys), abs=1e-6)
+        assert result.of("positivity through earlier heads")[at] == pytest.approx(score(keys), abs=1e-6)
         K = {e: norm(W_OV[0, e] @ W_QK[at].T) / norm(W_OV[0, e]) / norm(W_QK[at]) for e in range(4) if p[0, e] >= 0.068}
-        assert found.of("K-composition")[at] == pytest.approx(max(K.values()), rel=1e-6)
-        assert found.source[at].tolist() == [0, max(K, key=lambda e: K[e])]
+        assert result.of("K-composition")[at] == pytest.approx(max(K.values()), rel=1e-6)
+        assert result.source[at].tolist() == [0, max(K, key=lambda e: K[e])]
     weights = engine.store.open(ModelRef(f"file:{path}")).weights(EXACT)
     rise = np.zeros((2, 4))
     for tokens in map(tuple, repeated_random(weights.config, bos_of(weights), BLOCK, 2, 2, 0).tolist()):
@@ -167,41 +167,41 @@ def test_predictions_and_measures_are_their_slow_definitions(tmp_path: Path) -> 
         for layer, head in np.ndindex(2, 4):
             cut = forward(weights, tokens, (Intervention("zero", Site("z", layer, (head,))),))
             rise[layer, head] += (cut.losses().numpy()[second].mean() - plain) / 2
-    np.testing.assert_allclose(found.of("ablation"), rise, atol=1e-9)
+    np.testing.assert_allclose(result.of("ablation"), rise, atol=1e-9)
     for i, j in np.ndindex(len(PREDICTED), len(MEASURED)):
-        a, b = found.predicted[i].ravel(), found.measured[j].ravel()
+        a, b = result.predicted[i].ravel(), result.measured[j].ravel()
         both = np.isfinite(a) & np.isfinite(b)
-        assert found.n[i, j] == both.sum() == (4 if i >= 3 else 8)
+        assert result.n[i, j] == both.sum() == (4 if i >= 3 else 8)
         slow = np.corrcoef(slow_ranks(a[both].tolist()), slow_ranks(b[both].tolist()))[0, 1]
-        assert found.rho[i, j] == pytest.approx(slow, abs=1e-12)
-        assert found.low[i, j] <= found.rho[i, j] <= found.high[i, j]
+        assert result.rho[i, j] == pytest.approx(slow, abs=1e-12)
+        assert result.low[i, j] <= result.rho[i, j] <= result.high[i, j]
 
 
 def test_it_reads_the_answers_that_others_have_and_computes_none_again(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", WIDE)
     engine, subject = Engine(ModelStore()), Subject(ModelRef(f"file:{path}"), (), (), EXACT)
     before = engine.answer(Request(own_tokens, OwnTokensParams(), subject))
-    found = answer(f"file:{path}", engine=engine)
-    np.testing.assert_array_equal(found.of("own token in top 10"), before.result.top10)
+    result = answer(f"file:{path}", engine=engine)
+    np.testing.assert_array_equal(result.of("own token in top 10"), before.result.top10)
     assert engine.cached(Request(composition, CompositionParams(), subject)) is not None
     assert engine.cached(Request(head_scores, HeadScoresParams(), subject)) is not None
     scores = engine.answer(Request(head_scores, HeadScoresParams(), subject)).result
-    np.testing.assert_array_equal(found.of("prefix matching"), scores.of("prefix_matching"))
+    np.testing.assert_array_equal(result.of("prefix matching"), scores.of("prefix_matching"))
 
 
 def test_the_constructed_model_lies_on_the_diagonal() -> None:
     """Head L1H0 copies and completes, L0H0 does neither: by weights and by measurement, in values as in ranks."""
-    found = answer("rope-induction")
-    own, prefix = found.of("own token in top 10"), found.of("prefix matching")
+    result = answer("rope-induction")
+    own, prefix = result.of("own token in top 10"), result.of("prefix matching")
     assert np.isnan(own[0, 0]), "the map of L0H0 is 0: no token is before another"
     np.testing.assert_allclose(own[1], prefix[1], atol=0.05)
     np.testing.assert_allclose(prefix, [[0], [1]], atol=0.02)
-    assert found.of("positivity through earlier heads")[1, 0] == pytest.approx(prefix[1, 0], abs=0.02)
-    assert found.of("OV copying")[1, 0] == pytest.approx(found.of("copying (repeated)")[1, 0], abs=0.02)
-    assert found.source.tolist() == [[[-1, -1]], [[0, 0]]]
+    assert result.of("positivity through earlier heads")[1, 0] == pytest.approx(prefix[1, 0], abs=0.02)
+    assert result.of("OV copying")[1, 0] == pytest.approx(result.of("copying (repeated)")[1, 0], abs=0.02)
+    assert result.source.tolist() == [[[-1, -1]], [[0, 0]]]
     for measured in ("prefix matching", "ablation"):
         at = PREDICTED.index("own token in top 10"), MEASURED.index(measured)
-        assert math.isnan(found.rho[at]) and found.n[at] == 1 and math.isnan(found.low[at]), "one head has no order"
+        assert math.isnan(result.rho[at]) and result.n[at] == 1 and math.isnan(result.low[at]), "one head has no order"
 
 
 def test_random_models_give_nothing(tmp_path: Path) -> None:
@@ -210,11 +210,11 @@ def test_random_models_give_nothing(tmp_path: Path) -> None:
     missed = computed = 0
     for seed in range(6):
         save_directory(tmp_path / f"{seed}", config, random_tensors(config, seed, 0.35), None)
-        found = answer(f"file:{tmp_path / str(seed)}")
-        assert not found.n[PREDICTED.index("K-composition")].any()
-        assert any(part.startswith("not computed: K-composition") for part in found.conventions)
-        missed += int(((found.low > 0) | (found.high < 0)).sum())
-        computed += int(np.isfinite(found.low).sum())
+        result = answer(f"file:{tmp_path / str(seed)}")
+        assert not result.n[PREDICTED.index("K-composition")].any()
+        assert any(part.startswith("not computed: K-composition") for part in result.conventions)
+        missed += int(((result.low > 0) | (result.high < 0)).sum())
+        computed += int(np.isfinite(result.low).sum())
     assert computed == 6 * 4 * 4 and missed / computed < 0.1
 
 
@@ -243,11 +243,11 @@ def test_it_can_be_cancelled_at_every_quantity_and_goes_on(tmp_path: Path) -> No
     ctx = Stops()
     for ctx.left in range(0, 400, 20):
         try:
-            found = engine.answer(request, ctx)
+            result = engine.answer(request, ctx)
         except Cancelled:
             stopped += 1
             continue
-        assert found.complete and np.isfinite(found.result.rho[:4]).all()
+        assert result.complete and np.isfinite(result.result.rho[:4]).all()
         break
     else:
         raise AssertionError(f"never done: {ctx.words}")

@@ -94,15 +94,15 @@ def test_a_qk_row_has_the_models_own_differences_of_scores_between_sources(model
     wanted, engine = without_mean(own.scores()), Engine(ModelStore())
     turned = 0
     for token in range(0, N, 7):
-        found = ask(path, "qk_table", QkTableParams(HEAD, token, k=N), engine=engine)
-        row = by_id(found.top_ids, found.top)
-        row = row + (by_id(found.bias_top_ids, found.bias_top) if len(found.bias_top) else 0)
+        result = ask(path, "qk_table", QkTableParams(HEAD, token, k=N), engine=engine)
+        row = by_id(result.top_ids, result.top)
+        row = row + (by_id(result.bias_top_ids, result.bias_top) if len(result.bias_top) else 0)
         np.testing.assert_allclose(row, wanted[token], atol=1e-9)
         np.testing.assert_array_equal(np.argsort(row), np.argsort(wanted[token]))
         raw = ask(path, "qk_table", QkTableParams(HEAD, token, k=N, embed="tokens"), engine=engine)
-        turned += int(raw.top_ids[0] != found.top_ids[0])
-        assert "exact" in found.conventions or any("per position" in one for one in found.conventions)
-        assert any("W_E rows as the norm before attention scales them" in one for one in found.conventions)
+        turned += int(raw.top_ids[0] != result.top_ids[0])
+        assert "exact" in result.conventions or any("per position" in one for one in result.conventions)
+        assert any("W_E rows as the norm before attention scales them" in one for one in result.conventions)
         assert any("W_E rows unnormalised: up to a scale per token" in one for one in raw.conventions)
         assert "exact" not in raw.conventions
     assert turned > 1  # the scale of a token is not in W_E alone: other sources come first
@@ -124,8 +124,8 @@ def test_an_ov_row_is_what_attending_to_the_source_adds(model: tuple[Path, Own])
     shift = bias @ own.t["layers.0.W_O"][HEAD.head] @ own.t["unembed.W_U"]  # the same for every source: left out, and said
     wanted, engine = without_mean(own.outputs() - shift), Engine(ModelStore())
     for token in (0, 13, 31):
-        found = ask(path, "ov_table", OvTableParams(HEAD, token, k=N), engine=engine)
-        np.testing.assert_allclose(by_id(found.top_ids, found.top), wanted[token], atol=1e-9)
+        result = ask(path, "ov_table", OvTableParams(HEAD, token, k=N), engine=engine)
+        np.testing.assert_allclose(by_id(result.top_ids, result.top), wanted[token], atol=1e-9)
         column = ask(path, "ov_table", OvTableParams(HEAD, token, "out", k=N), engine=engine)
         np.testing.assert_allclose(by_id(column.top_ids, column.top), wanted[:, token], atol=1e-9)
         raw = ask(path, "ov_table", OvTableParams(HEAD, token, "out", k=N, embed="tokens"), engine=engine)
@@ -146,10 +146,10 @@ def test_all_tables_of_a_token_and_its_skip_trigrams_read_it_so(model: tuple[Pat
     qk, ov = c.score_scale * Q @ K.T, without_mean(written @ t["unembed.W_U"])
     assert gain.std() > 0.01
     engine = Engine(ModelStore())
-    found = ask(path, "token_circuits", TokenCircuitsParams(HEAD, 11, k=N), engine=engine)
+    result = ask(path, "token_circuits", TokenCircuitsParams(HEAD, 11, k=N), engine=engine)
     rows = (ov[11], without_mean(qk)[11], ov[:, 11], qk[:, 11])
     for i, wanted in enumerate(rows):
-        np.testing.assert_allclose(by_id(found.top_ids[i], found.top[i]), wanted, atol=1e-9)
+        np.testing.assert_allclose(by_id(result.top_ids[i], result.top[i]), wanted, atol=1e-9)
     centred = without_mean(qk)
     scores = np.maximum(centred[:, :, None], 0) * np.maximum(ov[None], 0)  # [destination, source, out]
     of_one = ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 30, source=11), engine=engine)

@@ -204,9 +204,9 @@ def test_metrics_are_plain_means(streams: Any) -> None:
     with torch.inference_mode():
         log_p = torch.log_softmax(logits(weights, tokens), -1)
     assert float(each[2, 4]) == pytest.approx(-float(log_p[2, 4, tokens[2, 5]]), abs=1e-4)
-    found = measure(weights, streams, 21)
-    assert found["rep1"] == pytest.approx(float(each[:, :10].mean()), abs=1e-4)
-    assert found["rep2"] == pytest.approx(float(each[:, 11:].mean()), abs=1e-4)
+    result = measure(weights, streams, 21)
+    assert result["rep1"] == pytest.approx(float(each[:, :10].mean()), abs=1e-4)
+    assert result["rep2"] == pytest.approx(float(each[:, 11:].mean()), abs=1e-4)
     scores = head_scores(weights, tokens)
     assert np.shape(scores["prefix_matching"]) == (2, 4)
 

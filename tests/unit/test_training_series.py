@@ -150,12 +150,12 @@ def test_scores_are_means_of_what_was_measured(ask: Ask) -> None:
 
 def test_slopes_are_those_of_a_line_through_the_neighbours(ask: Ask) -> None:
     made = measures()
-    found = ask("training_series", made, ratio=2.0)
+    result = ask("training_series", made, ratio=2.0)
     for position in range(1, 16):
         near = [j for j in range(1, 16) if position / 2 <= j <= position * 2]
         for point in (0, 4):
             slope = np.polyfit(np.log(near), made["loss_by_index"][point, np.array(near) - 1].astype(float), 1)[0]
-            assert found.derivative[point, position - 1] == pytest.approx(slope, abs=1e-6)
+            assert result.derivative[point, position - 1] == pytest.approx(slope, abs=1e-6)
 
 
 def test_a_phase_change_is_said_with_its_fall_and_the_rise_of_prefix_matching(ask: Ask) -> None:
@@ -166,11 +166,11 @@ def test_a_phase_change_is_said_with_its_fall_and_the_rise_of_prefix_matching(as
     arrays["repeated_text_loss_by_index"][:] = 3.0
     arrays["prefix_matching"][:] = 0.1
     arrays["prefix_matching"][5:, 1, 2] = 0.8
-    found = ask("training_series", replace(made, arrays=arrays))
-    assert found.phase[0, 0].tolist() == [400, 1600]
-    assert found.fall[0, 0] == pytest.approx(2.9)
-    assert found.rise[0, 0] == pytest.approx(0.7)
-    assert np.isnan(found.phase[0, 1]).all() and np.isnan(found.fall[0, 1])
+    result = ask("training_series", replace(made, arrays=arrays))
+    assert result.phase[0, 0].tolist() == [400, 1600]
+    assert result.fall[0, 0] == pytest.approx(2.9)
+    assert result.rise[0, 0] == pytest.approx(0.7)
+    assert np.isnan(result.phase[0, 1]).all() and np.isnan(result.fall[0, 1])
     assert np.isnan(ask("training_series", replace(made, arrays=arrays), threshold=3.0).phase[0, 0]).all()
 
 
@@ -220,9 +220,9 @@ def test_a_series_that_was_measured_again_is_read_again(tmp_path: Path) -> None:
 
 
 def test_indices_that_a_series_does_not_say_are_adapted_to_its_length(ask: Ask) -> None:
-    found = ask("training_series", replace(measures(), protocol={}))
-    assert found.windows[0].tolist() == [1, 1, 15, 15]
-    np.testing.assert_allclose(found.scores[:, 2], found.loss_by_index[:, 14] - found.loss_by_index[:, 0])
+    result = ask("training_series", replace(measures(), protocol={}))
+    assert result.windows[0].tolist() == [1, 1, 15, 15]
+    np.testing.assert_allclose(result.scores[:, 2], result.loss_by_index[:, 14] - result.loss_by_index[:, 0])
 
 
 # -- the plane -------------------------------------------------------------------------------------------------------------
@@ -272,9 +272,9 @@ def test_models_measured_on_other_texts_are_refused_by_name_or_left_out(ask: Ask
     with pytest.raises(BadInput, match="same texts") as caught:
         ask("training_pca", one, two)
     assert "b" in caught.value.got and "a" in caught.value.expected
-    found = ask("training_pca", one, two, strict=False)
-    assert found.names == ("a",) and len(found.steps) == len(TOKENS)
-    assert "left out, not known to be measured on the same texts: b" in found.conventions
+    result = ask("training_pca", one, two, strict=False)
+    assert result.names == ("a",) and len(result.steps) == len(TOKENS)
+    assert "left out, not known to be measured on the same texts: b" in result.conventions
 
 
 def test_texts_that_nothing_names_are_not_taken_to_be_the_same(ask: Ask) -> None:

@@ -84,9 +84,9 @@ def parts(ask: Asker, found: Any) -> dict[str, np.ndarray]:
 
 def test_direct_attribution_of_a_logit_difference_at_every_position(ask: Asker) -> None:
     """Where the library says nothing, a gain not being folded in, the heads are those of the folded model."""
-    found = ask("direct_attribution", DirectAttributionParams(Target(PAIR), "all"))
+    result = ask("direct_attribution", DirectAttributionParams(Target(PAIR), "all"))
     state = ask.state if ask.config.norm == "none" else "processed"
-    ours, names = parts(ask, found), ask.theirs("attribution names", state).tolist()
+    ours, names = parts(ask, result), ask.theirs("attribution names", state).tolist()
     theirs = dict(zip(names, ask.theirs("attribution", state), strict=True))
     for name in names:
         if state == ask.state or name.startswith("L"):
@@ -103,10 +103,10 @@ def test_direct_attribution_of_the_token_that_follows(ask: Asker) -> None:
 
 
 def test_direct_attribution_at_one_position_is_a_column_of_all(ask: Asker) -> None:
-    found = ask("direct_attribution", DirectAttributionParams(Target(PAIR), position=5))
+    result = ask("direct_attribution", DirectAttributionParams(Target(PAIR), position=5))
     theirs = ask.theirs("attribution", ask.state if ask.config.norm == "none" else "processed")
     n = ask.config.n_layers * ask.config.n_heads
-    ask.same(found.heads[..., 0].ravel(), theirs[:n, 5])
+    ask.same(result.heads[..., 0].ravel(), theirs[:n, 5])
 
 
 # -- logit lens ------------------------------------------------------------------------------------------------------------
@@ -128,27 +128,27 @@ def lens_is(ask: Asker, found: Any, theirs: np.ndarray) -> None:
 
 
 def test_logit_lens(ask: Asker) -> None:
-    found = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR)))
-    lens_is(ask, found, ask.theirs("lens"))
+    result = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR)))
+    lens_is(ask, result, ask.theirs("lens"))
     assert np.ptp(ask.theirs("lens")[..., 0], axis=0).max() > 0.5
 
 
 @pytest.mark.parametrize("ask", said("lens at the last scale"), indirect=True, ids="-".join)
 def test_logit_lens_at_the_last_scale(ask: Asker) -> None:
-    found = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR), statistics="the final layer's"))
-    lens_is(ask, found, ask.theirs("lens at the last scale"))
+    result = ask("logit_lens", LogitLensParams(k=60, target=Target(PAIR), statistics="the final layer's"))
+    lens_is(ask, result, ask.theirs("lens at the last scale"))
 
 
 # -- ablation --------------------------------------------------------------------------------------------------------------
 
 
 def test_losses_of_every_token_without_each_head(ask: Asker) -> None:
-    found = ask("ablation", AblationParams())
+    result = ask("ablation", AblationParams())
     loss, without = ask.theirs("loss"), ask.theirs("ablated")
-    assert found.exact.all()
-    ask.same(found.token_change[..., 1:], without - loss)
-    ask.same(found.effect, (without - loss).mean(-1))
-    ask.same(np.array(found.baseline), loss.mean())
+    assert result.exact.all()
+    ask.same(result.token_change[..., 1:], without - loss)
+    ask.same(result.effect, (without - loss).mean(-1))
+    ask.same(np.array(result.baseline), loss.mean())
     half = ask("ablation", AblationParams(effect="second_half"))
     computed = ~np.isnan(half.token_change[0, 0])
     assert 0 < computed.sum() < len(TOKENS) - 1
@@ -158,8 +158,8 @@ def test_losses_of_every_token_without_each_head(ask: Asker) -> None:
 def test_losses_without_two_heads(ask: Asker) -> None:
     last = ask.config.n_layers - 1
     for h in range(ask.config.n_heads):
-        found = ask("ablation", AblationParams(what="set", heads=(Head(0, h), Head(last, h))))
-        ask.same(found.set_change[0, 1:], ask.theirs("ablated pairs")[h] - ask.theirs("loss"))
+        result = ask("ablation", AblationParams(what="set", heads=(Head(0, h), Head(last, h))))
+        ask.same(result.set_change[0, 1:], ask.theirs("ablated pairs")[h] - ask.theirs("loss"))
 
 
 # -- patching --------------------------------------------------------------------------------------------------------------
@@ -168,13 +168,13 @@ def test_losses_without_two_heads(ask: Asker) -> None:
 @pytest.mark.parametrize(("what", "theirs"), [("head", "patched z"), ("resid_pre", "patched resid_pre")])
 def test_patching_grids(ask: Asker, what: Any, theirs: str) -> None:
     """The library patches z, here what a head writes is exchanged: the same number, by W_O."""
-    found = ask("patching", PatchingParams(OTHER, what, target=Target(PAIR)))
+    result = ask("patching", PatchingParams(OTHER, what, target=Target(PAIR)))
     grid = ask.theirs(theirs)
     wanted = grid.transpose(0, 2, 1).reshape(-1, len(TOKENS)) if what == "head" else grid
-    assert found.exact.all()
-    ask.same(found.values, wanted)
-    ask.same(np.array([found.clean, found.other]), np.array([ask.theirs("difference"), ask.theirs("difference other")]))
-    ask.same(found.values[~found.inside], np.broadcast_to(ask.theirs("difference"), (~found.inside).sum()))
+    assert result.exact.all()
+    ask.same(result.values, wanted)
+    ask.same(np.array([result.clean, result.other]), np.array([ask.theirs("difference"), ask.theirs("difference other")]))
+    ask.same(result.values[~result.inside], np.broadcast_to(ask.theirs("difference"), (~result.inside).sum()))
     assert np.ptp(wanted) > 0.05
 
 
@@ -199,9 +199,9 @@ def slow_scores(A: np.ndarray) -> dict[str, float]:
 
 
 def test_head_scores(ask: Asker) -> None:
-    found = ask("head_scores", HeadScoresParams(on="text"))
-    for (layer, head), _ in np.ndenumerate(found.mean[0]):
+    result = ask("head_scores", HeadScoresParams(on="text"))
+    for (layer, head), _ in np.ndenumerate(result.mean[0]):
         theirs = slow_scores(ask.theirs("patterns")[layer, head].astype(float))
         for name, value in theirs.items():
-            assert found.of(name)[layer, head] == pytest.approx(value, abs=1e-4), (name, layer, head)
-    assert set(found.names) == set(theirs)
+            assert result.of(name)[layer, head] == pytest.approx(value, abs=1e-4), (name, layer, head)
+    assert set(result.names) == set(theirs)

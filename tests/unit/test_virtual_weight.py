@@ -145,12 +145,12 @@ def test_products_are_those_of_the_whole_matrices(tmp_path: Path, name: str, acr
     for p in _cases(config):
         p = replace(p, across=across and p.writer != "position", mlp="linear" if config.d_mlp and not config.gated else "none")
         P = slow.path(p)
-        found = _ask(path, p, engine=engine)
-        _compare(found, slow.writer(p), P if p.across else np.eye(config.d_model), slow.reader(p))
+        result = _ask(path, p, engine=engine)
+        _compare(result, slow.writer(p), P if p.across else np.eye(config.d_model), slow.reader(p))
         if p.across:
-            assert found.across_norm == found.norm
-        elif not np.isnan(found.across_norm):
-            assert found.across_norm == pytest.approx(np.linalg.norm(slow.writer(p) @ P @ slow.reader(p)), rel=1e-9)
+            assert result.across_norm == result.norm
+        elif not np.isnan(result.across_norm):
+            assert result.across_norm == pytest.approx(np.linalg.norm(slow.writer(p) @ P @ slow.reader(p)), rel=1e-9)
 
 
 def mlp_jacobian(path: Path, config: ModelConfig, layer: int, read: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ def test_jacobians_are_those_of_the_mlps_at_recorded_scales(tmp_path: Path, name
 
     for mlp, positions in (("Jacobian at the position", [3]), ("mean Jacobian", [0, 1, 2, 3, 4])):
         p = replace(base, mlp=mlp, position=3)  # type: ignore[arg-type]
-        found = engine.answer(Request.named("virtual_weight", p, Subject(ref, tokens, (), plain))).result
+        result = engine.answer(Request.named("virtual_weight", p, Subject(ref, tokens, (), plain))).result
         eye, P = np.eye(config.d_model), np.eye(config.d_model)
         for layer in range(3):
             name_of = "resid_pre" if config.parallel else "resid_mid"
@@ -207,8 +207,8 @@ def test_jacobians_are_those_of_the_mlps_at_recorded_scales(tmp_path: Path, name
             else:
                 P = P @ (eye + heads) @ (eye + J) if layer else P @ (eye + J)
         product = slow.t["layers.0.W_V"][2 // config.group] @ slow.t["layers.0.W_O"][2] @ P @ slow.t["unembed.W_U"]
-        assert found.norm == pytest.approx(np.linalg.norm(product), rel=1e-5)
-        said = " · ".join(found.conventions)
+        assert result.norm == pytest.approx(np.linalg.norm(product), rel=1e-5)
+        said = " · ".join(result.conventions)
         assert "not exact" in said and "recorded scales" in said
         assert ("position 3" in said) == (len(positions) == 1) and ("mean of 5 positions" in said) == (len(positions) > 1)
 
@@ -311,9 +311,9 @@ def test_a_head_of_norm_0_writes_nothing(tmp_path: Path) -> None:
     tensors["layers.0.W_O"][0] = 0
     save_file(tensors, path / "model.safetensors")
     for reader in READERS:
-        found = _ask(path, VirtualWeightParams(writer="head", reader=reader, across=True))  # type: ignore[arg-type]
-        assert found.norm == found.relative == 0
-        assert all(np.isfinite(a).all() for a in found.arrays().values())
+        result = _ask(path, VirtualWeightParams(writer="head", reader=reader, across=True))  # type: ignore[arg-type]
+        assert result.norm == result.relative == 0
+        assert all(np.isfinite(a).all() for a in result.arrays().values())
 
 
 def test_a_vocabulary_of_three_and_half_precision(tmp_path: Path) -> None:

@@ -71,59 +71,59 @@ def ranks(row: np.ndarray, token: int, rank: int, equal: int) -> None:
 
 
 @reference
-def token_loss(m: Model, own: Passed, p: Any, found: Any) -> None:
+def token_loss(m: Model, own: Passed, p: Any, result: Any) -> None:
     for i, token in enumerate(own.tokens):
         if i == 0 or token >= m.c.d_vocab_out:
-            assert np.isnan(found.loss[i]) and found.rank[i] == found.equal[i] == -1
+            assert np.isnan(result.loss[i]) and result.rank[i] == result.equal[i] == -1
             continue
         row = own.log_probs[i - 1]
-        close(found.loss[i], -row[token], "loss")
-        ranks(row, token, found.rank[i], found.equal[i])
+        close(result.loss[i], -row[token], "loss")
+        ranks(row, token, result.rank[i], result.equal[i])
 
 
 @reference
-def predictions(m: Model, own: Passed, p: Any, found: Any) -> None:
+def predictions(m: Model, own: Passed, p: Any, result: Any) -> None:
     row = own.log_probs[at(own, p.position)]
-    close(found.log_probs, np.sort(row)[::-1][: p.k], "log_probs")
-    close(row[found.ids], found.log_probs, "ids")
-    close(found.entropy, -(np.exp(row) * row).sum(), "entropy")
-    if found.actual >= 0:
-        ranks(row, found.actual, found.actual_rank, found.actual_equal)
+    close(result.log_probs, np.sort(row)[::-1][: p.k], "log_probs")
+    close(row[result.ids], result.log_probs, "ids")
+    close(result.entropy, -(np.exp(row) * row).sum(), "entropy")
+    if result.actual >= 0:
+        ranks(row, result.actual, result.actual_rank, result.actual_equal)
 
 
 @reference
-def logit_lens(m: Model, own: Passed, p: Any, found: Any) -> None:
+def logit_lens(m: Model, own: Passed, p: Any, result: Any) -> None:
     c = m.c
     streams = [x for b in own.blocks for x in ([b.pre, b.mid] if p.mid and c.d_mlp and not c.parallel else [b.pre])]
     bias = m.t["unembed.b_U"] if "unembed" in c.biases else 0
     last = own.log_probs
-    assert len(found.stages) == len(streams) + 1
+    assert len(result.stages) == len(streams) + 1
     for stage, x in enumerate([*streams, own.final]):
         norm = own.final_norm if "final" in p.statistics else m.norm("unembed.norm", x, c.norm if c.final_norm else "none")
         row = log_softmax(capped(norm(x) @ m.W_U + bias, c.logit_soft_cap))
-        close(found.entropy[stage], -(np.exp(row) * row).sum(-1), f"entropy of {found.stages[stage]}")
-        close(found.kl[stage], (np.exp(last) * (last - row)).sum(-1), "kl")
-        close(found.probs[stage], np.sort(np.exp(row))[:, ::-1][:, : found.probs.shape[2]], "probs")
+        close(result.entropy[stage], -(np.exp(row) * row).sum(-1), f"entropy of {result.stages[stage]}")
+        close(result.kl[stage], (np.exp(last) * (last - row)).sum(-1), "kl")
+        close(result.probs[stage], np.sort(np.exp(row))[:, ::-1][:, : result.probs.shape[2]], "probs")
         for i, token in enumerate(own.tokens[1:]):
             if token < c.d_vocab_out:
-                close(found.log_prob[stage, i], row[i, token], "log_prob")
-                ranks(row[i], token, found.rank[stage, i], found.equal[stage, i])
+                close(result.log_prob[stage, i], row[i, token], "log_prob")
+                ranks(row[i], token, result.rank[stage, i], result.equal[stage, i])
 
 
 # -- attention ------------------------------------------------------------------------------------------------------------
 
 
 @reference
-def attention(m: Model, own: Passed, p: Any, found: Any) -> None:
+def attention(m: Model, own: Passed, p: Any, result: Any) -> None:
     centred = Circuits(m).centred
-    for row, (layer, h) in enumerate(found.heads):
+    for row, (layer, h) in enumerate(result.heads):
         b, seen = own.blocks[layer], visible(m, own, layer)
         values = b.scores[h] if p.show == "scores" else b.pattern[h]
         if p.show == "contribution":
             moved = through_all(b, b.v[h] @ m.of(layer, "W_O")[h])
             values = values * np.linalg.norm(without_mean(moved) if centred else moved, axis=-1)
-        close(found.values[row][seen], values[seen], f"L{layer}H{h}")
-        assert np.isnan(found.values[row][~seen]).all()
+        close(result.values[row][seen], values[seen], f"L{layer}H{h}")
+        assert np.isnan(result.values[row][~seen]).all()
 
 
 def through_all(b: Any, carried: np.ndarray) -> np.ndarray:
@@ -138,30 +138,30 @@ def through_all(b: Any, carried: np.ndarray) -> np.ndarray:
 
 
 @reference
-def head_step(m: Model, own: Passed, p: Any, found: Any) -> None:
-    (layer, h), d, s = p.head, at(own, p.destination), found.source
+def head_step(m: Model, own: Passed, p: Any, result: Any) -> None:
+    (layer, h), d, s = p.head, at(own, p.destination), result.source
     b, seen = own.blocks[layer], visible(m, own, layer)[d]
-    close(found.score, b.dots[h, d, s], "score")
-    close(found.pattern, b.pattern[h, d], "pattern")
-    close(found.scores[seen], b.scores[h, d][seen], "scores")
-    close(found.z, b.z[h, d], "z")
+    close(result.score, b.dots[h, d, s], "score")
+    close(result.pattern, b.pattern[h, d], "pattern")
+    close(result.scores[seen], b.scores[h, d][seen], "scores")
+    close(result.z, b.z[h, d], "z")
     parts = {
         "result": b.result[h],
         "moved": np.tile(b.pattern[h, d, s] * b.v[h, s] @ m.of(layer, "W_O")[h], (len(own.tokens), 1)),
     }
     for name, x in parts.items():
         entering = through_norm_after(b, "attn", x)[d]
-        close(getattr(found, name), without_mean(entering) if Circuits(m).centred else entering, name)
+        close(getattr(result, name), without_mean(entering) if Circuits(m).centred else entering, name)
 
 
 @reference
-def attention_overview(m: Model, own: Passed, p: Any, found: Any) -> None:
+def attention_overview(m: Model, own: Passed, p: Any, result: Any) -> None:
     largest = [[b.pattern[h].max() for h in range(m.c.n_heads)] for b in own.blocks]
-    close(found.largest, largest, "largest")
-    edge = found.tile + found.gap
+    close(result.largest, largest, "largest")
+    edge = result.tile + result.gap
     for layer, b in enumerate(own.blocks):
         for h in range(m.c.n_heads):
-            tile = found.sheet[layer * edge : layer * edge + found.tile, h * edge : h * edge + found.tile]
+            tile = result.sheet[layer * edge : layer * edge + result.tile, h * edge : h * edge + result.tile]
             seen = visible(m, own, layer)
             close(tile[seen], b.pattern[h][seen], "tile")
 
@@ -188,19 +188,19 @@ def score(name: str, A: np.ndarray, t: tuple[int, ...], window: int) -> float:
 
 
 @reference
-def head_scores(m: Model, own: Passed, p: Any, found: Any) -> None:
+def head_scores(m: Model, own: Passed, p: Any, result: Any) -> None:
     if p.on == "random":
         return
-    for i, name in enumerate(found.names):
+    for i, name in enumerate(result.names):
         wanted = [
             [score(name, b.pattern[h], own.tokens, m.c.window(layer)) for h in range(m.c.n_heads)]
             for layer, b in enumerate(own.blocks)
         ]
-        close(found.mean[i], wanted, name)
+        close(result.mean[i], wanted, name)
 
 
 @reference
-def virtual_head(m: Model, own: Passed, p: Any, found: Any) -> None:
+def virtual_head(m: Model, own: Passed, p: Any, result: Any) -> None:
     (i, g), (j, h) = p.earlier, p.later
     first, second = own.blocks[i], own.blocks[j]
     middle = np.ones((len(own.tokens), 1))
@@ -208,8 +208,8 @@ def virtual_head(m: Model, own: Passed, p: Any, found: Any) -> None:
         middle = middle * second.norms["attn_norm"].scale
     if "attn_post_norm" in first.norms:
         middle = middle * first.norms["attn_post_norm"].scale
-    seen, wanted = ~np.isnan(found.pattern), second.pattern[h] @ (middle * first.pattern[g])
-    close(found.pattern[seen], wanted[seen], "pattern")
+    seen, wanted = ~np.isnan(result.pattern), second.pattern[h] @ (middle * first.pattern[g])
+    close(result.pattern[seen], wanted[seen], "pattern")
     assert (seen == np.tril(seen)).all() and not wanted[~seen].any()
 
 
@@ -222,83 +222,83 @@ def dest_of(p: Any, own: Passed) -> list[int]:
 
 
 @reference
-def direct_attribution(m: Model, own: Passed, p: Any, found: Any) -> None:
+def direct_attribution(m: Model, own: Passed, p: Any, result: Any) -> None:
     c = m.c
     for column, d in enumerate(dest_of(p, own)):
         token = followed_by(m, own, d)
         D = direction(m, token, not c.logit_soft_cap)
-        assert found.ids[column, 0] == token
+        assert result.ids[column, 0] == token
         one = lambda x, D=D, d=d: float(effect(own, x, D)[..., d])
-        others = dict(zip(found.names, found.others[:, column], strict=True))
+        others = dict(zip(result.names, result.others[:, column], strict=True))
         close(others["embedding"], one(own.embedded), "embedding")
         for layer, b in enumerate(own.blocks):
             for h in range(c.n_heads):
-                close(found.heads[layer, h, column], one(through_norm_after(b, "attn", b.result[h])), f"L{layer}H{h}")
+                close(result.heads[layer, h, column], one(through_norm_after(b, "attn", b.result[h])), f"L{layer}H{h}")
             if c.d_mlp:
                 close(others[f"MLP L{layer}"], one(b.mlp_out), f"MLP L{layer}")
         offset = m.t["unembed.b_U"] if "unembed" in c.biases else np.zeros(c.d_vocab_out)
         total = own.normed[d] @ D + offset[token] - (0 if c.logit_soft_cap else offset.mean())
-        close(found.total[column], total, "total")
+        close(result.total[column], total, "total")
 
 
 @reference
-def token_attribution(m: Model, own: Passed, p: Any, found: Any) -> None:
+def token_attribution(m: Model, own: Passed, p: Any, result: Any) -> None:
     d = at(own, p.position)
-    for row, (layer, h) in enumerate(found.heads):
+    for row, (layer, h) in enumerate(result.heads):
         b, seen = own.blocks[layer], visible(m, own, layer)
         carried = b.v[h] @ m.of(layer, "W_O")[h]
         moved = b.pattern[h][..., None] * through_all(b, carried)  # [dest, src, d_model]
         for other in range(len(own.tokens)):
             dest, src = (d, other) if p.direction == "sources" else (other, d)
             if not seen[dest, src]:
-                assert np.isnan(found.values[row, other])
+                assert np.isnan(result.values[row, other])
                 continue
             D = direction(m, followed_by(m, own, dest), True)
             x = np.broadcast_to(moved[dest, src], own.final.shape)
-            close(found.values[row, other], effect(own, x, D)[dest], f"L{layer}H{h} {dest} <- {src}")
+            close(result.values[row, other], effect(own, x, D)[dest], f"L{layer}H{h} {dest} <- {src}")
 
 
 @reference
-def neurons(m: Model, own: Passed, p: Any, found: Any) -> None:
+def neurons(m: Model, own: Passed, p: Any, result: Any) -> None:
     d = at(own, p.position)
     D = direction(m, followed_by(m, own, d), not m.c.logit_soft_cap)
     for layer, b in enumerate(own.blocks):
         each = b.hidden[d][:, None, None] * m.of(layer, "mlp.W_out")[:, None, :]
         each = np.broadcast_to(each, (len(each), len(own.tokens), m.c.d_model))
-        close(found.every[layer], effect(own, through_norm_after(b, "mlp", each), D)[:, d], f"MLP L{layer}")
-        close(found.mlp[layer], effect(own, b.mlp_out, D)[d], "the whole MLP")
+        close(result.every[layer], effect(own, through_norm_after(b, "mlp", each), D)[:, d], f"MLP L{layer}")
+        close(result.mlp[layer], effect(own, b.mlp_out, D)[d], "the whole MLP")
 
 
 @reference
-def score_expansion(m: Model, own: Passed, p: Any, found: Any) -> None:
+def score_expansion(m: Model, own: Passed, p: Any, result: Any) -> None:
     layer, h = p.head
-    d, s, b = at(own, p.destination), found.source, own.blocks[layer]
-    close(found.attention, b.pattern[h, d, s], "attention")
+    d, s, b = at(own, p.destination), result.source, own.blocks[layer]
+    close(result.attention, b.pattern[h, d, s], "attention")
     bias = -m.c.slopes[h] * (d - s) if m.c.positions == "alibi" and m.acts(layer) else 0.0
-    close(found.score, b.dots[h, d, s] + bias, "score")
-    close(found.terms.sum(), b.dots[h, d, s] + bias, "sum of terms")
-    if found.seen:
-        close(found.softmax_score, b.scores[h, d, s], "softmax_score")
+    close(result.score, b.dots[h, d, s] + bias, "score")
+    close(result.terms.sum(), b.dots[h, d, s] + bias, "sum of terms")
+    if result.seen:
+        close(result.softmax_score, b.scores[h, d, s], "softmax_score")
 
 
 @reference
-def path_expansion(m: Model, own: Passed, p: Any, found: Any) -> None:
+def path_expansion(m: Model, own: Passed, p: Any, result: Any) -> None:
     """Direct contributions of heads by `direct_attribution`'s formula, the whole, and paths of order 1 from the embedding."""
     c, d = m.c, at(own, p.position)
     token = followed_by(m, own, d)
     D = direction(m, token, not c.logit_soft_cap)
     for layer, b in enumerate(own.blocks):
         for h in range(c.n_heads):
-            close(found.head_total[layer, h], effect(own, through_norm_after(b, "attn", b.result[h]), D)[d], f"L{layer}H{h}")
-    close(found.head_orders.sum(-1), found.head_total, "orders of heads")
-    source = list(found.sources).index("embedding")
-    for term in np.flatnonzero(found.order == 1):
-        layer, h = found.heads[term, 0]
+            close(result.head_total[layer, h], effect(own, through_norm_after(b, "attn", b.result[h]), D)[d], f"L{layer}H{h}")
+    close(result.head_orders.sum(-1), result.head_total, "orders of heads")
+    source = list(result.sources).index("embedding")
+    for term in np.flatnonzero(result.order == 1):
+        layer, h = result.heads[term, 0]
         b = own.blocks[layer]
         read = b.norms["attn_norm"].linear(own.embedded) if "attn_norm" in b.norms else own.embedded
         kv = h // (c.n_heads // c.n_kv_heads)
         out = b.pattern[h] @ read @ m.of(layer, "W_V")[kv] @ m.of(layer, "W_O")[h]
-        close(found.by_source[term, source], effect(own, through_norm_after(b, "attn", out), D)[d], f"path through L{layer}H{h}")
+        close(result.by_source[term, source], effect(own, through_norm_after(b, "attn", out), D)[d], f"path through L{layer}H{h}")
 
 
 def with_uncentred_table(m: Model) -> bool:
@@ -307,26 +307,26 @@ def with_uncentred_table(m: Model) -> bool:
 
 
 @reference
-def residual_norms(m: Model, own: Passed, p: Any, found: Any) -> None:
+def residual_norms(m: Model, own: Passed, p: Any, result: Any) -> None:
     if with_uncentred_table(m):
         return
     centred = Circuits(m).centred
     length = lambda x: np.sqrt(((without_mean(x) if centred else x) ** 2).sum(-1))
-    stages = dict(zip(found.stages, found.stream, strict=True))
+    stages = dict(zip(result.stages, result.stream, strict=True))
     for layer, b in enumerate(own.blocks):
         close(stages[f"L{layer} in"], length(b.pre), f"L{layer} in")
 
 
 @reference
-def activations(m: Model, own: Passed, p: Any, found: Any) -> None:
+def activations(m: Model, own: Passed, p: Any, result: Any) -> None:
     if with_uncentred_table(m):
         return
     x = own.blocks[p.layer].pre if m.c.n_layers else own.final
-    close(found.values, without_mean(x) if Circuits(m).centred else x, p.name)
+    close(result.values, without_mean(x) if Circuits(m).centred else x, p.name)
 
 
 @reference
-def ablation(m: Model, own: Passed, p: Any, found: Any) -> None:
+def ablation(m: Model, own: Passed, p: Any, result: Any) -> None:
     """Each head's z replaced by zero or by its mean over positions; the patterns of later layers held, or computed anew."""
     c, n = m.c, len(own.tokens)
     follows = followed_by(m, own, n - 1)
@@ -350,57 +350,57 @@ def ablation(m: Model, own: Passed, p: Any, found: Any) -> None:
                 x[h] = x[h].mean(0) if p.how == "mean" else 0
                 return x
 
-            close(found.effect[layer, h], value(m(own.tokens, cut)) - value(own), f"L{layer}H{h}")
+            close(result.effect[layer, h], value(m(own.tokens, cut)) - value(own), f"L{layer}H{h}")
 
 
 # -- weights --------------------------------------------------------------------------------------------------------------
 
 
-def _table(found: Any, row: np.ndarray, k: int, token: int | None) -> None:
-    close(found.top, np.sort(row)[::-1][:k], "top")
-    close(row[found.top_ids], found.top, "top_ids")
-    close(found.bottom, np.sort(row)[:k][::-1] if found.bottom[0] > found.bottom[-1] else np.sort(row)[:k], "bottom")
-    close(found.sd, row.std(), "sd")
+def _table(result: Any, row: np.ndarray, k: int, token: int | None) -> None:
+    close(result.top, np.sort(row)[::-1][:k], "top")
+    close(row[result.top_ids], result.top, "top_ids")
+    close(result.bottom, np.sort(row)[:k][::-1] if result.bottom[0] > result.bottom[-1] else np.sort(row)[:k], "bottom")
+    close(result.sd, row.std(), "sd")
     if token is not None:
-        close(found.own, row[token], "own")
+        close(result.own, row[token], "own")
 
 
 @reference
-def ov_table(m: Model, own: Passed, p: Any, found: Any) -> None:
+def ov_table(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
     read = circuits.stored if p.embed == "tokens" else circuits.tokens
     whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
     mapped = m.c.d_vocab == m.c.d_vocab_out
-    _table(found, whole[p.token] if p.given == "source" else whole[:, p.token], p.k, p.token if mapped else None)
+    _table(result, whole[p.token] if p.given == "source" else whole[:, p.token], p.k, p.token if mapped else None)
 
 
 @reference
-def qk_table(m: Model, own: Passed, p: Any, found: Any) -> None:
+def qk_table(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits, layer = Circuits(m), p.head.layer
     read = circuits.stored if p.embed == "tokens" else circuits.tokens
     head = circuits.head(*p.head)
     whole = m.c.score_scale * circuits.turned(layer, read @ head.Q, p.distance) @ (read @ head.K).T
-    _table(found, without_mean(whole[p.token]) if p.given == "destination" else whole[:, p.token], p.k, p.token)
+    _table(result, without_mean(whole[p.token]) if p.given == "destination" else whole[:, p.token], p.k, p.token)
     if head.bQ is not None:
         bias = without_mean(m.c.score_scale * circuits.turned(layer, head.bQ, p.distance) @ (read @ head.K).T)
-        close(found.bias_top, np.sort(bias)[::-1][: p.k], "bias row")
+        close(result.bias_top, np.sort(bias)[::-1][: p.k], "bias row")
 
 
 @reference
-def ov_top_tokens(m: Model, own: Passed, p: Any, found: Any) -> None:
+def ov_top_tokens(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
     read = circuits.stored if p.embed == "tokens" else circuits.tokens
     whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
-    close(found.values, -np.sort(-whole)[:, : p.k], "values")
+    close(result.values, -np.sort(-whole)[:, : p.k], "values")
 
 
 @reference
-def composition(m: Model, own: Passed, p: Any, found: Any) -> None:
+def composition(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits, norm = Circuits(m), np.linalg.norm
-    close(found.baseline, 1 / np.sqrt(circuits.d), "baseline")
+    close(result.baseline, 1 / np.sqrt(circuits.d), "baseline")
     for j, h in circuits.heads():
         for i, g in circuits.heads():
-            for kind, scores in zip(found.kinds, found.scores, strict=True):
+            for kind, scores in zip(result.kinds, result.scores, strict=True):
                 if i >= j:
                     assert np.isnan(scores[j, h, i, g])
                     continue
@@ -410,7 +410,7 @@ def composition(m: Model, own: Passed, p: Any, found: Any) -> None:
 
 
 @reference
-def copying_scores(m: Model, own: Passed, p: Any, found: Any) -> None:
+def copying_scores(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
     for layer, h in circuits.heads():
         head = circuits.head(layer, h)
@@ -418,61 +418,61 @@ def copying_scores(m: Model, own: Passed, p: Any, found: Any) -> None:
         if m.c.d_vocab == m.c.d_vocab_out:
             for name, U in (("copying", without_mean(circuits.U)), ("copying_raw", circuits.U_raw)):
                 whole = circuits.E @ head.OV @ U
-                _score(getattr(found, name)[layer, h], whole, rank, name)
+                _score(getattr(result, name)[layer, h], whole, rank, name)
             close(
-                found.diagonal_mean[layer, h],
+                result.diagonal_mean[layer, h],
                 np.trace(circuits.E @ head.OV @ without_mean(circuits.U)) / m.c.d_vocab,
                 "diagonal_mean",
             )
         q = circuits.turned(layer, circuits.E @ head.Q, 0)
-        _score(found.qk_positivity[layer, h], q @ (without_mean(circuits.E, 0) @ head.K).T, rank, "qk_positivity")
+        _score(result.qk_positivity[layer, h], q @ (without_mean(circuits.E, 0) @ head.K).T, rank, "qk_positivity")
         likeness = np.trace(head.OV) / (np.sqrt(m.c.d_head) * np.linalg.norm(head.OV))
-        close(found.identity_likeness[layer, h], likeness, "identity_likeness")
+        close(result.identity_likeness[layer, h], likeness, "identity_likeness")
 
 
-def _score(found: float, whole: np.ndarray, rank: int, what: str) -> None:
-    close(found, positivity(eigenvalues(whole, rank)), what, 1e-6)
+def _score(result: float, whole: np.ndarray, rank: int, what: str) -> None:
+    close(result, positivity(eigenvalues(whole, rank)), what, 1e-6)
 
 
 @reference
-def ov_spectrum(m: Model, own: Passed, p: Any, found: Any) -> None:
+def ov_spectrum(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
-    for row, (layer, h) in enumerate(found.heads):
+    for row, (layer, h) in enumerate(result.heads):
         head = circuits.head(layer, h)
         whole = head.OV if p.matrix == "bare" else circuits.E @ head.OV @ without_mean(circuits.U)
-        _spectrum(found, row, whole)
+        _spectrum(result, row, whole)
 
 
 @reference
-def qk_spectrum(m: Model, own: Passed, p: Any, found: Any) -> None:
+def qk_spectrum(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
-    for row, (layer, h) in enumerate(found.heads):
+    for row, (layer, h) in enumerate(result.heads):
         head = circuits.head(layer, h)
         Q = circuits.turned(layer, head.Q, p.distance)
-        _spectrum(found, row, Q @ head.K.T if p.matrix == "bare" else circuits.E @ Q @ (without_mean(circuits.E, 0) @ head.K).T)
+        _spectrum(result, row, Q @ head.K.T if p.matrix == "bare" else circuits.E @ Q @ (without_mean(circuits.E, 0) @ head.K).T)
 
 
-def _spectrum(found: Any, row: int, whole: np.ndarray) -> None:
+def _spectrum(result: Any, row: int, whole: np.ndarray) -> None:
     """Singular values, and the eigenvalues by their power sums: those say the same whatever the order, and lose no digits."""
     mine = np.linalg.svd(whole, compute_uv=False)
-    k = min(len(mine), found.singular_values.shape[1])
-    close(found.singular_values[row][:k], mine[:k], "singular values", 1e-6)
+    k = min(len(mine), result.singular_values.shape[1])
+    close(result.singular_values[row][:k], mine[:k], "singular values", 1e-6)
     size, power = np.linalg.norm(whole), whole
     for order in (1, 2, 3):
-        close((found.eigenvalues[row] ** order).sum() / size**order, np.trace(power) / size**order, f"Σλ^{order}")
+        close((result.eigenvalues[row] ** order).sum() / size**order, np.trace(power) / size**order, f"Σλ^{order}")
         power = power @ whole
 
 
 @reference
-def singular_vectors(m: Model, own: Passed, p: Any, found: Any) -> None:
+def singular_vectors(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits, layer = Circuits(m), p.head.layer
     head = circuits.head(*p.head)
     whole = head.OV if p.matrix == "OV" else circuits.turned(layer, head.Q, p.distance) @ head.K.T
-    close((found.U * found.S) @ found.V.T, whole, p.matrix)
+    close((result.U * result.S) @ result.V.T, whole, p.matrix)
 
 
 @reference
-def virtual_weight(m: Model, own: Passed, p: Any, found: Any) -> None:
+def virtual_weight(m: Model, own: Passed, p: Any, result: Any) -> None:
     """Direct products of heads, embeddings, positions and the unembedding."""
     circuits, c = Circuits(m), m.c
     if p.writer == "mlp" or p.across or p.reader == "mlp" or (circuits.centred and c.positions == "sinusoidal"):
@@ -489,15 +489,15 @@ def virtual_weight(m: Model, own: Passed, p: Any, found: Any) -> None:
     else:
         B = {"QK query": reader.QK, "QK key": reader.QK.T, "OV": reader.OV}[p.reader]
     product = np.linalg.svd(A @ B, compute_uv=False)
-    close(found.norm, np.linalg.norm(product), "norm")
-    close(found.relative, np.linalg.norm(product) / (np.linalg.norm(A) * np.linalg.norm(B)), "relative")
-    close(found.baseline, 1 / np.sqrt(circuits.d), "baseline")
-    k = min(len(product), len(found.singular_values))
-    close(found.singular_values[:k], product[:k], "singular values", 1e-6)
+    close(result.norm, np.linalg.norm(product), "norm")
+    close(result.relative, np.linalg.norm(product) / (np.linalg.norm(A) * np.linalg.norm(B)), "relative")
+    close(result.baseline, 1 / np.sqrt(circuits.d), "baseline")
+    k = min(len(product), len(result.singular_values))
+    close(result.singular_values[:k], product[:k], "singular values", 1e-6)
 
 
 @reference
-def subspace_overlap(m: Model, own: Passed, p: Any, found: Any) -> None:
+def subspace_overlap(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
 
     def space(head: Any, which: str) -> np.ndarray:
@@ -510,10 +510,10 @@ def subspace_overlap(m: Model, own: Passed, p: Any, found: Any) -> None:
             U, V = space(circuits.head(*one), p.left), space(circuits.head(*other), p.right)
             cosines = np.linalg.svd(U.T @ V, compute_uv=False)
             mean = (cosines**2).sum() / min(U.shape[1], V.shape[1])
-            close(found.mean_cos2[*one, *other], mean, "mean_cos2")
-            close(found.max_cos[*one, *other], cosines[0], "max_cos")
+            close(result.mean_cos2[*one, *other], mean, "mean_cos2")
+            close(result.max_cos[*one, *other], cosines[0], "max_cos")
     for one in circuits.heads():
-        close(found.weighted[:, *one], [_overlap(circuits, one, p.left, part) for part in range(5)], "weighted", 1e-6)
+        close(result.weighted[:, *one], [_overlap(circuits, one, p.left, part) for part in range(5)], "weighted", 1e-6)
 
 
 def _overlap(circuits: Circuits, at: tuple[int, int], which: str, part: int) -> float:
@@ -532,17 +532,17 @@ def _overlap(circuits: Circuits, at: tuple[int, int], which: str, part: int) -> 
 
 
 @reference
-def direct_path(m: Model, own: Passed, p: Any, found: Any) -> None:
+def direct_path(m: Model, own: Passed, p: Any, result: Any) -> None:
     circuits = Circuits(m)
     whole = without_mean(circuits.E, 0) @ without_mean(circuits.U)
     if m.c.d_vocab == m.c.d_vocab_out:
         same = (whole * whole.T).sum() / (whole**2).sum()
-        close(found.symmetry, same, "symmetry", 1e-6)
+        close(result.symmetry, same, "symmetry", 1e-6)
 
 
 @reference
-def bigram(m: Model, own: Passed, p: Any, found: Any) -> None:
+def bigram(m: Model, own: Passed, p: Any, result: Any) -> None:
     """The model without its layers and positions, on the token alone."""
     alone = m.unembedded((p.token,), m.t["embed.W_E"][[p.token]], [], m.t["embed.W_E"][[p.token]] * m.c.embed_scale)
-    close(found.probabilities, np.sort(np.exp(alone.log_probs[0]))[::-1][: p.k], "probabilities")
-    close(np.exp(alone.log_probs[0])[found.ids], found.probabilities, "ids")
+    close(result.probabilities, np.sort(np.exp(alone.log_probs[0]))[::-1][: p.k], "probabilities")
+    close(np.exp(alone.log_probs[0])[result.ids], result.probabilities, "ids")

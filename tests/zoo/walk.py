@@ -21,7 +21,7 @@ def answered(bench: Bench, asked: Asked, tokens: Tokens, edits: tuple[Interventi
     """The result; None where it is refused: in the words that its `refuse` has, or for a reason in `known.REFUSED_IN_RUN`."""
     reason = find_analysis(asked.name).refuse(bench.config, asked.params)
     try:
-        found = bench.answer(asked, tokens, edits).result
+        result = bench.answer(asked, tokens, edits).result
     except CircuitLabError as error:
         allowed = known.REFUSED_IN_RUN.get(asked.name, ())
         said = reason is not None and isinstance(error, Refused) and reason[1:] in error.what
@@ -29,30 +29,30 @@ def answered(bench: Bench, asked: Asked, tokens: Tokens, edits: tuple[Interventi
             return None
         raise AssertionError(f"{asked} refuses in words that nobody expects: {error}") from error
     assert reason is None, f"{asked} answers what it says that it refuses: {reason}"
-    return found
+    return result
 
 
 def broken(bench: Bench, asked: Asked, tokens: Tokens) -> tuple[Result | None, list[Broken]]:
     """The answer, and the laws that it breaks: "answers", "finite", "adds up", "reference", "left alone", "earlier"."""
     failures = list[Broken]()
     try:
-        found = answered(bench, asked, tokens)
+        result = answered(bench, asked, tokens)
     except Exception as error:
         return None, [("answers", f"{type(error).__name__}: {error}")]
-    if found is None:
+    if result is None:
         return None, []
     for law, check in (
-        ("finite", lambda: _finite(asked, found)),
-        ("adds up", lambda: laws.check_remainder(found)),
-        ("reference", lambda: _reference(bench, asked, tokens, found)),
-        ("left alone", lambda: _left_alone(bench, asked, tokens, found)),
+        ("finite", lambda: _finite(asked, result)),
+        ("adds up", lambda: laws.check_remainder(result)),
+        ("reference", lambda: _reference(bench, asked, tokens, result)),
+        ("left alone", lambda: _left_alone(bench, asked, tokens, result)),
         ("earlier", lambda: _earlier(bench, asked, tokens)),
     ):
         try:
             check()
         except Exception as error:  # a crash of a reference is a failure of it, too
             failures.append((law, f"{type(error).__name__}: {error}"))
-    return found, failures
+    return result, failures
 
 
 def _finite(asked: Asked, found: Result) -> None:
