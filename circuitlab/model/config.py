@@ -205,6 +205,10 @@ class ModelConfig:
             value = getattr(self, name)
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise BadModel(f"The configuration's {name} is not a number.", expected="a finite number", got=quoted(value))
+        if self.norm_eps < 0:
+            raise BadModel(
+                "The configuration's norm_eps is below zero.", expected="a number of at least 0", got=quoted(self.norm_eps)
+            )
         for name in _SWITCHES:
             if type(getattr(self, name)) is not bool:
                 raise BadModel(

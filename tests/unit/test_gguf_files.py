@@ -19,6 +19,7 @@ from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
+from circuitlab.model.loading.gguf import vocabulary
 from tests.gguf_files import Kind, byte_tokenizer, converted, plain, random_blocks
 from tests.unit.families.agreement import saved
 
@@ -242,6 +243,32 @@ def test_sentencepiece_takes_the_best_piece_and_falls_back_to_bytes(tmp_path: Pa
     shown = lambda text: [tokenizer.raw(i) for i in tokenizer.encode(text)]
     assert shown("ab") == ["▁ab"] and shown("aab") == ["▁a", "ab"] and shown("é") == ["▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("ab éa")) == "ab éa"
+
+
+def test_tokens_of_more_merges_than_any_model_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64,000 tokens in 4.8 MB can make millions of merges."""
+    monkeypatch.setattr(vocabulary, "_MOST_MERGES", 100)
+    tokens = ["<unk>", "<s>", "</s>", *("a" * i + "b" * k for i in range(8) for k in range(8) if i + k)]
+    said = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [-float(i) for i in range(len(tokens))],
+        "tokenizer.ggml.token_type": [2, 3, 3, *[1] * (len(tokens) - 3)],
+    }
+    with pytest.raises(BadModel) as refused:
+        open_model(_with(tmp_path, lambda more: more.update(said), vocab_size=len(tokens)))
+    assert "100 merges" in refused.value.expected and refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"llama.attention.layer_norm_rms_epsilon": -1.0}, {"llama.rope.scaling.factor": -1.0}, {"llama.rope.scaling.factor": 1e30}],
+    ids=str,
+)
+def test_numbers_that_no_model_can_have_are_refused(tmp_path: Path, said: dict[str, float]) -> None:
+    with pytest.raises(BadModel) as refused:
+        open_model(_with(tmp_path, lambda more: more.update(said)))
+    assert refused.value.expected and refused.value.got
 
 
 def test_what_a_packed_file_takes_in_memory_is_said_before_it_is_opened(tmp_path: Path) -> None:

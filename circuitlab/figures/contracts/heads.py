@@ -24,9 +24,9 @@ def head_rank(values: np.ndarray, head: Head, among: bool = True) -> str:
 
 
 def rank_column(values: np.ndarray) -> np.ndarray:
-    """[row]: ranks from 1 among `values` [row], equal ones alike; NaN for rows without a value."""
+    """[row]: ranks from 1 among `values` [row], equal ones alike: whole numbers unless a row has no value, whose rank is NaN."""
     rank = all_ranks(values).rank
-    return np.where(rank > 0, rank.astype(float), np.nan)
+    return rank if (rank > 0).all() else np.where(rank > 0, rank.astype(float), np.nan)
 
 
 @lru_cache(maxsize=16)

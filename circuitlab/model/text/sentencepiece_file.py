@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause
 
 LARGEST = 16 * 2**20  # bytes; the largest of public models has 5 million
-_MOST_PIECES, _MOST_CHARACTERS, _MOST_MERGES = 2**20, 2**23, 2**22  # of Gemma's, the largest: 2^18, 1.9 million, 0.6 million
+_MOST_PIECES, _MOST_CHARACTERS, _MOST_MERGES = 2**20, 2**23, 2**20  # of Gemma's, the largest: 2^18, 1.9 million, 0.6 million
 _LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
 _UNIGRAM, _BPE = 1, 2
@@ -57,7 +57,7 @@ def description(data: bytes, name: str) -> JsonDict:
         raise BadModel(
             f"{name} cannot be read.",
             expected="a model of SentencePiece",
-            got=str(error)[:120] or "a damaged file",
+            got=cause(error, 120) or "a damaged file",
             remedy=_REMEDY,
         ) from error
     _refuse(spec)

@@ -95,6 +95,8 @@ def _rescaling(said: Said, tensors: GgufTensors) -> Config:
     factor = said.number("rope.scaling.factor", said.number("rope.scale_linear", 0.0))
     if kind == "none" or not factor:
         return {}
+    if not 0 < factor < 2**20:
+        raise BadModel("The rotary rescaling is impossible.", expected="a factor above 0, below a million", got=f"{factor:g}")
     if kind == "linear":
         return {"rope_scaling": {"rope_type": "linear", "factor": factor}} if factor != 1 else {}
     if kind != "yarn":

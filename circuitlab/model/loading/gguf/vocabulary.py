@@ -16,6 +16,7 @@ from circuitlab.model.loading.gguf.splitting import rules_of
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
+_MOST_MERGES = 2**20  # of Gemma's, the largest: 0.6 million
 _LONGEST_MERGED = 256  # characters of a piece that is divided at each of them to find its merges
 _REMEDY = "Convert the model again, or open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none."
 
@@ -153,7 +154,7 @@ def _sentencepiece(keys: _Keys) -> JsonDict:
     model = {
         "type": "BPE",
         "vocab": vocab,
-        "merges": _merges(vocab, mergeable, scores),
+        "merges": _merges(keys, vocab, mergeable, scores),
         "unk_token": None if unknown is None else keys.tokens[unknown],
         "fuse_unk": True,
         "byte_fallback": True,
@@ -179,8 +180,11 @@ def _sentencepiece(keys: _Keys) -> JsonDict:
     }
 
 
-def _merges(vocab: Mapping[str, int], mergeable: set[str], scores: np.ndarray) -> list[list[str]]:
-    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids."""
+def _merges(keys: _Keys, vocab: Mapping[str, int], mergeable: set[str], scores: np.ndarray) -> list[list[str]]:
+    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids.
+
+    Raises `BadModel` for more than any model has: a few megabytes of tokens can make sixty million.
+    """
     merges = []
     for text in mergeable:
         if len(text) > _LONGEST_MERGED:
@@ -188,4 +192,6 @@ def _merges(vocab: Mapping[str, int], mergeable: set[str], scores: np.ndarray) -
         i = vocab[text]
         splits = ((text[:k], text[k:]) for k in range(1, len(text)))
         merges += [(-float(scores[i]), vocab[a], vocab[b], [a, b]) for a, b in splits if a in mergeable and b in mergeable]
+        if len(merges) > _MOST_MERGES:
+            raise _bad(keys.header, "tokens", f"at most {number_of(_MOST_MERGES, 'merge')}", "more")
     return [pair for *_, pair in sorted(merges)]
