@@ -12,6 +12,17 @@ def number_of(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
+def ranked(rank: int, equal: int = 1, among: int = 0) -> str:
+    """ "rank 3", of equals "rank 1 of 5 equal"; with how many there are "rank 3 of 144", "rank 1 of 5 equal, among 144".
+
+    `rank` from 1; "no rank" for one below. `equal`: how many have this value, itself included; below 1: nobody counted.
+    """
+    if rank < 1:
+        return "no rank"
+    tied = f" of {equal:,} equal" if equal > 1 else ""
+    return f"rank {rank:,}{tied}" + (f"{',' * bool(tied)} {'among' if tied else 'of'} {among:,}" if among else "")
+
+
 def number(value: Any, spec: str = ".2f") -> str:
     """A number as it is read, with a typographic minus, also in an exponent; one that is rounded to zero has no sign.
 

@@ -82,8 +82,8 @@ class BadModel(CircuitLabError):
 class UnknownFamily(BadModel):
     """A checkpoint that no family recognises.
 
-    `tensors`: its tensor names with shapes as lines of text, layers grouped, possibly not all of `n_tensors`; `command`: the
-    command that imports it by a map, "" where it has no named tensors.
+    `known`: what is opened, a long list, which stands last. `tensors`: its tensor names with shapes as lines of text, layers
+    grouped, possibly not all of `n_tensors`; `command`: the command that imports it by a map, "" where it has no named tensors.
     """
 
     def __init__(
@@ -93,19 +93,20 @@ class UnknownFamily(BadModel):
         expected: str,
         got: str,
         remedy: str,
+        known: str = "",
         tensors: tuple[str, ...] = (),
         n_tensors: int = 0,
         command: str = "",
     ) -> None:
         super().__init__(what, expected=expected, got=got, remedy=remedy)
-        self.tensors, self.n_tensors, self.command = tensors, n_tensors, command
+        self.known, self.tensors, self.n_tensors, self.command = known, tensors, n_tensors, command
 
     def __str__(self) -> str:
-        if not self.tensors:
-            return super().__str__()
-        tensors = (f"    {on_one_line(line)}" for line in self.tensors)
-        lines = [super().__str__(), f"  its {number_of(self.n_tensors, 'tensor')}:", *tensors]
-        return "\n".join([*lines, f"  import:   {self.command}"])
+        lines = [super().__str__()]
+        if self.tensors:
+            tensors = (f"    {on_one_line(line)}" for line in self.tensors)
+            lines += [f"  import:   {self.command}", f"  its {number_of(self.n_tensors, 'tensor')}:", *tensors]
+        return "\n".join([*lines, *([f"  opened:   {on_one_line(self.known)}"] if self.known else [])])
 
 
 class BadInput(CircuitLabError):

@@ -20,7 +20,8 @@ class Web:
     `flip`: the byte at this place is another one. `ranges`: whether it knows them. `status`: what it answers in place of a file.
     `lies`: in place of the length. `silent`: no length is said. `packed`: says that it is compressed. `wait`: a transfer pauses
     after every block until this is set. `sends_on`: to this address, in place of a file. `page`: what it sends in place of a
-    file, as a network that asks for a login does.
+    file, as a network that asks for a login does. `index`: by path, the kind and the bytes of a page,
+    as a package index has them; asking for one is not in the log.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class Web:
     wait: threading.Event | None = None
     sends_on: str = ""
     page: bytes = b""
+    index: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     url: str = ""
 
 
@@ -45,6 +47,9 @@ class _Handler(loopback.Handler):
 
     def do_GET(self) -> None:
         web, asked = self.web, self.headers.get("Range", "")
+        if self.path in web.index:
+            self._page(*web.index[self.path])
+            return
         web.log.append((self.path.strip("/"), asked))
         file = web.folder / self.path.strip("/").rpartition("/")[2]
         if web.sends_on:
@@ -71,11 +76,19 @@ class _Handler(loopback.Handler):
         self.end_headers()
         self._blocks(bytes(data[start:]))
 
+    def _page(self, kind: str, data: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
     def _blocks(self, data: bytes) -> None:
         web = self.web
-        sent, broken = self.send_blocks(data, BLOCK, web.cut_after if web.cuts else 0, web.wait)
+        cut = web.cut_after if web.cuts and web.cut_after < len(data) else 0
+        web.cuts -= bool(cut)  # before the other side hears of it, and asks again
+        sent, _ = self.send_blocks(data, BLOCK, cut, web.wait)
         web.sent += sent
-        web.cuts -= broken
 
 
 def serving(web: Web) -> AbstractContextManager[Web]:

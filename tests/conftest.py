@@ -162,6 +162,15 @@ class _PatientBot(QtBot):
     waitUntil = partialmethod(QtBot.waitUntil, timeout=int(SECONDS * 1000))
 
 
+@pytest.fixture(scope="module")
+def engine() -> Any:
+    """One engine for a module's tests, with models and answers of its own."""
+    from circuitlab.engine.engine import Engine
+    from circuitlab.engine.store import ModelStore
+
+    return Engine(ModelStore())
+
+
 @pytest.fixture
 def qtbot(qapp: Any, request: pytest.FixtureRequest) -> QtBot:
     """The hand and the eyes of a test of the window."""

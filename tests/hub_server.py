@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.loopback import Handler, serving
+from tests.patience import SECONDS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BLOCK = 1 << 14
@@ -50,6 +51,7 @@ class Hub:
     sent: int = 0
     tokens: list[str] = field(default_factory=list)
     url: str = ""
+    silent: threading.Event | None = None
 
 
 def _name_of(data: bytes) -> str:
@@ -75,6 +77,10 @@ class _Handler(Handler):
         path = unquote(urlsplit(self.path).path).strip("/")
         self.hub.log.append((self.command, path, self.headers.get("Range", "")))
         self.hub.tokens.append(self.headers.get("Authorization", ""))
+        if self.hub.silent is not None:
+            self.hub.silent.wait(SECONDS)
+            self.close_connection = True
+            return
         if path.startswith("api/models/"):
             self._api(path.removeprefix("api/models/"))
         elif "/resolve/" in path:

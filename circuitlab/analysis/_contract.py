@@ -112,6 +112,11 @@ class NullContext:
         """Nothing."""
 
 
+def never_holds(version: int, config: ModelConfig, p: Any) -> bool:
+    """For analyses none of whose earlier versions is known to have answered the same."""
+    return False
+
+
 def never_refused(config: ModelConfig, p: Any) -> str | None:
     """The `refuse` of an analysis that applies to every model."""
     return None
@@ -125,6 +130,7 @@ class Analysis(Generic[P, R]):
     apply, or None; `memory(config, n_tokens, params)`, or `memory(…, dtype)` if it depends on the dtype: an estimate in bytes.
     `doubles`: whether it computes in float64 internally, which not every device supports. `any_prompt`: it answers for prompts
     that the model cannot take, with the reason; for all other analyses these are refused before their memory is estimated.
+    `holds(version, config, params)`: whether what an earlier version of it answered is what it would answer now.
     `derived`: an intermediate of other analyses, computed and cached like any, but not listed among the analyses.
     `plugin`: the plug-in that adds it; None for one of CircuitLab's own.
     """
@@ -140,6 +146,7 @@ class Analysis(Generic[P, R]):
     refuse: Callable[[ModelConfig, P], str | None] = never_refused
     doubles: bool = True
     any_prompt: bool = False
+    holds: Callable[[int, ModelConfig, P], bool] = never_holds
     derived: bool = False
     plugin: Plugin | None = None
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from circuitlab.analysis._contract import Analysis, Ctx, Inputs, P, R, never_refused
+from circuitlab.analysis._contract import Analysis, Ctx, Inputs, P, R, never_holds, never_refused
 from circuitlab.analysis._results import Result
 from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
@@ -54,11 +54,13 @@ def analysis(
     doubles: bool = True,
     of_heads: bool = False,
     any_prompt: bool = False,
+    holds: Callable[[int, ModelConfig, Any], bool] = never_holds,
     derived: bool = False,
 ) -> Callable[[Callable[[Inputs, P, Ctx], R]], Analysis[P, R]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its name.
 
     `of_heads`: it does not apply to models without layers, and refuses them in the words of `NO_HEADS`.
+    `holds`: of which models and parameters what an earlier version answered is right as it is; stored answers of those are shown.
     """
 
     def register(function: Callable[[Inputs, P, Ctx], R]) -> Analysis[P, R]:
@@ -81,6 +83,7 @@ def analysis(
             refuse=sure(_with_heads(refuse) if of_heads else refuse),
             doubles=doubles,
             any_prompt=any_prompt,
+            holds=sure(holds),
             derived=derived,
             plugin=plugin,
         )

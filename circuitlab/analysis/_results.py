@@ -95,19 +95,20 @@ def at_least(low: int, default: int) -> Any:
     return dataclasses.field(default=default, metadata={"low": low})
 
 
-def over(*axes: str, unit: str, none: bool = False, **default: Any) -> Any:
+def over(*axes: str, unit: str, none: bool = False, since: int = 0, **default: Any) -> Any:
     """A field of a `Result` that is an array: the names of its axes, and the unit of its numbers, "dimensionless" for none.
 
     "…" stands for the axes in the result's own field `axes`; a unit "{field}" for the value of that field or property.
-    `none`: integers of which one below 0 means no value; files leave it empty.
+    `none`: integers of which one below 0 means no value; files leave it empty. `since`: the version of the analysis that has it
+    first: a stored answer of an earlier one that still holds has no value there.
     """
-    return dataclasses.field(**default, metadata={"axes": axes, "unit": unit, "none": none})
+    return dataclasses.field(**default, metadata={"axes": axes, "unit": unit, "none": none, "since": since})
 
 
-def scalar(unit: str, default: Any = dataclasses.MISSING, none: bool = False) -> Any:
-    """A field of a `Result` that is a number with a unit, which may be "{field}". `none` as in `over`."""
+def scalar(unit: str, default: Any = dataclasses.MISSING, none: bool = False, since: int = 0) -> Any:
+    """A field of a `Result` that is a number with a unit, which may be "{field}". `none` and `since` as in `over`."""
     options = {} if default is dataclasses.MISSING else {"default": default}
-    return dataclasses.field(**options, metadata={"unit": unit, "none": none})
+    return dataclasses.field(**options, metadata={"unit": unit, "none": none, "since": since})
 
 
 def naming(axis: str, default: Any = dataclasses.MISSING, further: bool = False) -> Any:

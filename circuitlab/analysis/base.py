@@ -15,7 +15,7 @@ This is the door. The parts: `_results` (what it returns), `_contract` (what it 
 
 from __future__ import annotations
 
-from circuitlab.analysis._contract import Analysis, Ctx, Inputs, NullContext, P, R, SeriesRef, TextRef
+from circuitlab.analysis._contract import Analysis, Ctx, Inputs, NullContext, P, R, SeriesRef, TextRef, never_holds
 from circuitlab.analysis._labels import Axis, TokenText, axes_with_labels, token_texts
 from circuitlab.analysis._registry import NO_HEADS, analyses, analysis, find_analysis, number_size
 from circuitlab.analysis._results import PLAIN, Column, Remainder, Result, Table, Unit, at_least, naming, over, read_only, scalar
@@ -44,6 +44,7 @@ __all__ = [
     "axes_with_labels",
     "find_analysis",
     "naming",
+    "never_holds",
     "number_size",
     "over",
     "read_only",

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
-from circuitlab.counting import number_of
+from circuitlab.analysis.ordering import rank_in
+from circuitlab.counting import number_of, ranked
 from circuitlab.errors import BadInput
 from circuitlab.model import block
 from circuitlab.model.folding import final_norm
@@ -101,7 +102,7 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
                 remedy="Give a direction of the model's own width.",
             )
         return _direction(weights, torch.tensor(target.direction, dtype=ends.W_U.dtype), where)
-    ids = _ids(run, target, where)
+    ids, equal = _ids(run, target, where)
     D = ends.W_U[:, ids[:, 0]].T.contiguous()
     offset = torch.zeros(len(where), dtype=D.dtype) if ends.b_U is None else ends.b_U[ids[:, 0]]
     if len(target.tokens) == 2:
@@ -109,7 +110,7 @@ def target_at(inputs: Inputs, target: Target, positions: Sequence[int], run: Run
         offset = offset if ends.b_U is None else offset - ends.b_U[ids[:, 1]]
     # folding has centred W_U then; from a difference of two logits the mean drops out
     centred = inputs.subject.conventions.centre and not c.logit_soft_cap and len(target.tokens) != 2
-    of = _name(run, target, where)
+    of = _name(run, target, where, equal)
     words = f"logit {of}{' before the soft cap' * bool(c.logit_soft_cap)}{MINUS_MEAN * centred}"
     return TargetVector(where, D, offset, ids, words, of, centred)
 
@@ -125,7 +126,9 @@ def _direction(weights: Weights, D: Tensor, where: Tensor) -> TargetVector:
     return TargetVector(where, D.expand(len(where), -1), shift.expand(len(where)), torch.full((len(where), 2), -1), words)
 
 
-def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
+def _ids(run: Run, target: Target, where: Tensor) -> tuple[Tensor, int]:
+    """The ids [position, 2] of the target, −1 for none; and how many tokens are equally the most probable one where that is
+    the target, at most over positions."""
     n_out = run.weights.config.d_vocab_out
     if len(target.tokens) > 2:
         raise BadInput(
@@ -144,11 +147,16 @@ def _ids(run: Run, target: Target, where: Tensor) -> Tensor:
     ids = torch.full((len(where), 2), -1)
     if target.tokens:
         ids[:, : len(target.tokens)] = torch.tensor(target.tokens)
-        return ids
+        return ids, 0
+    most = 0
     for row, position in enumerate(where.tolist()):
-        follows = _predictable(run, position)
-        ids[row, 0] = run.tokens[position + 1] if follows else int(run.logits(slice(position, position + 1)).argmax())
-    return ids
+        if _predictable(run, position):
+            ids[row, 0] = run.tokens[position + 1]
+        else:
+            logits = run.logits(slice(position, position + 1))[0]
+            ids[row, 0] = logits.argmax()
+            most = max(most, int(rank_in(logits, logits[ids[row, 0]]).equal))
+    return ids, most
 
 
 def _predictable(run: Run, position: int) -> bool:
@@ -156,8 +164,8 @@ def _predictable(run: Run, position: int) -> bool:
     return position + 1 < run.n and run.tokens[position + 1] < run.weights.config.d_vocab_out
 
 
-def _name(run: Run, target: Target, where: Tensor) -> str:
-    """The target's name without its quantity."""
+def _name(run: Run, target: Target, where: Tensor, equal: int) -> str:
+    """The target's name without its quantity; `equal`: how many tokens are equally the most probable one."""
     if target.tokens:
         tokenizer = run.weights.tokenizer
         named = [f"‘{tokenizer.display(i)}’" if tokenizer is not None else f"token {i}" for i in target.tokens]
@@ -165,6 +173,8 @@ def _name(run: Run, target: Target, where: Tensor) -> str:
     without = [position for position in where.tolist() if not _predictable(run, position)]
     last = run.n - 1 in without
     if len(where) == 1 and without:
-        return "of the most probable token" + ("" if last else ", as the one that follows cannot be predicted")
+        tied = f" ({ranked(1, equal)})" if equal > 1 else ""
+        return f"of the most probable token{tied}" + ("" if last else ", as the one that follows cannot be predicted")
     where_else = ["after the last token"] * last + ["before tokens that cannot be predicted"] * (len(without) > last)
-    return "of the token that follows" + (f" ({' and '.join(where_else)}, of the most probable one)" if without else "")
+    tied = f", or of one of up to {equal:,} equal" if equal > 1 else ""
+    return "of the token that follows" + (f" ({' and '.join(where_else)}, of the most probable one{tied})" if without else "")

@@ -78,7 +78,7 @@ def open(
         raise _unusable("budget", "GiB, more than 0", budget)
     host = use or engine()
     ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
-    host.store.open(ref)
+    host.store.open_now(ref)
     opened = Model(ref, host, conventions=Conventions(not raw, not raw, dtype), bos=bos).at_step(step)
     if device is not None:
         host.use_device(device)

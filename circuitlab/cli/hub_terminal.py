@@ -6,7 +6,8 @@ import sys
 import time
 
 from circuitlab.counting import number_of
-from circuitlab.disk.paths import typed_path
+from circuitlab.disk.paths import shipped_models, typed_path
+from circuitlab.model.catalogue.places import named_in_catalogue
 from circuitlab.model.origin import Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 from circuitlab.terminal import overwrite
@@ -15,8 +16,11 @@ from circuitlab.terminal import overwrite
 def fetch_if_needed(model: str) -> None:
     """Download `model` if it names a model on the hub that is not in the cache yet. Ctrl+C stops it.
 
-    Raises `CircuitLabError`. The part already downloaded is kept for the next attempt.
+    Raises `CircuitLabError`, also for a model of the catalogue that is not here: it is got by a command of its own. The
+    part already downloaded is kept for the next attempt.
     """
+    if "/" not in model and model not in shipped_models() and not typed_path(model).exists():
+        named_in_catalogue(model)
     is_hub_name = isinstance(origin_of(model), Hub) or (looks_like_a_name(model) and not typed_path(model).exists())
     if not is_hub_name or snapshot(name := HubName.parse(model)) is not None:
         return

@@ -47,7 +47,9 @@ COMMANDS = (
     "sheet",
     "doctor",
 )
-MODEL = "a shipped model's name, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
+MODEL = (
+    "a shipped model's name, one of `circuitlab get`, a folder, a weight file, or OWNER/NAME on the hub, perhaps with @REVISION"
+)
 TARGETS = 'next, an id such as 12, a difference 12-34, or texts: \'" cat"\', \'" cat" - " dog"\''
 EXITS = "exit status: 0 done, 1 internal error, 2 usage, 3 bad model, input or machine, 4 over the memory budget, 130 cancelled"
 
@@ -232,7 +234,9 @@ def _add_present(commands: Any) -> None:
 def _add_get(commands: Any) -> None:
     from circuitlab.cli.get_arguments import add_arguments
 
-    add_arguments(commands.add_parser("get", help="get the checkpoints of a shipped model's training", epilog=EXITS))
+    add_arguments(
+        commands.add_parser("get", help="get a known model by its name, or the checkpoints of a shipped one", epilog=EXITS)
+    )
 
 
 def _add_training(commands: Any) -> None:

@@ -9,6 +9,7 @@ import errno
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,24 @@ def locked(
         yield
     finally:
         lock.release(remove)
+
+
+@contextlib.contextmanager
+def waited(lock: FileLock, held: Callable[[str], CircuitLabError], most: float) -> Iterator[None]:
+    """Inside, nobody else has the lock, whose file stays; another one is waited for, `most` seconds.
+
+    Raises what `held` makes of the words on its holder. Where nothing can be locked the block runs without a lock.
+    """
+    until = time.monotonic() + most
+    with contextlib.suppress(OSError):
+        while (holder := lock.take()) is not None:
+            if time.monotonic() > until:
+                raise held(holder.words())
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def holder_of(path: Path) -> Holder | None:

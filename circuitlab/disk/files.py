@@ -87,13 +87,13 @@ def whole(
             usual = beside.stat().st_mode & 0o7777
             yield beside
             if durable:
-                _on_disk(beside)
+                on_disk(beside)
             os.chmod(beside, usual if mode is None else mode)  # a library may have put a file of its own there
             if mode is not None and previous is not None:
                 _keep(path, previous, fresh)
             os.replace(beside, path)
             if durable:
-                _on_disk(path.parent)
+                on_disk(path.parent)
 
 
 def _cannot_be_replaced(path: Path) -> bool:
@@ -194,9 +194,10 @@ def _same(path: Path, other: Path) -> bool:
 def _link(path: Path, previous: Path) -> Iterator[Path]:
     """A second name of a file in a folder that nobody else writes to."""
     beside = previous.with_name(f"{previous.name}.new")
-    beside.unlink(missing_ok=True)
-    os.link(path, beside)
-    yield beside
+    with _gone_after(beside):
+        beside.unlink(missing_ok=True)
+        os.link(path, beside)
+        yield beside
 
 
 @contextlib.contextmanager
@@ -243,7 +244,7 @@ def _opened_pipe(path: Path) -> int:
         time.sleep(0.02)
 
 
-def _on_disk(path: Path) -> None:
+def on_disk(path: Path) -> None:
     """Flush a file to disk, or a folder's entries where the system supports that."""
     folder = path.is_dir()
     if folder and os.name == "nt":

@@ -54,7 +54,11 @@ def unfinished_link(source: Path, folder: Path) -> Iterator[Path]:
             _locked(file.fileno(), shared=True)
         path = _new_name(folder)
         os.link(source, path)
-        yield path
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()  # gone already where it has become the other name
 
 
 def remove_abandoned(folder: Path) -> None:

@@ -15,10 +15,21 @@ class Cache:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self._limit = limit
         self._lock = threading.Lock()
         self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._nbytes = 0
+
+    @property
+    def limit(self) -> int:
+        """The bound in bytes. A lower one drops at once what is over it."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        with self._lock:
+            self._limit = limit
+            self._make_room()
 
     @property
     def nbytes(self) -> int:
@@ -38,12 +49,15 @@ class Cache:
         """Store a value, replacing any other under this key."""
         with self._lock:
             self._drop(key)
-            if nbytes > self.limit:
+            if nbytes > self._limit:
                 return
             self._held[key] = (value, nbytes)
             self._nbytes += nbytes
-            while self._nbytes > self.limit:
-                self._drop(next(iter(self._held)))
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self._nbytes > self._limit:
+            self._drop(next(iter(self._held)))
 
     def _drop(self, key: Hashable) -> None:
         old = self._held.pop(key, None)
@@ -54,6 +68,12 @@ class Cache:
         """Keys that pass `matches`, most recently used first."""
         with self._lock:
             return [key for key in reversed(self._held) if matches(key)]
+
+    def drop(self, matches: Callable[[Any], bool]) -> None:
+        """Drop the values whose keys pass `matches`."""
+        with self._lock:
+            for key in [key for key in self._held if matches(key)]:
+                self._drop(key)
 
     def clear(self) -> None:
         """Drop everything."""

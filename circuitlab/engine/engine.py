@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
+import traceback
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -77,6 +78,7 @@ class Engine:
         self.budget(memory)
         self._in_flight = InFlight()
         self._texts, self._held = Texts(), Held()
+        store.when_closed(self._forget_runs)
 
     def budget(self, memory: int) -> None:
         """Set the memory budget, in bytes. Open models are not affected."""
@@ -164,10 +166,16 @@ class Engine:
         if not fresh and (held := self.held(request)) is not None:
             return held
         cache = Cache(self.memory) if fresh else self.cache
-        answer = self.answer_in(cache, request, ctx or NullContext())
+        try:
+            answer = self.answer_in(cache, request, ctx or NullContext())
+        except OverBudget as error:
+            _drop_locals(error)
+            cache = None  # of a fresh answer, with its runs
+            raise
         if fresh:
             model = self.store.open(answer.request.subject.model)
-            self._keep(self.key(answer.request, model, answer.provenance.device), answer)
+            if model.key == answer.identity:  # else it has been read again meanwhile
+                self._keep(self.key(answer.request, model, answer.provenance.device), answer)
         return replace(answer, token_text=_token_text(self.store.peek(answer.request.subject.model)))
 
     def answer_in(self, cache: Cache, request: Request[R], ctx: Ctx) -> Answer[R]:
@@ -185,10 +193,14 @@ class Engine:
             return self._compute(cache, request, model, key, recording, place)
 
     def identified(self, answer: Answer[R]) -> Answer[R]:
-        """The answer with the sha256 of its weights, for files. Hashes the model's files if that has not been done yet."""
+        """The answer with the sha256 of its weights, for files. Hashes the model's files if that has not been done yet.
+
+        Without a hash where the model has been read again since from other files, and those before were not hashed: never with
+        that of other weights than its own.
+        """
         if answer.provenance.weights:
             return answer
-        sha256 = self.store.sha256(answer.request.subject.model)
+        sha256 = self.store.sha256_of(answer.request.subject.model, answer.identity)
         return replace(answer, provenance=replace(answer.provenance, weights=sha256))
 
     def check(self, request: Request) -> int:
@@ -248,7 +260,7 @@ class Engine:
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place, plugins_of(analysis))
         answer_of = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs)
+            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs), identity=model.key
         )
         try:
             with self._tensors_on(place):
@@ -259,6 +271,7 @@ class Engine:
             raise
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+                _drop_locals(error)
                 raise _out_of_memory(analysis.name, error) from error
             raise
         answer = answer_of(result, True)
@@ -289,7 +302,13 @@ class Engine:
             run = forward(weights, subject.tokens, subject.edits, prefix, clean, tick)
             clean.let_go()
             cache.put(key, run, run.nbytes + ENTRY + PER_TOKEN * len(subject.tokens))
+            if cache is self.cache and not self.store.holds(model):  # closed meanwhile
+                self._forget_runs(model)
             return run
+
+    def _forget_runs(self, model: OpenModel) -> None:
+        """Drop the runs of a model that has been closed: each holds its weights. Its answers stay."""
+        self.cache.drop(lambda key: isinstance(key, tuple) and key[:2] == ("run", model.key))
 
     def _longest_prefix(self, about: tuple[Any, ...], tokens: tuple[int, ...]) -> Run | None:
         keys = self.cache.newest(lambda k: isinstance(k, tuple) and k[:5] == about)[:16]
@@ -305,7 +324,7 @@ class Engine:
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:
     """A cached answer as the answer to an equal request, with the weights' hash if it is known by now."""
     provenance = replace(answer.provenance, weights=answer.provenance.weights or model.sha256)
-    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model))
+    return replace(answer, request=request, provenance=provenance, token_text=_token_text(model), identity=model.key)
 
 
 def _token_text(model: OpenModel | None) -> TokenText | None:
@@ -327,6 +346,12 @@ def _out_of_memory(name: str, error: Exception) -> OverBudget:
         got=cause(error),
         remedy="Lower the memory budget so that this is refused at once, shorten the prompt, or close other programs.",
     )
+
+
+def _drop_locals(error: BaseException) -> None:
+    """Let go of what the frames held in which an error arose: whoever keeps it, as a panel does, would keep their tensors."""
+    for one in (error, error.__cause__):
+        traceback.clear_frames(None if one is None else one.__traceback__)
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:

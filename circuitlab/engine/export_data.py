@@ -31,6 +31,7 @@ from circuitlab.engine.request import Answer, TableOf, needs, with_files
 from circuitlab.errors import UsageError
 from circuitlab.model.subject import ModelRef, Subject
 
+WEIGHTS_UNKNOWN = "sha256 of the weights not known"  # not read yet, or the files are others now
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files in a zip, so that equal answers give equal bytes
 
 
@@ -138,6 +139,7 @@ def described(what: AnswerExport) -> dict[str, Any]:
         "axes": {name: list(result.axes_of(name)) for name in result.arrays()},
         "units": {name: to_json(unit) for name in _numbers(result) if (unit := result.unit_of(name))},
         "provenance": to_json(answer.provenance),
+        **({} if answer.provenance.weights else {"weights": WEIGHTS_UNKNOWN}),
     }
 
 

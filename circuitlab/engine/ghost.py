@@ -128,6 +128,11 @@ class Ghost(OpenModel):
         return BESIDES
 
     @property
+    def held_bytes(self) -> int:
+        """As `nbytes`."""
+        return BESIDES
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         """As in the session."""
         return self.about.dtypes
@@ -171,10 +176,7 @@ def ghost(ref: ModelRef, members: Mapping[str, bytes], sha256: str) -> Ghost:
 
     Raises `BadModel` where the files cannot be read.
     """
-    for name, most in LARGEST.items():
-        if (size := len(members.get(name, b""))) > most:
-            raise BadModel(f"{name} is too large.", expected=f"at most {number_of(most, 'byte')}", got=str(size), remedy=_REMEDY)
-    config = ModelConfig.from_json(parse(members.get(CONFIG, b""), CONFIG))
+    config = config_of(members)
     about = _about(parse(members.get(ABOUT, b"{}"), ABOUT))
     tokenizer = Tokenizer.from_bytes(members[TOKENIZER]) if TOKENIZER in members else None
     if tokenizer is not None:
@@ -183,6 +185,14 @@ def ghost(ref: ModelRef, members: Mapping[str, bytes], sha256: str) -> Ghost:
     weights = AbsentWeights(config, tokenizer, about.n_parameters or config.n_parameters(), _missing(ref, sha256))
     opened = Opened(weights, about.notes, (), "", about.family, about.assumptions, about.steps)
     return Ghost(ref, Path(ref.source), opened, _identity(ref, sha256), sha256, about=about)
+
+
+def config_of(members: Mapping[str, bytes]) -> ModelConfig:
+    """The configuration in what a session carries of a model. Raises `BadModel` for a file that is too large or unreadable."""
+    for name, most in LARGEST.items():
+        if (size := len(members.get(name, b""))) > most:
+            raise BadModel(f"{name} is too large.", expected=f"at most {number_of(most, 'byte')}", got=str(size), remedy=_REMEDY)
+    return ModelConfig.from_json(parse(members.get(CONFIG, b""), CONFIG))
 
 
 def _missing(ref: ModelRef, sha256: str) -> BadModel:

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from circuitlab.errors import BadModel, CircuitLabError
+from circuitlab.model.files.gguf.header import read_header
+from circuitlab.model.files.gguf.tensors import stored_kinds
 from circuitlab.model.files.tensors import open_safetensors
+from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, resolve
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import Conventions, ModelRef
+from circuitlab.model.tensor_bytes import tensor_bytes
 from circuitlab.model.weights import Weights
 
 BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
@@ -29,6 +33,17 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
     """(path, size, mtime in ns) of each file."""
     stats = ((f, f.stat()) for f in files)
     return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
+
+
+def settings_beside(stats: Identity) -> Identity:
+    """Of these files those of configuration and tokenizer, in the order of their names."""
+    return tuple(sorted(one for one in stats if one[0].endswith((".json", ".txt"))))
+
+
+def files_beside(path: Path) -> tuple[Path, ...]:
+    """The files of a model's folder, or beside its one file."""
+    files = path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))
+    return tuple(file for file in files if file.is_file())
 
 
 def step_of(ref: ModelRef) -> int | None:
@@ -97,10 +112,15 @@ class OpenModel:
 
     @property
     def nbytes(self) -> int:
-        """An upper bound on its bytes: the weights as float32, once more for each other convention or device in use."""
+        """An upper bound on what it comes to hold: the weights as float32, once more for each other convention or device."""
         raw = self.opened.weights
         copies = 1 + sum(presented is not raw for presented in list(self._presented.values()))
         return 4 * raw.config.n_parameters() * copies + BESIDES
+
+    @property
+    def held_bytes(self) -> int:
+        """Its bytes now: of the tensors that have been read and folded so far. Those in a mapped file are not counted."""
+        return tensor_bytes(self.opened.weights, *list(self._presented.values())) + BESIDES
 
     @property
     def key(self) -> Hashable:
@@ -117,6 +137,18 @@ class OpenModel:
             return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
         except OSError:
             return True
+
+    @property
+    def outdated(self) -> bool:
+        """Whether opening it now would read something else than it was read from: weights, what lies beside them, checkpoints."""
+        if not self.opened.files:
+            return False
+        try:
+            beside = settings_beside(file_identity(files_beside(self.path)))
+            steps = tuple(step for step, _ in series_of(self.path)) if self.path.is_dir() else ()
+        except (OSError, BadModel):
+            return True
+        return self.changed_on_disk or beside != self.beside or steps != self.opened.steps
 
     @cached_property
     def config_sha256(self) -> str:
@@ -159,9 +191,14 @@ def settings_of(weights: Weights) -> str:
 
 @lru_cache(maxsize=16)
 def stored_dtypes(files: Identity) -> tuple[str, ...]:
-    """The dtypes in these files, from the headers of safetensors; () for other formats, which have no such header."""
+    """The dtypes in these files, or the kinds of a GGUF file, by their headers; () for other formats, which have none."""
     dtypes: dict[str, None] = {}
     for name, _, _ in files:
+        if name.endswith(".gguf"):
+            try:
+                dtypes |= dict.fromkeys(stored_kinds(read_header(WholeFile(Path(name)))))
+            except (CircuitLabError, OSError):
+                return ()
         if name.endswith(".safetensors"):
             try:
                 tensors = open_safetensors(Path(name))

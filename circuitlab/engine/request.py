@@ -125,7 +125,8 @@ class Provenance:
 class Answer(Generic[R]):
     """A result with the request that it answers. `complete` is False for partial and cancelled work.
 
-    `token_text`: the text of a token of its model, for what it shows of itself; None without a tokenizer.
+    `token_text`: the text of a token of its model, for what it shows of itself; None without a tokenizer. `identity`: that of
+    the weights that it was answered with (`OpenModel.key`), None where that is not known, as of a part or of what a file holds.
     """
 
     request: Request[R]
@@ -133,6 +134,7 @@ class Answer(Generic[R]):
     complete: bool
     provenance: Provenance
     token_text: TokenText | None = None
+    identity: Hashable = None
 
     @property
     def fingerprint(self) -> str:

@@ -8,19 +8,29 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakMethod, WeakValueDictionary
 
 from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.disk.regular_file import sha256_of
 from circuitlab.engine.ghost import Ghost
-from circuitlab.engine.open_model import Identity, OpenModel, file_identity, settings_of
+from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
+from circuitlab.engine.open_model import (
+    BESIDES,
+    Identity,
+    OpenModel,
+    file_identity,
+    files_beside,
+    settings_beside,
+    settings_of,
+)
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
+from circuitlab.model.catalogue.places import named_in_catalogue
 from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
-from circuitlab.model.loading.checkpoint import look, weight_files
+from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import ModelRef
@@ -39,9 +49,10 @@ Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint if one is req
 
 def reference(text: str) -> ModelRef:
     """The `ModelRef` of a name as typed by a user: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
-    OWNER/NAME, or `construct:NAME?…`, where equal parameters give equal references.
+    OWNER/NAME, a name of the catalogue, or `construct:NAME?…`, where equal parameters give equal references.
 
-    Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters.
+    Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters; `BadModel` for a model of the
+    catalogue that is not on this machine.
     """
     origin = origin_of(text)
     if not (origin.where if isinstance(origin, File) else text).strip() or "\0" in text:
@@ -56,6 +67,8 @@ def reference(text: str) -> ModelRef:
         return ModelRef.of(origin)
     if text in shipped_models() and not path.exists():
         return ModelRef.of(Builtin(text))
+    if not path.exists() and (listed := named_in_catalogue(text)) is not None:
+        return listed
     path = Path(os.path.realpath(path))  # of links that lead in a circle, too
     if path.parent == shipped("models").resolve() and path.name in shipped_models():
         return ModelRef.of(Builtin(path.name))  # one model has one name, or a session has it twice
@@ -64,8 +77,8 @@ def reference(text: str) -> ModelRef:
 
 class ModelStore:
     """Up to `most` models, and more while together they fit in `room` bytes, so that a series of small ones stays open (of
-    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. What is kept open (`keep`) is not counted and
-    not closed. Safe to use from several threads.
+    constructed ones `MOST_CONSTRUCTED`); the least recently used ones are closed. What is on the screen (`show`) is counted and
+    not closed; what is kept open (`keep`) is not counted either. Safe to use from several threads.
 
     While a model is being opened, only requests for that same model wait. Weight files of more than `largest_copy` bytes are
     mapped read-only, and nothing derived from them is kept. Where a ghost has been placed (`ghost`), it is what its reference and
@@ -81,6 +94,12 @@ class ModelStore:
         self._models: OrderedDict[ModelRef, OpenModel] = OrderedDict()
         self._ghosts: dict[ModelRef, Ghost] = {}
         self._kept: Counter[ModelRef] = Counter()
+        self._shown: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who shows them
+        self._named: WeakKeyDictionary[object, frozenset[ModelRef]] = WeakKeyDictionary()  # by who may have to name them
+        self._words: OrderedDict[ModelRef, ModelWords] = OrderedDict()  # by reference without checkpoint
+        self._closed: dict[ModelRef, _Closed] = {}
+        self._when_closed: list[WeakMethod[Callable[[OpenModel], None]]] = []
+        self._when_changed: list[WeakMethod[Callable[[ModelRef], None]]] = []
         self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
 
     def open(self, ref: ModelRef) -> OpenModel:
@@ -107,8 +126,7 @@ class ModelStore:
     def remove(self, ref: ModelRef) -> None:
         """Take away the ghost of a reference and of its checkpoints, if there is one."""
         with self._lock:
-            base = replace(ref, checkpoint=None)
-            self._ghosts = {one: ghost for one, ghost in self._ghosts.items() if replace(one, checkpoint=None) != base}
+            self._ghosts = {one: ghost for one, ghost in self._ghosts.items() if _base(one) != _base(ref)}
 
     @property
     def ghosts(self) -> tuple[Ghost, ...]:
@@ -128,7 +146,7 @@ class ModelStore:
         if not self._ghosts:
             return None
         ghost = self._ghosts.get(ref)
-        if ghost is None and (base := self._ghosts.get(replace(ref, checkpoint=None))) is not None:
+        if ghost is None and (base := self._ghosts.get(_base(ref))) is not None:
             ghost = self._ghosts.setdefault(ref, base.of_checkpoint(ref))
         return ghost
 
@@ -152,18 +170,81 @@ class ModelStore:
         """Let these models be closed again, and close what is too much now."""
         with self._lock:
             self._kept -= Counter(refs)
-            self._make_room()
+            closed = self._make_room()
+        self._tell_closed(closed)
+
+    def show(self, owner: object, refs: Iterable[ModelRef], named: Iterable[ModelRef] = ()) -> None:
+        """Do not close these models under an owner that shows them, in place of those that it showed before.
+
+        `named`: models whose words (`words`) it may need when they are closed, or gone. All of it ends with the owner.
+        """
+        with self._lock:
+            self._shown[owner] = frozenset(refs)
+            self._named[owner] = frozenset(map(_base, named))
+
+    def when_closed(self, hears: Callable[[OpenModel], None]) -> None:
+        """Call this method of an object, for as long as the object lives, with each model that has been closed, on any thread."""
+        self._when_closed.append(WeakMethod(hears))
+
+    def when_changed(self, hears: Callable[[ModelRef], None]) -> None:
+        """Call this method of an object, for as long as the object lives, with each reference under which other files have been
+        read than before, whoever opened them, on any thread."""
+        self._when_changed.append(WeakMethod(hears))
+
+    def holds(self, model: OpenModel) -> bool:
+        """Whether this very model is open here: not closed, and not replaced by one that was read again."""
+        return self._models.get(model.ref) is model
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the models that are open (`OpenModel.held_bytes`), and of the words that are kept of closed ones."""
+        with self._lock:
+            models = list(self._models.values())
+            closed = len(self._words.keys() - {_base(model.ref) for model in models})
+        return sum(model.held_bytes for model in models) + BESIDES * closed
+
+    @property
+    def n_open(self) -> int:
+        """How many models are open."""
+        return len(self._models)
+
+    def words(self, ref: ModelRef) -> ModelWords:
+        """What words about a model need: as it is open, else as it was when it was open last, else read without its weights.
+
+        Opens no model. Raises `BadModel`.
+        """
+        model = self.peek(ref)
+        if model is not None:
+            return words_of(model.opened)
+        if (known := self._words.get(_base(ref))) is not None:
+            return known
+        return words_of(self._unopened(ref))
 
     def use(self, ref: ModelRef) -> OpenModel | None:
         """The open model, marked as most recently used; None if it is not open."""
         return self._use(ref)
 
     def reload(self, ref: ModelRef) -> OpenModel:
-        """Open it again from disk; the old one stays until that has succeeded."""
+        """Open it again from disk; the old one stays until that has succeeded. Its checkpoints that are open and whose files have
+        changed are closed."""
         with self._door(ref):
             model = self._entered(self._staged(ref))
         self.remove(ref)
+        with self._lock:
+            others = [one for at, one in self._models.items() if at != ref and _base(at) == _base(ref)]
+        outdated = [one for one in others if one.outdated]
+        with self._lock:
+            closed = [self._models.pop(one.ref) for one in outdated if self._models.get(one.ref) is one]
+        self._tell_closed(closed)
         return model
+
+    def open_now(self, ref: ModelRef) -> OpenModel:
+        """The model as its files are now: opened, or read again where they have changed since. Raises `BadModel`.
+
+        `open` gives the one that is open, whatever has become of its files: what is asked of it goes on being about one model.
+        """
+        model = self._models.get(ref)
+        return self.open(ref) if model is None or not model.outdated else self.reload(ref)
 
     def sha256(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> str:
         """The hash of the model's files, read once. Slow for large files: call it off the GUI thread.
@@ -174,7 +255,22 @@ class ModelStore:
         if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
             _ = model.settings_sha256  # here, where nobody waits for a frame
+        self._note_hash(model)
         return model.sha256
+
+    def sha256_of(self, ref: ModelRef, key: Hashable) -> str:
+        """The hash of the files that a model had under this key (`OpenModel.key`); "" where it has others now and those were not
+        hashed. None as key: of those that it has. Raises what `sha256` raises.
+        """
+        model = self.open(ref)
+        if key in (None, model.key):
+            return self.sha256(ref) if self.holds(model) or model.absent else model.sha256
+        files = key[0] if isinstance(key, tuple) else ()
+        return self._hashes.get(files, "")
+
+    def _note_hash(self, model: OpenModel) -> None:
+        if model.sha256 and model.opened.files:
+            self._hashes[model.identity] = model.sha256
 
     def settings_unopened(self, ref: ModelRef) -> str:
         """`OpenModel.settings_sha256` of the files as they are now; their weights are mapped and not read. For a worker thread.
@@ -183,7 +279,25 @@ class ModelStore:
         """
         if isinstance(ref.origin, Constructed):
             return self.open(ref).settings_sha256
-        return settings_of(self._opener(resolve(ref), "mapped", dict(ref.assume)).weights)
+        return settings_of(self._unopened(ref).weights)
+
+    def hashes(self, ref: ModelRef) -> tuple[str, str]:
+        """The sha256 of a model's weights and `settings_of` it, as it is open, or was when it was closed; "" where they are not
+        known. Reads nothing."""
+        model = self.peek(ref)
+        if model is None or not model.sha256:
+            closed = self._closed.get(ref)
+            return ("", "") if closed is None else (closed.sha256, closed.settings)
+        return model.sha256, "" if model.absent else model.settings_sha256
+
+    def _unopened(self, ref: ModelRef) -> Opened:
+        """What is read of the files as they are now, without their weights, which are mapped. Raises `BadModel`."""
+        if isinstance(ref.origin, Constructed):
+            return _constructed(ref).opened
+        try:
+            return self._opener(resolve(ref), "mapped", dict(ref.assume))
+        except OSError as error:
+            raise _unreadable(error) from error
 
     def sha256_unopened(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False, most: int | None = None) -> str:
         """The hash that `sha256` gives, without opening the model where it has files; read again only once they have changed.
@@ -245,7 +359,7 @@ class ModelStore:
             return _constructed(ref)
         path = resolve(ref)
         try:
-            before = _stats(path) | _stats_of(weight_files(path, ref.checkpoint))
+            before = _stats_of(files_beside(path)) | _stats_of(weight_files(path, ref.checkpoint))
             size = sum(f.stat().st_size for f in weight_files(path, ref.checkpoint) if f.is_file())
             opened, copied = self._within_budget(path, size, ref)
             if not opened.weights.resident:
@@ -262,7 +376,7 @@ class ModelStore:
                 got=str(path),
                 remedy="Open it again once they are complete.",
             )
-        beside = tuple((name, *stat) for name, stat in sorted(before.items()) if name.endswith((".json", ".txt")))
+        beside = settings_beside(tuple((name, *stat) for name, stat in before.items()))
         model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
@@ -278,7 +392,8 @@ class ModelStore:
         at = {} if ref.checkpoint is None else {"checkpoint": ref.checkpoint}
         opened_as = lambda keep: self._opener(path, keep, dict(ref.assume), **at)
         keep = "resident" if size <= SMALL else "lazy"
-        if 2 * size <= self.largest_copy:
+        packed = any(map(is_gguf, weight_files(path, ref.checkpoint)))  # its copy is larger than the file
+        if not packed and 2 * size <= self.largest_copy:
             return opened_as(keep), size
         opened = opened_as("mapped")
         copied = max(size, 4 * opened.weights.config.n_parameters())
@@ -287,23 +402,70 @@ class ModelStore:
     def _entered(self, model: OpenModel) -> OpenModel:
         _ = model.measured  # seen now: its folder may be gone later
         with self._lock:
+            before = self._models.get(model.ref)
+            closed_before = self._closed.pop(model.ref, None)
             self._models[model.ref] = model
             self._models.move_to_end(model.ref)
-            self._make_room()
+            self._keep_words(model)
+            closed = [*([] if before is None else [before]), *self._make_room()]
+        self._note_hash(model)
+        self._tell_closed(closed)
+        key_before = before.key if before is not None else closed_before.key if closed_before is not None else model.key
+        if key_before != model.key:
+            for hears in [method() for method in self._when_changed]:
+                if hears is not None:
+                    hears(model.ref)
         return model
 
-    def _make_room(self) -> None:
-        """Close the least recently used of the models that are not kept, while they are too many and too large."""
+    def _keep_words(self, model: OpenModel) -> None:
+        """Keep the words of a model, and of others those that may have to be named, that are open, and the last few."""
+        base = _base(model.ref)
+        if not isinstance(model.ref.origin, Constructed):  # these are never gone, and a slider passes hundreds
+            self._words[base] = words_of(model.opened)
+            self._words.move_to_end(base)
+        needed = frozenset(map(_base, self._models)).union(*self._named.values())
+        for ref in [ref for ref in self._words if ref not in needed][:-MOST_CLOSED]:
+            del self._words[ref]
+
+    def _make_room(self) -> list[OpenModel]:
+        """Close the least recently used of the models that are not kept, while they are too many and too large.
+
+        Neither what is shown nor the newest, which somebody is about to use. Returns what has been closed.
+        """
+        shown = frozenset[ModelRef]().union(*self._shown.values())
         free = [ref for ref in self._models if ref not in self._kept]
-        while len(free) > self.most and sum(self._models[ref].nbytes for ref in free) > self.room:
-            del self._models[free.pop(0)]
+        large = sum(self._models[ref].nbytes for ref in free)
+        closed = list[OpenModel]()
+        for ref in [ref for ref in free[:-1] if ref not in shown]:
+            if len(free) <= self.most or large <= self.room:
+                break
+            free.remove(ref)
+            large -= self._models[ref].nbytes
+            closed.append(self._models.pop(ref))
         constructed = [ref for ref in free if isinstance(ref.origin, Constructed)]
-        for ref in constructed[:-MOST_CONSTRUCTED]:
-            del self._models[ref]
+        passed = [ref for ref in constructed[:-1] if ref not in shown][: max(0, len(constructed) - MOST_CONSTRUCTED)]
+        return closed + [self._models.pop(ref) for ref in passed]
+
+    def _tell_closed(self, models: Iterable[OpenModel]) -> None:
+        for model in models:
+            if model.opened.files and model.ref not in self._models:
+                self._closed[model.ref] = _Closed(model.key, model.sha256, model.settings_sha256 if model.sha256 else "")
+            for hears in [method() for method in self._when_closed]:
+                if hears is not None:
+                    hears(model)
 
 
-def _stats(path: Path) -> dict[str, tuple[int, int]]:
-    return _stats_of(tuple(path.iterdir() if path.is_dir() else (path, *path.parent.glob("*.json"))))
+@dataclass(frozen=True)
+class _Closed:
+    """What stays of a model that has been closed: its key, and its hashes as in `ModelStore.hashes`."""
+
+    key: Hashable
+    sha256: str
+    settings: str
+
+
+def _base(ref: ModelRef) -> ModelRef:
+    return replace(ref, checkpoint=None)
 
 
 def _stats_of(files: tuple[Path, ...]) -> dict[str, tuple[int, int]]:

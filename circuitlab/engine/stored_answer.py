@@ -32,6 +32,7 @@ from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.export_data import AnswerExport, npz_bytes
 from circuitlab.engine.request import Answer, FileRef, Provenance, Request, with_files
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError, printable
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.strict_json import parse
 from circuitlab.model.origin import File, InSession, origin_of
 from circuitlab.model.plain import from_json as typed
@@ -109,13 +110,24 @@ def placeless_request(request: Request, models: Mapping[ModelRef, str], files: M
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-def read_stored(data: bytes, model: Models, files: Mapping[str, str] = NO_NAMES, most: int = LARGEST) -> Answer:
+class Outdated(BadInput):
+    """A stored answer of another version of its analysis."""
+
+
+def read_stored(
+    data: bytes,
+    model: Models,
+    files: Mapping[str, str] = NO_NAMES,
+    most: int = LARGEST,
+    config: Callable[[], ModelConfig] | None = None,
+) -> Answer:
     """The answer that `stored_bytes` wrote, with `provenance.stored`; arrays are read-only.
 
     `model`: the subject's model, or the model by its name in the session, to which the stored checkpoint is added. `files`: paths
     of text files by their names in the session. `most`: bytes that the arrays may take; no more than that, and `LONGEST_ABOUT`,
-    are read. Raises `BadInput` for anything else, also for an answer of another version of its analysis: computed today it would
-    not be the same numbers.
+    are read. `config`: gives the model's configuration. Raises `BadInput` for anything else, `Outdated` for an answer of another
+    version of its analysis: computed today it would not be the same numbers. One of an earlier version is read where the analysis
+    says of this model and these parameters that it holds.
     """
     try:
         members = _members(data, most)
@@ -123,9 +135,13 @@ def read_stored(data: bytes, model: Models, files: Mapping[str, str] = NO_NAMES,
         stored = about["stored"]
         if stored["format"] != FORMAT:
             raise _refused(f"format {FORMAT}", printable(stored["format"]))
-        analysis = _analysis(about["analysis"], stored["version"])
-        result = _result(analysis, stored, members, about.get("missing", {}))
+        analysis, version = _analysis(about["analysis"]), stored["version"]
+        if config is None or type(version) is not int or version >= analysis.version:
+            _need(analysis, version, version == analysis.version)
         request = _request(analysis, about, model, files)
+        if version != analysis.version:
+            _need(analysis, version, config is not None and analysis.holds(version, config(), request.params))
+        result = _result(analysis, stored, members, about.get("missing", {}))
         provenance = replace(typed(Provenance, about["provenance"]), stored=True)
         if type(about["complete"]) is not bool:
             raise _refused("complete: true or false", printable(about["complete"]))
@@ -189,22 +205,27 @@ def _text(data: bytes) -> bytes:
     return array.tobytes().decode("utf-32-le", "surrogatepass").rstrip("\0").encode("utf-8", "backslashreplace")
 
 
-def _analysis(name: Any, version: Any) -> Analysis[Any, Any]:
-    """The analysis of a stored answer, in the version that it has today."""
+def _analysis(name: Any) -> Analysis[Any, Any]:
+    """The analysis of a stored answer."""
     try:
-        analysis = find_analysis(name if isinstance(name, str) else "")
+        return find_analysis(name if isinstance(name, str) else "")
     except UsageError as error:
         what = "A stored result is of an analysis that this version does not have."
         raise _refused("one of those that `circuitlab analyses` lists", printable(name), what) from error
-    if type(version) is not int or version != analysis.version:
+
+
+def _need(analysis: Analysis[Any, Any], version: Any, holds: bool) -> None:
+    """Raises `Outdated` unless what this version of the analysis answered holds."""
+    if type(version) is not int or not holds:
         what = f"A stored result of {analysis.name} is by another version of that analysis, so it is not shown."
-        raise _refused(f"version {analysis.version}", f"version {printable(version)}", what)
-    return analysis
+        raise Outdated(what, expected=f"version {analysis.version}", got=f"version {printable(version)}", remedy=_REMEDY)
 
 
 def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, bytes], masks: Any) -> Result:
-    """The result, its fields of the declared types, its arrays as declared."""
-    declared, hints = {f.name for f in dataclasses.fields(analysis.result)}, get_type_hints(analysis.result)
+    """The result, its fields of the declared types, its arrays as declared; without values what its version did not have."""
+    hints, version = get_type_hints(analysis.result), stored["version"]
+    later = [f for f in dataclasses.fields(analysis.result) if f.metadata.get("since", 0) > version]
+    declared = {f.name for f in dataclasses.fields(analysis.result)} - {f.name for f in later}
     fields, arrays = {name: from_json(value) for name, value in stored["fields"].items()}, stored["arrays"]
     if set(fields) | set(arrays) != declared or set(fields) & set(arrays):
         raise _refused(" ".join(sorted(declared)), " ".join(sorted({*fields, *arrays})))
@@ -216,9 +237,18 @@ def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, byt
         array = fields[name] = _array(members[name])
         if array.dtype.str != dtype or list(array.shape) != shape or not fits(hints[name], array):
             raise _refused(f"{name}: {printable(dtype)} {printable(shape)}", f"{array.dtype.str} {list(array.shape)}")
-    result = analysis.result(**fields)
+    sizes = _sizes(analysis.result, fields)
+    absent = {f.name: np.full([sizes[axis] for axis in f.metadata["axes"]], -1) for f in later if "axes" in f.metadata}
+    result = analysis.result(**fields, **absent)
     _check_axes(result)
     return result
+
+
+def _sizes(kind: type[Result], values: Mapping[str, Any]) -> dict[str, int]:
+    """The length of each axis that one of the arrays among these values has by its own name."""
+    axes = {f.name: f.metadata.get("axes", ()) for f in dataclasses.fields(kind)}
+    of = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {axis: size for name, shape in of.items() for axis, size in zip(axes[name], shape, strict=False)}
 
 
 def _check_axes(result: Result) -> None:

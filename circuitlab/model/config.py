@@ -124,6 +124,7 @@ class ModelConfig:
     qk_norm: of queries and keys after their projection, over each head's `d_head` or over all heads at once (`qk_norm_over`).
     activation: "solu_ln" is `x · softmax(x)` followed by a LayerNorm over the neurons (Elhage et al. 2022).
     experts: every MLP is a mixture of experts, each `d_mlp` wide; None: one MLP.
+    dequantised: what packed kinds the weights were made from, "Q4_1 (5.0 bits a weight)"; "" where they were stored as numbers.
     soft caps: `cap · tanh(x / cap)`; 0 means none. `d_vocab_out`, `n_kv_heads` 0 mean the same as `d_vocab`, `n_heads`.
     """
 
@@ -161,6 +162,7 @@ class ModelConfig:
     windows: tuple[int, ...] = ()
     prepend_bos: bool = False
     family: str = ""
+    dequantised: str = ""
 
     def __post_init__(self) -> None:
         assign = lambda name, value: object.__setattr__(self, name, value)  # frozen: only inside the constructor
@@ -221,6 +223,11 @@ class ModelConfig:
                 "The configuration's biases or family cannot be read.",
                 expected="a list, and text",
                 got=quoted((self.biases, self.family)),
+            )
+        if not isinstance(self.dequantised, str) or not self.dequantised.isprintable() or len(self.dequantised) > 200:
+            expected = "a short text such as Q4_1 (5.0 bits a weight)"
+            raise BadModel(
+                "The configuration does not say what was dequantised.", expected=expected, got=quoted(self.dequantised)
             )
 
     def _check_choices(self) -> None:

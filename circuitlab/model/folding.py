@@ -63,10 +63,10 @@ def final_norm(weights: Weights) -> Norm:
 
 
 def stored_dtype(weights: Weights, layer: int) -> torch.dtype:
-    """In which a layer's weights are stored, whatever they are computed in: what their numbers are known to."""
+    """What the numbers of a layer's attention are known to, whatever they are computed in: the dtype of the file, or the one that
+    they were read as where that is coarser."""
     raw = weights.raw if isinstance(weights, FoldedWeights) else weights
-    stored = raw.as_stored() if isinstance(raw, LazyWeights) else raw
-    return stored.layer(layer, mlp=False).W_O.dtype
+    return raw.known_to(layer) if isinstance(raw, LazyWeights) else raw.layer(layer, mlp=False).W_O.dtype
 
 
 class FoldedWeights:

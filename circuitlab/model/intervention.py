@@ -182,6 +182,17 @@ class Intervention:
         limit = len(self.source) or n_tokens
         return tuple(a if a < limit else -1 for a in self.align or range(n_tokens))
 
+    def acts_before(self, end: int, n_tokens: int) -> bool:
+        """Whether it may change anything at the first `end` positions of a prompt of `n_tokens`: not times 1, nor by a patch that
+        has a partner for none of them."""
+        if self.op == "scale" and self.value == (1.0,):
+            return False
+        partners = self.partners(n_tokens) if self.op == "patch" else range(n_tokens)
+        at = [p for p in range(end) if partners[p] >= 0]
+        at = [p for p in at if not self.site.positions or p in self.site.positions]
+        sender = self.path_from.positions if self.path_from is not None else ()
+        return any(not sender or p in sender for p in at)
+
     @property
     def depends_on_prompt(self) -> bool:
         """Whether a change at the end of the prompt can change this operation at earlier positions."""

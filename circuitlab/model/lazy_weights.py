@@ -55,6 +55,10 @@ class Parts(Protocol):
     def ends(self) -> Mapping[str, Tensor]: ...
     def layer(self, i: int) -> Mapping[str, Tensor]: ...
 
+    def kinds(self, name: str, i: int) -> frozenset[str]:
+        """The dtypes in the file, by torch's names, of what a tensor of block i is made of."""
+        ...
+
 
 class LazyWeights:
     """`Weights` over `Parts`, converted to `dtype` on access (None: as stored)."""
@@ -72,6 +76,12 @@ class LazyWeights:
     def as_stored(self) -> LazyWeights:
         """The same tensors in the file's own dtype."""
         return LazyWeights(self.config, self.tokenizer, self.parts, None)
+
+    def known_to(self, i: int) -> torch.dtype:
+        """The coarsest dtype that the attention weights of block i have had, in the file or since they were read."""
+        kinds = {kind for name in ("W_Q", "W_K", "W_V", "W_O") for kind in self.parts.kinds(name, i)}
+        read = self.parts.layer(i)["W_O"].dtype
+        return max((read, *(getattr(torch, kind) for kind in kinds)), key=lambda dtype: torch.finfo(dtype).eps)
 
     def embed(self) -> Embed:
         """The embeddings."""
@@ -144,6 +154,10 @@ class CanonicalParts:
     def layer(self, i: int) -> Mapping[str, Tensor]:
         """Block i, its names without their prefix."""
         return Named(self._layers.get(str(i), ()), lambda name: self._source.tensor(f"layers.{i}.{name}"))
+
+    def kinds(self, name: str, i: int) -> frozenset[str]:
+        """The dtype of one tensor of block i in the file."""
+        return frozenset({self._source.kind(f"layers.{i}.{name}")})
 
 
 def _norm_shapes(prefix: str, kind: str, *shape: int) -> dict[str, tuple[int, ...]]:

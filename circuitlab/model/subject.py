@@ -137,8 +137,8 @@ class Conventions:
     def words(self, config: ModelConfig | None) -> tuple[str, ...]:
         """The convention strip, for captions and exports: what is done to a model of this configuration.
 
-        A model without norms has no word on them, and nothing is called folded or centred that is not. None: of a model that is
-        not known, each as it is chosen.
+        A model without norms has no word on them, and nothing is called folded or centred that is not; dequantised weights
+        are said first. None: of a model that is not known, each as it is chosen.
         """
         if config is None:
             folded, normed, centred = self.fold_norm, True, "centred" if self.centre else "not centred"
@@ -147,7 +147,8 @@ class Conventions:
             centred = CENTRED[self.centres_writes(config), self.centres_logits(config)]
             normed = config.norm != "none"
         norm = ("norm folded" if folded else "norm not folded",) if normed else ()
-        return (*norm, centred, self.dtype)
+        made = (f"weights dequantised from {config.dequantised}",) if config is not None and config.dequantised else ()
+        return (*made, *norm, centred, self.dtype)
 
     def unlike(self, other: Conventions, config: ModelConfig | None) -> tuple[str, ...]:
         """Those of its words that are not the other's, for one configuration."""

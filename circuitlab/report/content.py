@@ -260,7 +260,7 @@ class _Reporter:
             model = self.engine.store.open(base)
             opened = model.opened
             which = lambda ref: "final weights" if ref.checkpoint is None else f"step {opened.steps[ref.checkpoint]:,}"
-            weights = tuple((which(ref), hashes.get(ref) or self.engine.store.sha256(ref)) for ref in refs)
+            weights = tuple((which(ref), hashes[ref] if ref in hashes else self.engine.store.sha256(ref)) for ref in refs)
             weights += () if model.absent else (("configuration and tokenizer", model.settings_sha256),)
             remarks = ("known by the results stored with the session",) if model.absent else ()
             remarks += (f"in place of the session’s model {name}",) if name in self.stand_ins else ()

@@ -136,7 +136,7 @@ def origin_words(report: Report) -> Iterator[tuple[str, tuple[Entry, ...]]]:
 
 def _model_lines(model: ModelFacts) -> tuple[str, ...]:
     lines = [joined(model.origin, model.sizes), f"assumed: {', '.join(model.assumed)}" if model.assumed else "", *model.remarks]
-    return (*filter(None, lines), *(f"{which}: sha256 {sha256}" for which, sha256 in model.weights if sha256))
+    return (*filter(None, lines), *(f"{which}: sha256 {sha256 or 'not known'}" for which, sha256 in model.weights))
 
 
 # -- steps --------------------------------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def _training(ref: SeriesRef, characters: int) -> str:
 
 
 def _hash(sha256: str, characters: int) -> str:
-    return f", sha256 {sha256[:characters]}{'…' if characters < len(sha256) else ''}" if sha256 else ""
+    return f", sha256 {sha256[:characters]}{'…' if characters < len(sha256) else ''}" if sha256 else ", sha256 not known"
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from circuitlab.analysis.base import Ctx
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import SMALL, ModelStore
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadMachine, BadModel, UsageError
 from circuitlab.model.subject import ModelRef
 from circuitlab.plugins import adding, owner
 from circuitlab.session_files.file_table import with_file_names, with_file_paths
@@ -55,14 +55,13 @@ def _plugins_of(session: Session, views: Views) -> dict[str, str]:
 
 
 def hashed(entry: ModelEntry, store: ModelStore) -> ModelEntry:
-    """The entry with the hashes of its model, where it is open and has been read; that of weights also of a small one."""
-    model = store.peek(entry.ref)
-    if model is not None and model.sha256:
-        settings = entry.settings if model.absent else model.settings_sha256
-        return replace(entry, sha256=model.sha256, settings=settings)
+    """The entry with the hashes of its model, where it is or was open and has been read; that of weights also of a small one."""
+    sha256, settings = store.hashes(entry.ref)
+    if sha256:
+        return replace(entry, sha256=sha256, settings=settings or entry.settings)
     try:
         return entry if entry.sha256 else replace(entry, settings="", sha256=store.sha256_unopened(entry.ref, most=SMALL))
-    except (BadModel, UsageError):
+    except (BadModel, BadMachine, UsageError):
         return entry
 
 
@@ -81,5 +80,8 @@ def base_of(session: Session) -> State:
 def work_of(session: Session, engine: Engine, views: Views, ctx: Ctx | None = None) -> Work:
     """The work that a session holds. Raises what opening its present model raises, and `BadInput` where words do not fit it."""
     session = with_paths(session)
+    for ref in session.refs().values():
+        if engine.store.peek(ref) is not None:
+            engine.store.open_now(ref)
     resolver = Resolver(engine, views, State(FIRST), ctx, session.refs(), tolerant=True)
     return Work(resolver.state(session.setup()), session.story, session.notes, session.models)

@@ -170,15 +170,19 @@ def _orphan(folder: Path, name: str) -> tuple[Orphan | None, list[Path]]:
         except BadInput as error:
             if _newer_version(data):
                 return None, aside
+            if unread(error):  # all of it stays, and is offered when it can be read
+                log.warning("%s: %s", copy, error)
+                return None, [*aside, copy]
             log.warning("%s: %s", copy, error)
             aside.append(set_aside(copy, folder))
             continue
         of = file_of(own)
         title, steps, closed = session_title(session, of), len(session.story.steps), own.get("closed") is True
         return Orphan(folder, name, tuple(copies[i:]), of, title, steps, written_at(copy), len(aside), closed), aside
-    discard_files(folder, name)
-    with contextlib.suppress(OSError):
-        lock_path(folder, name).unlink(missing_ok=True)
+    if not any(copy.exists() for copy in copies):  # what could not be moved stays, with the lock that says whose it was
+        discard_files(folder, name)
+        with contextlib.suppress(OSError):
+            lock_path(folder, name).unlink(missing_ok=True)
     return None, aside
 
 
@@ -190,6 +194,12 @@ def _newer_version(data: bytes) -> bool:
         return False
     version = table.get("version") if isinstance(table, dict) and table.get("circuitlab") == "session" else None
     return isinstance(version, int) and version > VERSION
+
+
+def unread(error: BadInput) -> bool:
+    """Whether the system could not read a file now (too many open ones, no right, a disk that fails), which says nothing of what
+    is in it."""
+    return isinstance(error.__cause__, OSError)
 
 
 def set_aside(path: Path, folder: Path) -> Path:

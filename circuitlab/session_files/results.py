@@ -27,11 +27,13 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis
+from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis, never_holds
 from circuitlab.engine.engine import needs
+from circuitlab.engine.ghost import config_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.engine.stored_answer import read_stored
+from circuitlab.engine.stored_answer import Outdated, read_stored
 from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.container import (
@@ -71,11 +73,14 @@ class Entry:
 
     @property
     def current(self) -> bool:
-        """Whether the analysis is the one of today. The numbers of another version are not those that it would give."""
+        """Whether the analysis is the one of today, or one of whose earlier versions some answers hold: the numbers of another
+        version are not those that it would give."""
         analysis = None
         with suppress(CircuitLabError):  # there is none, or its plug-in fails
             analysis = find_analysis(self.analysis)
-        return analysis is not None and analysis.version == self.version
+        if analysis is None or self.version > analysis.version:
+            return False
+        return analysis.version == self.version or analysis.holds is not never_holds
 
 
 @dataclass(frozen=True)
@@ -139,8 +144,8 @@ class Results:
     def answers(self, session: Session, refs: Mapping[str, Mapping[Checkpoint, ModelRef]]) -> Iterator[Answer | Damaged]:
         """The answers of these models of a session, which have the references `refs` by name and training step.
 
-        Those of another version of an analysis are left out; one that is not what the index says is told in its place. Raises
-        `BadInput` where the file cannot be read.
+        Those of another version of an analysis are left out unless they hold; one that is not what the index says is told in its
+        place. Raises `BadInput` where the file cannot be read.
         """
         wanted = lambda entry: entry.current and entry.checkpoint in refs.get(entry.model, {})
         keys = {answer_member(key): key for key, entry in self.entries.items() if wanted(entry)}
@@ -153,7 +158,9 @@ class Results:
                 yield Damaged(member, entry, data)
                 continue
             try:
-                answer = read_stored(data, final.__getitem__, files, left)
+                answer = read_stored(data, final.__getitem__, files, left, lambda entry=entry: self._config(entry.model))
+            except Outdated:
+                continue
             except CircuitLabError as error:
                 expected = error.expected or "an answer that CircuitLab has stored"
                 yield Damaged(member, entry, refused(member, expected, error.got or error.what))
@@ -161,12 +168,16 @@ class Results:
                 continue
             left = max(0, left - answer.result.nbytes)
             sha256, assume = self.hashes[entry.model][entry.checkpoint], session.models[entry.model].ref.assume
-            key = key_of(answer.request, sha256, assume, answer.provenance.device)
+            key = key_of(answer.request, sha256, assume, answer.provenance.device, entry.version)
             if key != keys[member] or answer.request.subject.model != refs[entry.model][entry.checkpoint]:
                 expected = "the answer to the request that its name stands for"
                 yield Damaged(member, entry, refused(member, expected, answer.request.analysis.name))
                 continue
             yield answer
+
+    def _config(self, name: str) -> ModelConfig:
+        """The configuration of a model of which results are stored. Raises `BadInput`, `BadModel`."""
+        return config_of(self.model_members(name))
 
 
 def answer_member(key: str) -> str:
@@ -185,14 +196,15 @@ def quoted(name: str) -> str:
     return text.replace(".", "%2E") if not text.strip(".") else text
 
 
-def key_of(request: Request, sha256: str, assume: Assumed, device: str) -> str:
+def key_of(request: Request, sha256: str, assume: Assumed, device: str, version: int | None = None) -> str:
     """What an answer depends on, as a hash: the analysis and its version, parameters, prompt and interventions where they are
-    read, conventions, the device, and of the model the hash of its weights and what was assumed. No path is in it."""
+    read, conventions, the device, and of the model the hash of its weights and what was assumed. No path is in it. `version`: of
+    an earlier version of the analysis."""
     analysis, subject = request.analysis, request.subject
     reads = needs(analysis, request.params)
     about = {
         "analysis": analysis.name,
-        "version": analysis.version,
+        "version": version or analysis.version,
         "params": _placeless(request.params),
         "tokens": list(subject.tokens) if reads == "tokens" else [],
         "edits": to_json(subject.edits) if reads != "weights" else [],

@@ -10,21 +10,22 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from circuitlab.engine.codec import params_of
+from circuitlab.engine.model_words import ModelWords
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadInput, UsageError
+from circuitlab.errors import BadInput, BadModel, UsageError
 from circuitlab.model.origin import Builtin
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.state.cuts import ablation
 from circuitlab.state.state import Pin, State
 from circuitlab.story.restating import fewest, meaning
-from circuitlab.story.setup import FINAL, Checkpoint, Direction, Encoded, Other, Prompt, Setup, Token, Views
+from circuitlab.story.setup import FINAL, Checkpoint, Direction, Encoded, Index, Other, Prompt, Setup, Token, Views
 
 _UNREAD = object()
 
 
 class Names(Protocol):
-    """What words need of the models they are about. May open files: for a worker thread."""
+    """What words need of the models they are about. May read files, and opens no model: for a worker thread."""
 
     def model(self, ref: ModelRef) -> str:
         """The name of a model, without its checkpoint."""
@@ -58,35 +59,45 @@ class StoreNames:
         base = replace(ref, checkpoint=None)
         return self.names.get(base) or (base.origin.where if isinstance(base.origin, Builtin) else base.source)
 
+    def _words(self, ref: ModelRef) -> ModelWords | None:
+        """None for a model of which nothing is known any more: it is spoken of in ids."""
+        try:
+            return self.store.words(ref)
+        except BadModel:
+            return None
+
     def checkpoint(self, ref: ModelRef) -> Checkpoint:
-        """The training step, `FINAL` for the final weights."""
-        return FINAL if ref.checkpoint is None else self.store.open(ref).opened.steps[ref.checkpoint]
+        """The training step, `FINAL` for the final weights; its number in the series where no step is known."""
+        if ref.checkpoint is None:
+            return FINAL
+        words = self._words(ref)
+        return Index(ref.checkpoint) if words is None else words.steps[ref.checkpoint]
 
     def token(self, ref: ModelRef, token: int) -> Token:
         """Its text if the tokenizer reads that as this one token."""
-        tokenizer = self.store.open(ref).opened.weights.tokenizer
-        if tokenizer is None:
+        words = self._words(ref)
+        if words is None or words.tokenizer is None:
             return token
         try:
-            text = tokenizer.decode((token,))
-            return text if text and tokenizer.find(text) == token else token
+            text = words.tokenizer.decode((token,))
+            return text if text and words.tokenizer.find(text) == token else token
         except BadInput:
             return token
 
     def encode(self, ref: ModelRef, text: str, bos: bool) -> tuple[int, ...] | None:
         """The ids of a text."""
-        tokenizer = self.store.open(ref).opened.weights.tokenizer
+        words = self._words(ref)
         try:
-            return None if tokenizer is None else tokenizer.encode(text, bos)
+            return None if words is None or words.tokenizer is None else words.tokenizer.encode(text, bos)
         except BadInput:
             return None
 
     def bos(self, ref: ModelRef, prompt: Prompt) -> bool:
         """As the model was trained for a text; of ids, whether the first one is BOS."""
-        weights = self.store.open(ref).opened.weights
-        first = None if weights.tokenizer is None else weights.tokenizer.bos
+        words = self._words(ref)
+        first = None if words is None or words.tokenizer is None else words.tokenizer.bos
         if isinstance(prompt, str):
-            return weights.config.prepend_bos and first is not None
+            return words is not None and words.prepend_bos and first is not None
         ids = prompt.ids if isinstance(prompt, Encoded) else prompt if isinstance(prompt, tuple) else ()
         return bool(ids) and ids[0] == first
 

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,9 +30,12 @@ from circuitlab.training.bpe import train_tokenizer
 from circuitlab.training.corpus import Source, Stream, find_sources, tokenised
 from circuitlab.training.files import alone_in, write_whole
 from circuitlab.training.identity import claim, identity
+from circuitlab.training.output import Output
 from circuitlab.training.progress import Progress
 from circuitlab.training.recipe import Recipe
 from circuitlab.training.recipe_file import read_recipe
+
+Say = Callable[[str], None]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM while a run trains: the first asks it to stop after the current step, so that nothing is lost.
+    """Ctrl-C, SIGTERM and the end of its terminal while a run trains: the first asks it to stop after the current step, so that
+    nothing is lost.
 
     A context manager. `deferred`: set while training, so that a signal only sets `requested`. Otherwise, and for the second
     signal, KeyboardInterrupt is raised. Outside the main thread, where Python allows no handlers, it does nothing.
@@ -74,7 +78,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._before = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, signal.SIGTERM, *_hangup())}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -86,6 +90,13 @@ class Interrupts:
             self.requested = True
         else:
             raise KeyboardInterrupt
+
+
+def _hangup() -> tuple[signal.Signals, ...]:
+    """The signal that the terminal is gone, unless whoever started the run had it ignored."""
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        return ()
+    return (signal.SIGHUP,)
 
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")  # CUDA and Metal; torch on a CPU; on Windows
@@ -182,6 +193,7 @@ def _train(
     from circuitlab.training.series_measuring import set_outdated_aside
 
     torch.set_num_threads(args.threads)
+    say = Output(args.out)
     tokenizer, streams, hashes = data
     for stream in streams:
         say(f"{stream.label}: {number_of(len(stream.train), 'token')}, share {stream.share:.2f}")
@@ -204,11 +216,11 @@ def _train(
     say(f"model written to {args.out / 'model'}")
     set_outdated_aside(args.out / "model")
     if not args.no_measure:
-        measure_checkpoints(args.out / "model", streams, tokenizer, min(s.context for s in recipe.stages))
+        measure_checkpoints(args.out / "model", streams, tokenizer, min(s.context for s in recipe.stages), say)
     progress.update("done")
 
 
-def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer, shortest: int) -> None:
+def measure_checkpoints(model: Path, streams: tuple[Stream, ...], tokenizer: Tokenizer, shortest: int, say: Say) -> None:
     """Measure the series; text too short for it is reported and changes nothing. Raises `BadMachine`.
 
     `shortest`: the context of the shortest stage. In longer texts a checkpoint of that stage meets positions that it has never
@@ -232,9 +244,3 @@ def command_words(args: argparse.Namespace, recipe: Recipe) -> str:
     words += ["--seed", str(recipe.seed)] if args.seed is not None else []
     words += ["--threads", str(args.threads)] if args.threads != 1 else []
     return f"{shlex.join(words)} --out DIR"
-
-
-def say(line: str) -> None:
-    """Print one line of progress."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

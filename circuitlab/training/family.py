@@ -19,9 +19,10 @@ from circuitlab.errors import BadInput, CircuitLabError, UsageError
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.training import command, progress
 from circuitlab.training.bpe import train_tokenizer
-from circuitlab.training.command import fitting, say
+from circuitlab.training.command import fitting
 from circuitlab.training.corpus import find_sources
 from circuitlab.training.files import write_whole
+from circuitlab.training.output import Output
 from circuitlab.training.recipe_file import read_recipe
 
 FAMILY = {  # model: recipe, in the order in which they are wanted
@@ -48,6 +49,7 @@ def train_family(out: Path, text: list[str], names: tuple[str, ...], tokenizer: 
         )
     shared = shared_tokenizer(out, text, names, tokenizer)
     for name in names:
+        say = Output(out / name)
         if is_done(out / name):
             say(f"{name}: done")
             continue

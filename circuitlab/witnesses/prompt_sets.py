@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsResult
+from circuitlab.analysis.ordering import rank_in
 from circuitlab.api.model import Model
 from circuitlab.disk.paths import resource
 from circuitlab.model.prompts import Prompt, read_prompts
@@ -16,7 +17,7 @@ SETS = ("literal_copying", "literal_copying_two_tokens", "names_continued", "nam
 
 
 class OnSet(NamedTuple):
-    """`first`: share of prompts whose answer's first token is the most probable; `over_other`: more probable than the other
+    """`first`: share of prompts whose answer's first token is more probable than all others; `over_other`: than the other
     answer's; `probability` of it. Means over prompts.
     """
 
@@ -46,4 +47,4 @@ def _on_prompt(model: Model, prompt: Prompt) -> tuple[float, float, float]:
     answer, *others = prompt.target.tokens
     log_sum = float(result.logits[0]) - float(result.log_probs[0])
     beats = float(all(logits[answer] > logits[other] for other in others)) if others else float("nan")
-    return float(int(logits.argmax()) == answer), beats, float(np.exp(logits[answer] - log_sum))
+    return float(rank_in(logits, logits[answer]).last == 1), beats, float(np.exp(logits[answer] - log_sum))

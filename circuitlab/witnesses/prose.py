@@ -3,7 +3,7 @@
 A piece of `PIECE` tokens is said twice after BOS. Counted are positions of the second saying whose token stood exactly once
 before: what follows there is decided by one earlier token, and the *right source* is the one that came after it.
 
-    first choice   share of these positions at which the right token is the most probable
+    first choice   share of these positions at which the right token is more probable than all others
     mass           attention of a head on the right source; the best induction head is the one with the most
     on BOS         attention of that head on the first token, at the same positions
 
@@ -22,6 +22,7 @@ from circuitlab.analysis.attention.pattern import AttentionResult
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextResult
 from circuitlab.analysis.behaviour.token_loss import TokenLossResult
+from circuitlab.analysis.ordering import Ranks
 from circuitlab.api.model import Model
 from circuitlab.disk.files import write_whole
 from circuitlab.model.subject import Head
@@ -67,7 +68,7 @@ def said_twice(model: Model, pieces: np.ndarray, bos: int) -> SaidTwice:
             continue
         losses = model.compute("token_loss", tokens=ids).result
         assert isinstance(losses, TokenLossResult)
-        first.append(float((losses.rank[at + 1] == 1).mean()))
+        first.append(float((Ranks(losses.rank[at + 1], losses.equal[at + 1]).last == 1).mean()))
         loss.append(float(losses.loss[at + 1].mean()))
         if model.config.n_layers:
             patterns = model.compute("attention", tokens=ids).result

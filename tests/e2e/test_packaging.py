@@ -251,7 +251,8 @@ def test_the_installed_wheel_gets_the_checkpoints_of_every_model(installed: Path
     (zips := tmp_path / "zips").mkdir()
     for name in series:
         archived(ROOT / "models" / name, zips)
-    rows = json.loads(_run(installed / "circuitlab", "get", "--json", cwd=tmp_path).stdout)
+    listed = json.loads(_run(installed / "circuitlab", "get", "--json", cwd=tmp_path).stdout)
+    rows = [row for row in listed if row["kind"] == "checkpoints"]
     assert {row["name"] for row in rows} == series and not any(row["here"] for row in rows)
     row = min(rows, key=lambda row: row["bytes"])
     name, command = row["name"], (installed / "circuitlab", "compute", "head_scores", f"builtin:{row['name']}")

@@ -13,34 +13,26 @@ import pytest
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult
+from circuitlab.counting import ranked
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
-from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Points, Rows, Tokens
+from circuitlab.figures.marks import Bars, Heatmap, Hit, Points, Rows, Tokens
 from circuitlab.figures.panels.ablation import AblationView
 from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.model.subject import Head, ModelRef, Subject, Target
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
+from tests.figures.drawing import drawn
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 8)
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
-
-
-@pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', CONFIGS['gpt2'])}")
     return State(ref).with_tokens(TOKENS).select(heads=(Head(1, 2),))
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def answer(engine: Engine, state: State, params: AblationParams) -> AblationResult:
@@ -215,7 +207,7 @@ def test_the_circuit_stands_among_random_sets(engine: Engine, state: State) -> N
     assert bars.labels == ("without L0H1", "without L1H2")
     np.testing.assert_allclose(bars.values, 100 * found.minimality, atol=0.051)
     rank, n = found.rank("faithfulness")
-    assert f"rank {rank} of {n}" in figure.title
+    assert ranked(*rank, n) in figure.title
     assert "seed 3" in figure.caption
 
 

@@ -21,7 +21,6 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.draw.view.settling import settle
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Hit, Lines, Rows, Tokens
 from circuitlab.figures.panels.attribution import AttributionView
@@ -31,15 +30,11 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
+from tests.figures.drawing import drawn
 from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 9, 5)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +44,6 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, State]:
         name: State(ModelRef(f"file:{directory(folder / name, CONFIGS[name])}")).with_tokens(TOKENS).select(heads=(Head(1, 2),))
         for name in ("attention-only", "gpt2", "post-residual")
     }
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:

@@ -47,9 +47,7 @@ FIGURE = slice(90, 300)  # its rows that have neither the value nor the bar of h
 FILM = 3  # the step of the talk that plays
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from circuitlab.draw.painted.tokens import TokensMark
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
@@ -37,14 +36,10 @@ from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
+from tests.figures.drawing import drawn
 from tests.models import CONFIGS, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 5)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +53,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("t") / "text.txt"
     path.write_text("one two three one two three " * 12, encoding="utf-8")
     return str(path)
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def answer(engine: Engine, state: State, name: str, params: Any, weights: bool = False) -> Any:

@@ -46,11 +46,6 @@ ONE_HOT = RopeInduction()
 ALPHABET = " ".join("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
-
-
 def state_of(p: RopeInduction, text: str = TEXT, **view: Any) -> State:
     state = State(ModelRef(f"construct:{p}"), conventions=Conventions(dtype="float64"))
     state = state.with_text(text, letter_tokenizer(p.letters).encode(text, p.bos))

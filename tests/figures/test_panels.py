@@ -15,13 +15,13 @@ from circuitlab import testing
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.attention.pattern import attention
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
+from circuitlab.analysis.ordering import all_ranks
 from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.common import pick_position
-from circuitlab.figures.contracts.heads import ranks
 from circuitlab.figures.contracts.panel import Answers, Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Figure, Heatmap, Hit, empty
 from circuitlab.model.subject import Conventions, Head, ModelRef
@@ -187,8 +187,8 @@ def test_the_scale_can_be_locked_and_bos_left_out_of_it(bench: tuple[Engine, Sta
     assert heat.levels[1] == pytest.approx(float(np.nanmax(heat.values[:, 1:])))
 
 
-def test_ranks_count_from_one_and_put_what_is_not_computed_last() -> None:
-    np.testing.assert_array_equal(ranks(np.array([[0.2, np.nan], [0.9, 0.1]])), [[2, 4], [1, 3]])
+def test_ranks_count_from_one_and_what_is_not_computed_has_none() -> None:
+    np.testing.assert_array_equal(all_ranks(np.array([[0.2, np.nan], [0.9, 0.1]])).rank, [[2, -1], [1, 3]])
 
 
 def test_panels_read_no_files(bench: tuple[Engine, State], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,7 @@ PAGES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 def unbarred(mark: Heatmap) -> bool:

@@ -49,9 +49,7 @@ LITTLE = ("", "a", "a b")  # prompts of one token to three, whose maps are short
 SMALL = [Paper(), Paper(width_mm=45), Paper(font_pt=5, least_pt=5), Paper(width_mm=120, font_pt=12)]
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 def problems(figure: Figure, paper: Paper, folder: Path) -> dict[str, object]:

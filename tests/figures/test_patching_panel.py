@@ -15,7 +15,6 @@ from circuitlab.analysis.interventions.path_patching import PathPatchingParams
 from circuitlab.draw.export.pictures import render
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows, Tokens
 from circuitlab.figures.panels.patching.panel import WHAT, PatchingView
@@ -29,11 +28,6 @@ from tests.models import CONFIGS, directory
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 20)
 PINNED = (0, 5, 8, 5, 5, 8, 20)
 CUT = Intervention("zero", Site("result", 0, (1,)))
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 def _state(path: Path, name: str, **changes: Any) -> State:

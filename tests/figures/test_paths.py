@@ -15,7 +15,6 @@ from circuitlab.analysis.interventions.ablation import AblationParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Bars, Figure, Heatmap, Hit, Rows, Tokens
 from circuitlab.figures.marks.texts import ALONE
@@ -30,11 +29,6 @@ from tests.models import CONFIGS, directory
 from tests.words import asks_for_text
 
 PANEL = find_panel("paths")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 def state_of(path: Path, name: str, **changes: Any) -> State:

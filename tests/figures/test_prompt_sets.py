@@ -10,7 +10,6 @@ import pytest
 
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
 from circuitlab.figures.panels.prompt_sets.panel import BY_HEAD, LISTS, PromptSetsView, What
@@ -22,11 +21,6 @@ from tests.models import CONFIGS, directory
 
 PANEL = find_panel("prompt_sets")
 SHIPPED = ModelRef("builtin:attn-only-2l")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 def state(**view: object) -> State:

@@ -19,10 +19,7 @@ from tests.figures.test_sheets import TEXT, sheet
 from tests.patience import SECONDS
 from tests.unit.test_session_results import talk
 
-
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 def prompts_of(text: str) -> list[list[int]]:

@@ -29,9 +29,7 @@ TEXT = "one two three one two"
 SLOW = [pytest.param(suffix, marks=pytest.mark.slow if suffix == ".png" else ()) for suffix in suffixes(PICTURES)]
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,7 @@ from circuitlab.report.sheet_caption import request_words
 from tests.figures.test_sheets import TEXT, sheet
 from tests.unit.test_latex import strict
 
-
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png"])

@@ -43,9 +43,7 @@ RNG = np.random.default_rng(0)
 MM = 25.4 / 72
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 @cache

@@ -28,9 +28,7 @@ PAIRS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Fonts need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # fonts need one
 
 
 def luminance(colour: QColor) -> float:

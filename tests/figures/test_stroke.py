@@ -87,9 +87,7 @@ CASES: dict[str, tuple[Mark, str | QColor, int]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def application(qapp):
-    """Pictures need one."""
+pytestmark = pytest.mark.usefixtures("qapp")  # pictures need one
 
 
 def pixels(image: QImage) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights, token_read
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
+from circuitlab.figures.panels.circuits.panel import CircuitsView
 from circuitlab.figures.panels.composition import CompositionView, pairs_of
 from circuitlab.figures.panels.head_finder import HeadFinderView
 from circuitlab.figures.panels.residual import ResidualView
@@ -35,13 +35,9 @@ from circuitlab.figures.panels.virtual import VirtualView
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import State
+from tests.figures.drawing import drawn
 from tests.models import CONFIGS, directory
 from tests.words import norm_on_stream
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +45,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     shape = replace(CONFIGS["attention-only"], n_layers=3)
     ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', shape)}")
     return State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1),))
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
@@ -198,6 +190,26 @@ def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state:
     assert isinstance(table, Rows)
     shown = next(c.values for c in table.columns if c.name == "OV copying")
     np.testing.assert_allclose(shown, found.copying[tuple(table.ids.T)])
+
+
+def test_tables_of_circuits_read_rows_of_w_e_as_the_norm_does_and_as_stored_where_asked(
+    engine: Engine, state: State, tmp_path: Path
+) -> None:
+    """One switch on every page of weights; where no norm comes before attention there is nothing to choose."""
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['llama'])}")
+    normed = State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(0, 1),), token=9)
+    shown = next(f for f in fields(CircuitsView) if f.name == "unnormalised").metadata["only"]
+    for page in ("tables", "triples", "largest"):
+        plain = drawn(engine, normed, "circuits", CircuitsView(page=page))
+        stored = drawn(engine, normed, "circuits", CircuitsView(page=page, unnormalised=True))
+        assert "W_E rows as the norm before attention scales them" in plain.caption and "per token" not in plain.caption
+        assert "W_E rows unnormalised: up to a scale per token" in stored.caption
+        assert "exact up to a positive scale per token" in stored.caption
+        one, other = (next(m for m in figure.marks() if isinstance(m, Rows)) for figure in (plain, stored))
+        assert not np.array_equal(one.columns[-1].values, other.columns[-1].values)
+        alike = [drawn(engine, state, "circuits", CircuitsView(page=page, unnormalised=on)) for on in (False, True)]
+        assert alike[0].caption == alike[1].caption and "W_E rows" not in alike[0].caption
+    assert shown(facts_of(engine, normed.model)) and not shown(facts_of(engine, state.model))
 
 
 def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State) -> None:

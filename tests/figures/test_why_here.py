@@ -15,15 +15,14 @@ from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams
 from circuitlab.counting import number, probability
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Rows
 from circuitlab.figures.panels.head_walkthrough import StepByStepView
 from circuitlab.figures.panels.score_expansion import WhyHereView
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
-from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
+from tests.figures.drawing import drawn
 from tests.figures.figure_words import rows_counted
 from tests.models import CONFIGS, directory
 
@@ -32,19 +31,10 @@ PAGES: tuple[Any, ...] = ("steps", "entries", "sources", "A ⊗ W")
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
-
-
-@pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> State:
     shape = replace(CONFIGS["gpt2"], n_layers=3)
     ref = ModelRef(f"file:{directory(tmp_path_factory.mktemp('m') / 'model', shape)}")
     return State(ref).with_tokens((0, 5, 9, 5, 7, 9)).select(heads=(HEAD,), destination=4, source=2, locked=True)
-
-
-def drawn(engine: Engine, state: State, name: str, view: Any = None) -> Figure:
-    return figure_of(engine, find_panel(name), state if view is None else state.with_view(name, view))
 
 
 def rows_of(figure: Figure, name: str) -> Rows:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.byte_mutators import BYTES, Mutator
 from tests.fuzz.corpus import CORPUS
+from tests.fuzz.gguf_mutators import GGUF
 from tests.fuzz.json_mutators import JSON, SAFETENSORS, index_paths
 from tests.fuzz.pickle_mutators import PICKLES
 from tests.fuzz.place_mutators import PLACES
@@ -37,6 +38,8 @@ def _mutators(file: Path, rng: random.Random) -> tuple[Mutator, ...]:
         special = (*JSON, *((index_paths,) * 5 if ".index." in file.name else ()))
     elif file.suffix == ".safetensors":
         special = SAFETENSORS
+    elif file.suffix == ".gguf":
+        special = GGUF
     elif file.suffix in (".bin", ".pt") and file.name != "model.bin":
         special = PICKLES
     return rng.choice([special or BYTES, special or BYTES, special or BYTES, BYTES, BYTES, PLACES])

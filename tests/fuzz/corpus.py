@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from circuitlab.model.config import Rotary
+from tests.gguf_files import Kind, byte_tokenizer, converted, plain
 from tests.models import TINY, directory
 
 SMALL = replace(TINY, n_heads=2, n_kv_heads=2, d_model=8, d_head=4, d_vocab=260, n_ctx=12)
@@ -157,6 +158,24 @@ def _llama2c(path: Path) -> Path:
     return path / "model.bin"
 
 
+def _gguf(path: Path) -> Path:
+    """Llama in packed kinds, with a tokenizer of bytes."""
+    folder = path.with_name(f"{path.name}-folder")
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 260}
+    _config(folder, {**{k: v for k, v in _LLAMA.items() if k != "rope_scaling"}, **sizes})
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (260, 32), "model.norm.weight": (32,)}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        shapes |= {f"{at}self_attn.{x}_proj.weight": (16 if x in "kv" else 32, 32) for x in "qkvo"}
+        shapes |= {f"{at}mlp.{x}_proj.weight": (32, 32) for x in ("gate", "up", "down")}
+        shapes |= {f"{at}{x}_layernorm.weight": (32,) for x in ("input", "post_attention")}
+    save_file(_made(shapes), folder / "model.safetensors")
+    path.mkdir()
+    kinds = (Kind.Q8_0, Kind.Q4_0, Kind.F16)
+    converted(folder, path / "model.gguf", lambda name, x: plain(kinds[len(name) % 3])(name, x), more=byte_tokenizer())
+    return path / "model.gguf"
+
+
 CORPUS: dict[str, Callable[[Path], Path]] = {
     "circuitlab": _circuitlab,
     "circuitlab-rotary": _circuitlab_rotary,
@@ -169,4 +188,5 @@ CORPUS: dict[str, Callable[[Path], Path]] = {
     "llama-pt-f16": _llama_pt,
     "nano": _nano,
     "llama2c": _llama2c,
+    "gguf": _gguf,
 }

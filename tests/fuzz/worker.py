@@ -35,7 +35,7 @@ def _forget_peak() -> None:
 def _cut(path: Path) -> None:
     """Cut every weight file below `path` short in place, as a writer would."""
     for file in path.rglob("*") if path.is_dir() else (path,):
-        if file.is_file() and file.suffix in (".safetensors", ".bin", ".pt"):
+        if file.is_file() and file.suffix in (".safetensors", ".bin", ".pt", ".gguf"):
             os.truncate(file, file.stat().st_size // 3)
 
 

@@ -47,6 +47,7 @@ from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
+from circuitlab.gui.shell.model_dialog import ModelDialog
 from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import SearchEntries
@@ -75,6 +76,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "recovery": lambda w: RecoveryDialog(orphans(), (Path("damaged.circuitlab"),), None, w),
     "hub": lambda w: HubDialog(w.opening, w),
     "checkpoints": lambda w: get_dialog(w),
+    "model": lambda w: ModelDialog(w.context, w),
     "training": lambda w: TrainingDialog(w.context, w),
     "sweep": lambda w: SweepDialog(sweep_question(dock(w, "attention").panel, w.context), w.context, w.dialogs.sweeps, w),
     "table of a sweep": lambda w: SweepTableDialog(Path("/home/somebody/sweeps/attribution"), w.context, w),
@@ -195,6 +197,7 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
         "assumed": {"Open again with these"},
         "hub": {"Download and open"},
         "checkpoints": {"Download"},
+        "model": {"Get and open"},
         "error": {"Close"},
         "paper": {"Choose a file…"},
         "film": {"Choose a file…"},

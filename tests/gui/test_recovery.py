@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -12,14 +13,16 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from circuitlab.errors import BadInput, BadMachine
-from circuitlab.gui.sessions import autosave, recovery_dialog
-from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY
+from circuitlab.disk.files import unwritable
+from circuitlab.errors import BadInput, BadMachine, BadModel
+from circuitlab.gui.sessions import autosave, file_work, recovery_dialog
+from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY, REPLACE
 from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.settings import ANEW, Settings
 from circuitlab.model.subject import Head
+from circuitlab.session_files import last as last_module
 from circuitlab.session_files.last import keep_last, last, last_path
 from circuitlab.session_files.orphans import orphans
 from circuitlab.session_files.recovery import Recovery
@@ -140,7 +143,9 @@ def test_the_timer_is_not_put_off_by_further_changes(qtbot: Any, source: str, mo
         window.autosave.write()
 
 
-def test_a_disk_that_cannot_be_written_is_said_once_and_tried_again(qtbot: Any, source: str) -> None:
+def test_a_disk_that_cannot_be_written_is_said_as_long_as_it_lasts_and_asked_about(
+    qtbot: Any, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     with started(qtbot, source, TEXT) as window:
         window.context.message.connect(said.append)
@@ -150,10 +155,51 @@ def test_a_disk_that_cannot_be_written_is_said_once_and_tried_again(qtbot: Any, 
         window.autosave._slot.failed.connect(lambda error, role: tries.append(error))
         window.context.apply(window.context.document.recorded.with_heads(Head(1, 1)), "select")
         qtbot.waitUntil(lambda: len(tries) > 2)
-        assert len([words for words in said if "autosave" in words]) == 1
+        window.status.say("of something else")
+        standing = window.status.standing
+        assert standing.isVisible() and "Not autosaved" in standing.toolTip() + standing.text() and "way" in standing.toolTip()
+        asked = answer_questions(monkeypatch, "Cancel")
+        assert not window.close() and len(asked) == 1 and "in the way" in asked[0]
         recovery_folder().unlink()
         rest(qtbot, window)
-        assert len(files()) == 1 and "again" in said[-1]
+        assert len(files()) == 1 and "again" in said[-1] and not standing.isVisible()
+        assert window.sessions.may_close() and len(asked) == 1, "the next start comes back to it"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_window_that_could_not_be_kept_asks_before_it_was_autosaved(
+    qtbot: Any, source: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with started(qtbot, source, TEXT) as window:
+        monkeypatch.setattr(autosave, "INTERVAL", 1_000_000)
+        window.context.apply(window.context.document.recorded.with_heads(Head(1, 1)), "select")
+
+        def refused(path: Path, *_: object, **__: object) -> None:
+            raise unwritable(path, OSError(number, os.strerror(number)))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(last_module, "write_whole", refused)
+            asked = answer_questions(patch, "Cancel")
+            assert not window.close() and len(asked) == 1 and "cannot be kept" in asked[0]
+        window.autosave.write()
+
+
+def test_a_pinned_model_that_is_gone_neither_fails_a_save_nor_closes_unasked(
+    qtbot: Any, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever capturing says of it: a save that fails says so, and the window asks."""
+    with started(qtbot, source, TEXT) as window:
+
+        def gone(*_: object, **__: object) -> Session:
+            raise BadModel("The pinned model is gone.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(file_work, "session_of", gone)
+            window.context.apply(window.context.document.recorded.with_heads(Head(1, 1)), "select")
+            qtbot.waitUntil(lambda: bool(window.autosave.problem))
+            asked = answer_questions(patch, "Cancel")
+            assert not window.close() and "pinned model is gone" in asked[0]
+        rest(qtbot, window)
 
 
 # -- recovering -----------------------------------------------------------------------------------------------------------------
@@ -224,7 +270,7 @@ def test_a_killed_recovery_can_be_recovered(qtbot: Any, source: str, monkeypatch
         assert second.recovering.dialog is not None
         with qtbot.waitSignal(second.sessions.opened):
             second.recovering.dialog.rows[0].recover.click()
-        qtbot.waitUntil(lambda: second.autosave._failing)
+        qtbot.waitUntil(lambda: bool(second.autosave.problem))
         assert gone.path.exists() and orphans().orphans == (), "another window does not take it, too"
         claim = second.autosave._own.adopts[1]  # type: ignore[index]
         claim.release()  # type: ignore[union-attr]  # as its end by a signal does
@@ -440,6 +486,32 @@ def test_the_second_window_on_a_file_is_told_by_whom_and_saves_elsewhere(
     assert named == [str(tmp_path / "talk copy.circuitlab")] and talk.read_bytes() == before
     assert not window.sessions.read_only and window.sessions.path == tmp_path / "mine.circuitlab"
     lock.release(remove=True)
+
+
+def test_a_file_that_another_program_changed_is_asked_about(
+    qtbot: Any, window: Window, talk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    saved = lambda: qtbot.waitUntil(lambda: not window.sessions.saves.busy)
+    with qtbot.waitSignal(window.sessions.opened):
+        window.sessions.open(talk)
+    settle(qtbot, window)
+    asked = answer_questions(monkeypatch, "Cancel")
+    for head in (2, 3):  # one save after the other changes it, too
+        window.context.apply(window.context.document.recorded.with_heads(Head(0, head)), "select")
+        window.sessions.save()
+    saved()
+    assert not asked and not window.sessions.dirty
+    theirs = talk.read_bytes() + b"\n"
+    talk.write_bytes(theirs)
+    window.context.apply(window.context.document.recorded.with_heads(Head(0, 1)), "select")
+    window.sessions.save()
+    qtbot.waitUntil(lambda: len(asked) == 1)
+    saved()
+    assert "another program" in asked[0] and talk.read_bytes() == theirs and window.sessions.dirty
+    answer_questions(monkeypatch, REPLACE)
+    window.sessions.save()
+    qtbot.waitUntil(lambda: not window.sessions.dirty)
+    assert talk.read_bytes() != theirs and talk.with_name(f"{talk.name}~").read_bytes() == theirs
 
 
 def test_a_copy_of_a_file_in_use_is_a_session_of_its_own(

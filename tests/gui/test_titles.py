@@ -14,7 +14,6 @@ import pytest
 from circuitlab.counting import number
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer
-from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Mark, Points, Rows
@@ -35,11 +34,6 @@ NAMED = {
     "keep_only", "ablation",
 }  # fmt: skip
 SHOWN = tuple(page for page in PAGES if page[0] in NAMED)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")

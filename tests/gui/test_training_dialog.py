@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from circuitlab.disk.paths import resource
 from circuitlab.errors import BadMachine, CircuitLabError
 from circuitlab.figures.marks import Lines
 from circuitlab.gui.shell.window import Window
+from circuitlab.gui.training import view as training_view
 from circuitlab.gui.training.curves import MOST, curves_of, longer
 from circuitlab.gui.training.dialog import TrainingDialog
 from circuitlab.gui.training.job import (
@@ -42,6 +44,7 @@ from circuitlab.training.recipe_file import read_recipe
 from circuitlab.training.series_points import tokens_after
 from tests.gui.driving import settle
 from tests.models import directory
+from tests.patience import SECONDS
 
 TEXT = "One day the fox met two hens, three cats and a dog. The fox said: what a day, what a fine day to meet! " * 60
 
@@ -292,6 +295,36 @@ def test_what_a_run_before_left_is_not_how_far_this_one_is(
     assert runner.busy
     qtbot.waitUntil(lambda: not runner.busy)
     assert view.curves is curves
+
+
+def test_curves_of_an_earlier_run_stay_out_of_the_next_one(
+    qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is still being read when the next run begins."""
+    view, reading, go_on = dialog.view, threading.Event(), threading.Event()
+    earlier = Curves(*[np.arange(2.0)] * 4)
+
+    def read(out: Path) -> Curves:
+        reading.set()
+        assert go_on.wait(SECONDS)
+        return earlier
+
+    monkeypatch.setattr(training_view, "read_curves", read)
+    monkeypatch.setattr(dialog.process, "start", lambda job: None)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        view.begin(check(TrainingJob("tiny", ((str(text), ""),), str(tmp_path / name))))
+        if name == "one":
+            (tmp_path / name / "metrics.json").write_text("{}", encoding="utf-8")
+            view.look()
+            assert reading.wait(SECONDS)
+    go_on.set()
+    qtbot.waitUntil(lambda: not dialog.form.runner.busy)
+    assert view.curves is None
+    (tmp_path / "two" / "metrics.json").write_text("{}", encoding="utf-8")
+    view.look()
+    qtbot.waitUntil(lambda: not dialog.form.runner.busy)
+    assert view.curves is earlier
 
 
 def test_a_process_that_cannot_be_started_is_said(qtbot: QtBot, dialog: TrainingDialog, text: Path, tmp_path: Path) -> None:

@@ -100,6 +100,42 @@ def test_it_is_asked_to_stop_and_may_save(qtbot: QtBot, start: Start, tmp_path: 
     assert (tmp_path / "state").read_text() == "kept\n"
 
 
+def test_a_save_that_fails_when_it_is_stopped_is_said(qtbot: QtBot, start: Start) -> None:
+    process = start("trap 'echo The disk is full. >&2; exit 3' TERM; echo ready; while :; do read go || :; done")
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"])
+    process.stop()
+    qtbot.waitUntil(lambda: not process.running)
+    assert (process.outcome, process.error) == ("failed", "The disk is full.")
+
+
+def test_the_window_s_end_waits_for_a_save_that_was_asked_for(
+    qtbot: QtBot, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The save ends no sooner than the window has begun to wait for it."""
+    os.mkfifo(tmp_path / "go")
+    saving = f"echo saving; read go < {tmp_path}/go; echo kept > {tmp_path}/state; exit 130"
+    process = start(f"trap '{saving}' TERM; echo ready; while :; do read go || :; done")
+    lines = heard(process)
+    qtbot.waitUntil(lambda: lines == ["ready"])
+    process.stop()
+    qtbot.waitUntil(lambda: lines[-1] == "saving")
+    wait = process._process.waitForFinished
+
+    def waits(most: int) -> bool:
+        monkeypatch.undo()
+        opened = os.open(tmp_path / "go", os.O_RDWR | os.O_NONBLOCK)
+        os.write(opened, b"now\n")
+        ended = wait(most)
+        os.close(opened)
+        return ended
+
+    monkeypatch.setattr(process._process, "waitForFinished", waits)
+    process.end()
+    assert (process.outcome, process.error) == ("stopped", "")
+    assert (tmp_path / "state").read_text() == "kept\n"
+
+
 def test_one_that_does_not_stop_is_killed_in_the_end(qtbot: QtBot, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_process, "PATIENCE", 20)
     process = start(STUBBORN)
@@ -118,7 +154,7 @@ def test_a_second_stop_does_not_wait(qtbot: QtBot, start: Start) -> None:
     assert process.running
     process.stop()
     qtbot.waitUntil(lambda: not process.running)
-    assert process.outcome == "stopped"
+    assert (process.outcome, process.error) == ("stopped", training_process.KILLED)
 
 
 def test_the_same_is_taken_up_again_and_only_one_runs(qtbot: QtBot, start: Start, tmp_path: Path) -> None:

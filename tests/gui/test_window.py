@@ -32,6 +32,7 @@ from circuitlab.gui.shell.shortcut_sheet import ShortcutSheet
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.subject import Head
+from tests.fuzz.corpus import CORPUS
 from tests.gui.driving import TEXT, dock, exported, heat, pixels, settle
 from tests.models import directory
 from tests.patience import SECONDS
@@ -262,6 +263,18 @@ def test_another_model_takes_text_and_is_undone(qtbot: Any, window: Window, tmp_
     assert window.context.document.state.model == before
     assert window.windowTitle() == f"{window.context.name_of(before)} · CircuitLab"
     assert heat(window, "overview").tiles.rows == 2  # type: ignore[union-attr]
+
+
+def test_a_dropped_gguf_file_opens_whatever_lies_beside_it(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    path = CORPUS["gguf"](tmp_path / "m")
+    (path.parent / "config.json").write_text("{}")
+    event = QMimeData()
+    event.setUrls([QUrl.fromLocalFile(str(path))])
+    drop = QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, event, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    window.dropEvent(drop)
+    qtbot.waitUntil(lambda: window.context.document.state.model.name == "model.gguf")
+    settle(qtbot, window)
+    assert "weights dequantised from" in dock(window, "overview").view.figure.caption
 
 
 def test_pin_and_compare_show_reference_and_difference(qtbot: Any, window: Window) -> None:

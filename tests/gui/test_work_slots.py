@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,26 @@ def test_while_somebody_types_what_runs_is_finished_and_shown_and_a_sweep_is_beg
     go_on.set()
     qtbot.waitUntil(lambda: not runner.busy)
     assert heard == [("finished", value, "slot") for value in shown]
+
+
+def test_under_a_drag_every_panel_gets_its_turn(qtbot: Any, runner: Runner) -> None:
+    """Four panels ask at every move, which come as fast as answers; none waits while another is answered twice."""
+    owner, answered, slots = QObject(), Counter[object](), list[WorkSlot]()
+
+    def move() -> None:
+        for slot in slots:
+            runner.do(slot, f"panel {slot.role}", lambda job: 1, "live")
+
+    def hears(value: object, role: object) -> None:
+        answered[role] += 1
+        assert max(answered.values()) - min(answered[slot.role] for slot in slots) <= 1, answered
+        if answered.total() < 40:
+            move()
+
+    slots += [WorkSlot(owner, number, finished=hears) for number in range(4)]
+    move()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert answered.total() >= 40
 
 
 @pytest.mark.parametrize("room", [0, -1])

@@ -60,6 +60,7 @@ class Whole:
         self.t = {n: v.double().numpy() for n, v in load_file(path / "model.safetensors").items()}
         self.centring = config.norm == "layer" and config.norm_placement == "pre"
         self.W_E = self.wrote(self.t["embed.W_E"]) * config.embed_scale
+        self.tokens = self.norm(self.W_E) if config.norm_placement in ("pre", "both") else self.W_E
         W_U = self.t.get("unembed.W_U", self.t["embed.W_E"].T)
         W_U = self.gain("unembed.norm")[:, None] * W_U
         self.W_U = W_U - W_U.mean(1, keepdims=True)
@@ -108,9 +109,9 @@ class Whole:
         return self.norm(self.W_E + self.wrote(hidden @ t[f"{at}.W_out"] + t.get(f"{at}.b_out", 0)))
 
     def ov(self, head: Head, through: Head | None = None, x: np.ndarray | None = None) -> np.ndarray:
-        """[source, out]."""
+        """[source, out]; x [d_vocab, d_model]: what is read of each token, W_E as the norm before attention scales it."""
         f = self.factors(head)
-        return self.moved(self.W_E if x is None else x, through) @ (f["V"] @ f["O"]) @ self.W_U
+        return self.moved(self.tokens if x is None else x, through) @ (f["V"] @ f["O"]) @ self.W_U
 
     def qk(
         self,
@@ -122,7 +123,7 @@ class Whole:
         bias: bool = False,
     ) -> np.ndarray:
         """[destination, source], not centred; `bias`: [source], the row of the query bias."""
-        f, x = self.factors(head), self.W_E if x is None else x
+        f, x = self.factors(head), self.tokens if x is None else x
         queries = self.moved(x, behind if side == "query" else None) @ f["Q"]
         keys = self.moved(x, behind if side == "key" else None) @ f["K"]
         queries = f["bQ"] if bias else queries

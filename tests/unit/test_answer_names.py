@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.figures.marks import Figure
 from circuitlab.figures.panels.models.models import SideBySideView
@@ -20,11 +19,6 @@ from circuitlab.report.sheet_data import numbers_of
 from circuitlab.state.cuts import ablation, with_edits
 from circuitlab.state.state import State
 from tests.models import CONFIGS, directory
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 @pytest.fixture(scope="module")

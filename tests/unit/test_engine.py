@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from circuitlab.disk.paths import model_dir
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
 from circuitlab.engine.engine import Engine, memory_words
+from circuitlab.engine.export_data import WEIGHTS_UNKNOWN, data_bytes, export_of
 from circuitlab.engine.request import Request, needs
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, Refused, UsageError
@@ -93,6 +95,53 @@ def test_a_file_changed_on_disk_is_noticed(ref: ModelRef) -> None:
     assert opened.changed_on_disk
     assert store.reload(ref).opened.weights.config.n_ctx == 40
     assert store.sha256(ref) != sha
+
+
+def test_opened_now_it_is_what_the_files_hold(ref: ModelRef) -> None:
+    """Weights, what lies beside them, and checkpoints that have come; what has not changed is not read again."""
+    store, folder, changed = ModelStore(), Path(ref.source[5:]), list[ModelRef]()
+
+    class Hears:
+        def change(self, one: ModelRef) -> None:
+            changed.append(one)
+
+    hears = Hears()
+    store.when_changed(hears.change)
+    first = store.open(ref)
+    assert store.open_now(ref) is first and not changed
+    directory(folder, n_ctx=40)
+    assert store.open(ref) is first
+    second = store.open_now(ref)
+    assert second.opened.weights.config.n_ctx == 40 and changed == [ref]
+    (folder / "checkpoints").mkdir()
+    for step in (100, 200):
+        shutil.copy(folder / "model.safetensors", folder / "checkpoints" / f"step-{step:06d}.safetensors")
+    assert store.open_now(ref).opened.steps == (100, 200) and changed == [ref] * 2
+    early, late = replace(ref, checkpoint=0), replace(ref, checkpoint=1)
+    kept = store.open(late)
+    store.open(early)
+    shutil.copy(folder / "model.safetensors", folder / "checkpoints" / "step-000100.safetensors")
+    store.reload(ref)
+    assert store.peek(early) is None and store.peek(late) is kept and changed == [ref] * 2
+    store.open(early)
+    assert changed == [ref, ref, early], "read anew after it was closed, of another file"
+
+
+def test_no_number_gets_the_hash_of_weights_that_came_later(ref: ModelRef) -> None:
+    engine, folder = Engine(ModelStore()), Path(ref.source[5:])
+    answer = engine.answer(_ask(ref))
+    old = answer.provenance.weights
+    unhashed = replace(answer, provenance=replace(answer.provenance, weights=""))
+    assert engine.identified(unhashed).provenance.weights == old
+    directory(folder, n_ctx=40)
+    assert engine.store.sha256(engine.store.open_now(ref).ref) != old
+    assert engine.identified(unhashed).provenance.weights == old, "it was hashed while it was open"
+    assert engine.identified(engine.answer(_ask(ref))).provenance.weights == engine.store.sha256(ref)
+    engine.store._hashes.clear()  # a large file of which nobody had read the hash before it was replaced
+    late = engine.identified(unhashed)
+    assert late.provenance.weights == "" and late.identity == answer.identity
+    assert WEIGHTS_UNKNOWN in data_bytes(export_of(engine, unhashed), "json").decode()
+    assert WEIGHTS_UNKNOWN not in data_bytes(export_of(engine, engine.answer(_ask(ref))), "json").decode()
 
 
 def test_a_failed_reload_keeps_the_model(ref: ModelRef) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import traceback
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import NullContext, Result, find_analysis
@@ -183,6 +188,78 @@ def test_a_failed_allocation_is_said_as_one(ref: ModelRef, monkeypatch: pytest.M
     monkeypatch.setattr(engine_module, "forward", full)
     with pytest.raises(OverBudget, match="memory"):
         Engine(ModelStore()).answer(Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS)))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_error_of_a_failed_allocation_keeps_nothing_of_what_failed(
+    ref: ModelRef, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    """A panel keeps the error for as long as it shows it; the memory is needed before."""
+    run, kept = engine_module.forward, list[weakref.ref[Any]]()
+
+    def fills(inputs: Any, params: Any, ctx: Any) -> Any:
+        held, tensor = inputs.run(), torch.zeros(1000)
+        kept.extend((weakref.ref(held), weakref.ref(held.final), weakref.ref(tensor)))
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …")
+
+    monkeypatch.setattr(engine_module, "forward", lambda *args: run(*args))
+    analysis = replace(find_analysis("token_loss"), run=fills)
+    outer = replace(find_analysis("token_loss"), name="outer", run=lambda i, p, c: _beside(i, analysis, p, kept))
+    engine = Engine(ModelStore())
+    engine.cache.limit = 0  # what it keeps is no failed run's
+    for one in (analysis, outer):
+        with pytest.raises(OverBudget) as raised:
+            engine.answer(Request(one, TokenLossParams(), Subject(ref, TOKENS)), fresh=fresh)
+        assert "can't allocate" in "".join(traceback.format_exception(raised.value)), "the log says where"
+        gc.collect()
+        assert kept and [one() for one in kept] == [None] * len(kept)
+
+
+def _beside(inputs: Any, analysis: Any, params: Any, kept: list[weakref.ref[Any]]) -> Any:
+    """An analysis that holds something of its own while it asks another one."""
+    tensor = torch.zeros(1000)
+    kept.append(weakref.ref(tensor))
+    return inputs.answer(analysis, params) if tensor.sum() == 0 else None
+
+
+def test_the_runs_of_a_model_go_when_it_is_closed(tmp_path: Path) -> None:
+    """Also of one that is closed while it runs, and of one that is read again; its answers stay."""
+    store, refs = ModelStore(most=1, room=0), [ModelRef(f"file:{directory(tmp_path / name)}") for name in "abc"]
+    engine, weights = Engine(store), list[weakref.ref[Any]]()
+    requests = [Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS)) for ref in refs]
+    for request in requests:
+        engine.answer(request)
+        weights.append(weakref.ref(store.open(request.subject.model).weights(Conventions())))
+
+    def alive() -> list[bool]:
+        gc.collect()
+        return [one() is not None for one in weights]
+
+    assert alive() == [False, False, True]
+    store.reload(refs[2])
+    assert alive() == [False, False, False]
+
+    class Closes(NullContext):
+        def tick(self, done: int, total: int, text: str = "") -> None:
+            if not weights:
+                weights.append(weakref.ref(store.open(refs[0]).weights(Conventions())))
+                store.open(refs[1])
+
+    weights.clear()
+    longer = replace(requests[0], subject=Subject(refs[0], (*TOKENS, 3)))
+    answer = engine.answer(longer, Closes())
+    assert alive() == [False]
+    store.open(refs[0])
+    assert engine.answer(longer).result is answer.result
+
+
+def test_a_lower_budget_frees_at_once(ref: ModelRef) -> None:
+    engine = Engine(ModelStore())
+    for i in range(8):
+        engine.answer(Request.named("token_loss", TokenLossParams(), Subject(ref, (*TOKENS, i))))
+    assert engine.cache.nbytes > 10_000
+    engine.budget(40_000)
+    assert 0 < engine.cache.nbytes <= 10_000
 
 
 def test_fresh_answers_are_bit_equal_whatever_was_computed_before(ref: ModelRef) -> None:

@@ -53,6 +53,16 @@ def test_the_disk_has_a_file_before_it_takes_the_place_of_the_old_one(tmp_path: 
 
 
 @POSIX
+@pytest.mark.parametrize("fresh", [None, "mine.new"])
+def test_a_previous_file_that_cannot_be_kept_leaves_nothing_beside(tmp_path: Path, fresh: str | None) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"old")
+    (tmp_path / "a.json~").mkdir()
+    with pytest.raises(BadMachine):
+        write_whole(path, b"new", tmp_path / "a.json~", fresh=None if fresh is None else tmp_path / fresh)
+    assert path.read_bytes() == b"old" and sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json~"]
+
+
 def test_a_pipe_is_not_read_as_nobody_may_ever_write_to_it(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "pipe")
     with pytest.raises(OSError, match="pipe"):
@@ -182,6 +192,7 @@ _OTHERWISE = {
     "model/sources/hub_download.py",
     "model/sources/hub_transfer.py",
     "model/importing/streamed.py",
+    "model/catalogue/getting.py",  # what pip says, in a folder that goes away
     "model/archives/transfer.py",  # appends to what a later attempt goes on with
     "model/archives/unpacking.py",  # into a folder that is put in place as a whole
     "training/archiving.py",  # a member of a zip

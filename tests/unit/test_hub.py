@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from circuitlab.disk.file_lock import FileLock
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadMachine, BadModel, Cancelled, UsageError
 from circuitlab.model.loading import open_model
+from circuitlab.model.sources import hub_transfer
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
 from tests.hub_server import COMMIT, Hub, reached, redirected
 from tests.models import CONFIGS, directory
+from tests.patience import SECONDS
 
 pytest.importorskip("huggingface_hub")
 
@@ -174,6 +180,87 @@ def test_two_downloads_at_once_receive_a_file_once(hub: Hub) -> None:
     assert (done[0] / "model.safetensors").read_bytes() == original.read_bytes()
     assert sum(method == "GET" and path.endswith("model.safetensors") for method, path, _ in hub.log) == 1
     assert not list((NAME.folder / "blobs").glob("*.circuitlab*"))
+
+
+@pytest.mark.parametrize("what", ["revisions", "plan", "fetch"])
+def test_a_silent_hub_keeps_nobody_who_no_longer_waits(hub: Hub, what: str) -> None:
+    planned, ended, given_up = plan(NAME), list[BaseException](), threading.Event()
+    ask = {
+        "revisions": lambda: revisions(NAME.repo, given_up.is_set),
+        "plan": lambda: plan(NAME, given_up.is_set),
+        "fetch": lambda: fetch(planned, lambda p: None, given_up.is_set),
+    }[what]
+    hub.log.clear()
+    hub.silent = threading.Event()
+
+    def work() -> None:
+        try:
+            ask()
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while not hub.log:
+        thread.join(0.01)
+    given_up.set()
+    thread.join(SECONDS)
+    try:
+        assert [type(error) for error in ended] == [Cancelled], "while nothing has been answered"
+    finally:
+        hub.silent.set()
+
+
+@pytest.mark.parametrize("damage", ["empty", "twice", "another"])
+def test_what_is_there_is_checked_before_it_counts(hub: Hub, damage: str) -> None:
+    good = fetch(plan(NAME), lambda p: None) / "model.safetensors"
+    data, blob = good.read_bytes(), good.resolve()
+    blob.write_bytes({"empty": b"", "twice": data * 2, "another": data[:-1] + bytes([data[-1] ^ 1])}[damage])
+    assert (fetch(plan(NAME), lambda p: None) / "model.safetensors").read_bytes() == data
+    assert not list(NAME.folder.rglob("*circuitlab*"))
+
+
+def test_two_downloads_on_a_disk_without_locks_leave_a_whole_file(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(lock: FileLock) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(FileLock, "take", none)
+    what, together, done = plan(NAME), threading.Barrier(2), list[Path]()
+    large = max(f.size for f in what.files)
+
+    def work() -> None:
+        met = [False]
+
+        def say(p: Progress) -> None:
+            if p.file == "model.safetensors" and p.done > what.total - large and not met[0]:
+                met[0] = True  # both are in the midst of it
+                together.wait(SECONDS)
+
+        done.append(fetch(what, say))
+
+    both = [threading.Thread(target=work) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(SECONDS)
+    assert len(done) == 2
+    assert (done[0] / "model.safetensors").read_bytes() == (hub.repos[NAME.repo] / "model.safetensors").read_bytes()
+    assert not list(NAME.folder.rglob("*circuitlab*"))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.EACCES, "cannot be written to"), (errno.ENOSPC, "disk is full"), (errno.EIO, "could not be written")],
+)
+def test_what_the_disk_refuses_is_not_said_of_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
+    def refused(path: Path, append: bool = True) -> IO[bytes]:
+        raise OSError(number, os.strerror(number), str(path))
+
+    what = plan(NAME)
+    monkeypatch.setattr(hub_transfer, "open_own", refused)
+    with pytest.raises(BadMachine, match=words) as caught:
+        fetch(what, lambda p: None)
+    assert "hub" not in caught.value.what and os.strerror(number) in caught.value.got
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -84,7 +84,7 @@ def test_all_heads_are_faithful_and_complete(ask: Asker) -> None:
     found = ask(KeepOnlyParams(tuple(every(CONFIGS["gpt2"])), samples=2))
     assert found.faithfulness == pytest.approx(1, abs=1e-9)
     assert found.completeness == pytest.approx(1, abs=1e-9)
-    assert found.rank("faithfulness") == (1, 1) and not len(found.random_members)
+    assert found.rank("faithfulness") == ((1, 1), 1) and not len(found.random_members)
     assert any("no other set of 8 heads" in word for word in found.conventions)
     np.testing.assert_array_equal(ask(KeepOnlyParams(samples=2)).members, found.members)
 
@@ -92,8 +92,8 @@ def test_all_heads_are_faithful_and_complete(ask: Asker) -> None:
 def test_the_rank_counts_random_sets_that_do_better(ask: Asker) -> None:
     found = ask(KeepOnlyParams(CIRCUIT, samples=12, seed=1))
     for name in ("faithfulness", "completeness"):
-        better = sum(r > getattr(found, name) for r in getattr(found, f"random_{name}"))
-        assert found.rank(name) == (1 + better, 13)
+        others, own = getattr(found, f"random_{name}"), getattr(found, name)
+        assert found.rank(name) == ((1 + sum(others > own), 1 + sum(others == own)), 13)
     assert any("12 random sets of 2 heads" in word and "the circuit not among them, seed 1" in word for word in found.conventions)
     assert found.table().n_rows == 1 + 2 + 12
     across = found.across()

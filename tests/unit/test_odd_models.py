@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -31,13 +32,20 @@ from circuitlab.analysis.circuits.direct_path import DirectPathParams
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
+from circuitlab.analysis.circuits.rounding import below
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.analysis.interventions.ablation import AblationParams
+from circuitlab.analysis.ordering import Ranks, all_ranks, rank_in
+from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.singular_vectors import SingularVectorsParams
+from circuitlab.counting import number, ranked
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.figures.contracts.heads import head_rank
+from circuitlab.figures.panels.spectra.chosen_heads import rounding_words, singular_values
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
 from tests.models import CONFIGS, FULL, TINY, directory
@@ -376,6 +384,76 @@ def test_an_ablation_says_what_it_leaves_alone(tmp_path: Path) -> None:
 
 # ranks
 
+ALIKE = (3, 5, 6, 7, 9)  # tokens that are predicted alike: their columns are zeros, and so their logits, however sums are rounded
+
+
+def of_equals(path: Path, alike: tuple[int, ...]) -> Asker:
+    """A model of 12 tokens with such ones."""
+    path = directory(path, replace(TINY, d_vocab=12, d_vocab_out=12, positions="rotary", rotary=Rotary()), tokenizer=False)
+    tensors = load_file(path / "model.safetensors")
+    tensors["unembed.W_U"][:, list(alike)] = 0
+    save_file(tensors, path / "model.safetensors")
+    return Asker(path, TINY)
+
+
+def test_equal_tokens_have_one_rank_and_it_is_said_how_many_have_it(tmp_path: Path) -> None:
+    ask = of_equals(tmp_path / "m", ALIKE)
+    tokens = (0, 5, 3, 5, 2, 6, 1, 9, 5, 7)
+    of = lambda name, **params: ask(name, find_analysis(name).params(**params), tokens, RAW)
+    losses, beside, lens = of("token_loss"), of("side_by_side"), of("logit_lens")
+    for position, follows in enumerate(tokens[1:]):
+        found = of("predictions", position=position, k=12, whole=True)
+        row = found.all_logits
+        wanted = 1 + sum(row > row[follows]), 5 if follows in ALIKE else 1
+        assert (found.actual_rank, found.actual_equal) == wanted
+        assert (losses.rank[position + 1], losses.equal[position + 1]) == wanted
+        assert (beside.rank[position + 1], beside.equal[position + 1]) == wanted
+        assert (lens.rank[-1, position], lens.equal[-1, position]) == wanted
+        listed = dict(zip(found.ids.tolist(), found.table().columns[0].values.tolist(), strict=True))
+        assert listed == {i: 1 + int(sum(row > row[i])) for i in range(12)}
+    assert losses.equal[0] == lens.equal[0, -1] == beside.equal[0] == -1
+    own = of("ov_table", head=Head(0, 1), token=5, k=12)
+    values = dict(zip(own.top_ids.tolist(), own.top.tolist(), strict=True))
+    assert own.own_equal == sum(v == values[5] for v in values.values()) == 5
+    assert own.own_rank == 1 + sum(v > values[5] for v in values.values())
+
+
+def test_it_is_said_in_one_phrase() -> None:
+    assert [ranked(1), ranked(1, 5), ranked(3, 1, 144), ranked(1, 5, 144), ranked(-1, 0, 9)] == [
+        "rank 1",
+        "rank 1 of 5 equal",
+        "rank 3 of 144",
+        "rank 1 of 5 equal, among 144",
+        "no rank",
+    ]
+
+
+def test_a_token_that_ties_at_the_top_is_not_the_first_choice(tmp_path: Path) -> None:
+    ask = of_equals(tmp_path / "m", tuple(range(12)))
+    found = ask("predictions", find_analysis("predictions").params(position=1, whole=True))
+    assert (found.actual_rank, found.actual_equal) == (1, 12) and set(found.ranks.tolist()) == {1}
+    losses = ask("token_loss", find_analysis("token_loss").params())
+    assert (Ranks(losses.rank[1:], losses.equal[1:]).last == 12).all()
+    words = ask.words("direct_attribution", DirectAttributionParams())
+    assert "of the most probable token (rank 1 of 12 equal)" in words
+    every = ask.words("direct_attribution", DirectAttributionParams(positions="all"))
+    assert "of the most probable one, or of one of up to 12 equal" in every
+    other = Asker(tmp_path / "n", TINY).words("direct_attribution", DirectAttributionParams())
+    assert "of the most probable token" in other and "equal" not in other
+
+
+def test_ranks_are_counted_as_they_are_defined() -> None:
+    values = np.array([[2.0, np.nan, 7.0], [7.0, 7.0, -1.0]])
+    found = all_ranks(values)
+    np.testing.assert_array_equal(found.rank, [[4, -1, 1], [1, 1, 5]])
+    np.testing.assert_array_equal(found.equal, [[1, 0, 3], [3, 3, 1]])
+    for place, own in np.ndenumerate(values):
+        assert rank_in(values.ravel(), own) == (found.rank[place], found.equal[place])
+        one = rank_in(torch.tensor(values.ravel())[None], torch.tensor([[own]]))
+        assert (int(one.rank), int(one.equal)) == (found.rank[place], found.equal[place])
+    assert head_rank(values, Head(0, 2)) == "rank 1 of 3 equal, among 5" and head_rank(values, Head(0, 0)) == "rank 4 of 5"
+    assert head_rank(values, Head(0, 1)) == "no rank"
+
 
 def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: Path) -> None:
     config = replace(TINY, d_model=32, d_head=8, positions="rotary", rotary=Rotary())
@@ -395,6 +473,58 @@ def test_chance_of_an_overlap_goes_by_the_ranks_and_ranks_by_the_file(tmp_path: 
     cos2 = (random[:, :8] ** 2).sum(1) / (random**2).sum(1)  # of a random direction with 8 dimensions
     assert cos2.mean() == pytest.approx(chance[0, 0, 1, 1], abs=0.01)
     np.testing.assert_allclose(found.table().columns[3].values, (found.mean_cos2 - chance).ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share", "known"),
+    [(torch.bfloat16, 8e-3, "bfloat16"), (torch.float16, 1e-3, "float16"), (torch.float64, 1e-6, "float32")],
+)
+def test_what_numbers_are_known_to_is_what_the_file_had(tmp_path: Path, dtype: torch.dtype, share: float, known: str) -> None:
+    """Also of a small file, which is copied as float32: numbers of a head of rank 1 are rounded as the file has them."""
+    config = replace(TINY, d_model=32, d_head=8, positions="rotary", rotary=Rotary())
+    path, rng = directory(tmp_path / "m", config, tokenizer=False), np.random.default_rng(0)
+    tensors = {name: torch.tensor(array) for name, array in load_file(path / "model.safetensors").items()}
+    tensors["layers.0.W_V"][0] = torch.tensor(rng.standard_normal((32, 1)) @ rng.standard_normal((1, 8)))
+    save_tensors({name: value.to(dtype) for name, value in tensors.items()}, path / "model.safetensors")
+    engine, ref = Engine(ModelStore()), ModelRef(f"file:{path}")
+    for conventions in (FOLDED, Conventions()):
+        ask = lambda name, p, c=conventions: engine.answer(Request.named(name, p, Subject(ref, TOKENS, (), c))).result
+        found = ask("subspace_overlap", SubspaceOverlapParams("writes", "writes"))
+        assert found.left_rank[0, 0] == 1 and (np.delete(found.left_rank.ravel(), 0) == 8).all()
+        heads = (Head(0, 0), Head(0, 1))
+        bare = ask("ov_spectrum", OvSpectrumParams(heads, "bare"))
+        assert bare.rounding.tolist() == [share] * 2
+        small = below(bare.singular_values, bare.rounding)
+        assert small.tolist() == [[False] + [True] * 7, [False] * 8]
+        assert bare.table().columns[-1].values.tolist() == ["", *["rounding"] * 7, *[""] * 8]
+        said = f"7 singular values under {number(share, '.0e')} of the largest (weights known to {known}) are rounding"
+        assert said in bare.conventions
+        vectors = ask("singular_vectors", SingularVectorsParams(Head(0, 0)))
+        assert vectors.rounding == share and said in vectors.conventions
+        assert not any("are rounding" in words for words in ask("ov_spectrum", OvSpectrumParams(heads[1:], "bare")).conventions)
+    full = ask("ov_spectrum", OvSpectrumParams(heads))  # in float32, from squares in float32
+    assert (full.singular_values[0, 1:] < full.rounding[0] * full.singular_values[0, 0]).all() and full.rounding[0] >= 6e-4
+    assert ask("ov_spectrum", OvSpectrumParams(heads), FOLDED).rounding[0] == share
+
+
+def test_singular_values_that_are_rounding_are_dashed(tmp_path: Path) -> None:
+    config = replace(TINY, d_model=32, d_head=8, positions="rotary", rotary=Rotary())
+    path, rng = directory(tmp_path / "m", config, tokenizer=False), np.random.default_rng(0)
+    tensors = load_file(path / "model.safetensors")
+    tensors["layers.0.W_V"][0] = rng.standard_normal((32, 3)) @ rng.standard_normal((3, 8))
+    save_file(tensors, path / "model.safetensors")
+    ask = Asker(path, config)
+    heads = (Head(0, 0), Head(0, 1))
+    answer = ask.engine.answer(
+        Request.named("ov_spectrum", OvSpectrumParams(heads, "bare"), Subject(ask.ref, TOKENS, (), FOLDED))
+    )
+    curves, values = singular_values("OV", answer), answer.result.singular_values
+    assert curves.names == ("L0H0", "L0H1", "L0H0 rounding") and curves.dashed == (False, False, True) and curves.named == (0, 1)
+    np.testing.assert_array_equal(np.isfinite(curves.ys[0]), np.arange(8) < 3)
+    np.testing.assert_array_equal(curves.ys[0][:3], values[0, :3])
+    np.testing.assert_array_equal(curves.ys[1], values[1])
+    assert np.isnan(curves.ys[2][:2]).all() and curves.ys[2][2] == values[0, 2]  # from the last one above on
+    assert "dashed" in rounding_words([answer]) and not rounding_words([])
 
 
 def test_a_head_of_zeros_has_no_rank_of_its_own_tokens(tmp_path: Path) -> None:

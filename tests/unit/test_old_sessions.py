@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import numpy as np
 import pytest
 
 import circuitlab.api as lab
+from circuitlab.analysis.attention.pattern import AttentionParams
 from circuitlab.analysis.base import analyses
 from circuitlab.errors import BadModel
 from circuitlab.figures.contracts.panel import view_types
+from circuitlab.model.config import ModelConfig
 from circuitlab.session_files.assembly import work_of
 from circuitlab.session_files.migrations import VERSION
 from circuitlab.session_files.results import file_bytes, read_file
@@ -28,14 +31,15 @@ from circuitlab.state.state import State
 from circuitlab.story.capture import StoreNames, setup_of
 from circuitlab.story.setup import Setup
 from circuitlab.story.words import table_of
+from tests.models import CONFIGS
 
 FOLDER = Path(__file__).parents[1] / "data" / "sessions"
 FILES = sorted(path for path in FOLDER.iterdir() if path.suffixes in ([".json"], [".circuitlab"]))
 WITH_RESULTS = FOLDER / "v1-results.circuitlab"
 TEXTS = [path for path in FILES if path != WITH_RESULTS]
 PANELS = ("attention", "predictions", "composition")
-# Files with results, and those of the panels one of whose analyses has had another version since: its old numbers are not drawn.
-OUTDATED = {"v1-results.circuitlab": {"attention", "composition"}}
+# Files with results, and those of the panels one of whose analyses has another version since that would answer otherwise.
+OUTDATED = dict[str, set[str]]()
 NOT_STORED = "not stored"
 VIEWS = view_types()
 
@@ -168,13 +172,31 @@ def test_an_old_session_loses_nothing_when_it_is_saved(path: Path, tmp_path: Pat
         }
 
 
-def test_the_results_of_an_old_session_are_taken_where_an_analysis_is_still_the_same() -> None:
+def test_the_results_of_an_old_session_are_taken_where_an_analysis_would_still_answer_the_same() -> None:
     session = lab.session(WITH_RESULTS)
     assert session.located.missing == ("mine",) and session.results is not None
     index = json.loads(zipfile.ZipFile(WITH_RESULTS).read("results/index.json"))["answers"].values()
-    of_now = [one for one in index if one["version"] == analyses()[one["analysis"]].version]  # others are no longer right
-    assert len(session.stored.answers) == len(of_now) > 10 and len(session.results.entries) == len(index)
-    assert {(one["analysis"], one["version"]) for one in index if one not in of_now} == {("attention", 1), ("head_scores", 3)}
+    assert len(session.stored.answers) == len(session.results.entries) == len(index) and not session.stored.damaged
+    earlier = {(one["analysis"], one["version"]) for one in index if one["version"] != analyses()[one["analysis"]].version}
+    assert earlier >= {("attention", 1), ("head_scores", 3), ("predictions", 2), ("token_loss", 2)}
+
+
+def test_what_an_analysis_would_answer_otherwise_today_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = analyses()["attention"].holds
+    config = ModelConfig.from_json(json.loads(zipfile.ZipFile(WITH_RESULTS).read("models/mine/config.json")))
+    assert holds(1, config, AttentionParams()) and holds(1, config, AttentionParams(show="contribution"))
+    assert holds(1, CONFIGS["post-sublayer"], AttentionParams())
+    assert not holds(1, CONFIGS["post-sublayer"], AttentionParams(show="contribution")) and not holds(
+        0, config, AttentionParams()
+    )
+    monkeypatch.setattr(ModelConfig, "from_json", classmethod(lambda cls, data: replace(config, windows=(4, 4))))
+    stored = lab.session(WITH_RESULTS).stored
+    assert not stored.damaged and {one.request.analysis.name for one in stored.answers} == {
+        "attention",
+        "predictions",
+        "token_loss",
+        "composition",
+    }
 
 
 def test_there_is_a_file_of_every_version() -> None:

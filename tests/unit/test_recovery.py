@@ -7,9 +7,11 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,8 @@ from circuitlab.disk.file_lock import FileLock, Holder, holder_of, locked
 from circuitlab.disk.files import linked, write_whole
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.subject import ModelRef
-from circuitlab.session_files import recovery
+from circuitlab.session_files import last as last_module
+from circuitlab.session_files import recovery, recovery_files
 from circuitlab.session_files.last import keep_last, last, last_path, offer_last
 from circuitlab.session_files.orphans import MOST, Orphan, Recoverable, newer_copy, orphans
 from circuitlab.session_files.recovery import Recovery
@@ -27,6 +30,7 @@ from circuitlab.session_files.session_text import bytes_of
 from circuitlab.story.setup import Encoded, Setup
 from circuitlab.story.story import Step, Story
 from tests.killing import killed_after, killed_before
+from tests.patience import SECONDS
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: processes that are killed")
 COARSE = 1.0  # s: how coarse the times of files are
@@ -252,6 +256,37 @@ def test_a_session_of_a_newer_version_is_left_to_that() -> None:
     assert orphans() == Recoverable() and window.path.read_bytes() == before
 
 
+def test_what_is_damaged_and_cannot_be_moved_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = left(steps=2)
+    broken.path.write_bytes(b"{")
+    (recovery_folder() / "damaged").write_bytes(b"in the way of a folder")
+    assert orphans().damaged == (broken.path,)
+    assert broken.path.read_bytes() == b"{", "it stays, as was said"
+    keep_last(session(), None, True)
+    last_path().write_bytes(b"{")
+    with pytest.raises(BadMachine, match="is not replaced"):
+        keep_last(session(2), None, True)
+    assert last_path().read_bytes() == b"{"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
+def test_what_the_system_cannot_read_just_now_is_not_damaged(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = left(steps=2)
+    keep_last(session(3), None, True)
+    before = {path: path.read_bytes() for path in (window.path, last_path())}
+
+    def refused(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery_files, "read_at_most", refused)
+        assert orphans() == Recoverable((), (window.path,))
+        with pytest.raises(BadMachine, match="is not replaced"):
+            keep_last(session(4), None, True)
+    assert {path: path.read_bytes() for path in before} == before
+    only(orphans())
+
+
 def test_no_more_damaged_files_than_sessions_are_kept() -> None:
     for i in range(MOST + 3):
         window = left()
@@ -457,6 +492,40 @@ def test_a_last_session_that_is_damaged_is_kept_aside() -> None:
     found = last()
     assert found is not None and found.session == session(2)
     assert (recovery_folder() / "damaged" / last_path().name).read_bytes() == b"{"
+
+
+def test_two_windows_that_end_at_once_lose_neither_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second begins while the first is between its look and its write, and either waits there or gets through."""
+    blocked, second_ended = threading.Event(), threading.Event()
+    take, write = FileLock.take, last_module.write_whole
+
+    def taken(lock: FileLock) -> Holder | None:
+        holder = take(lock)
+        if holder is not None:
+            blocked.set()
+        return holder
+
+    def second() -> None:
+        keep_last(session(2), None, True)
+        second_ended.set()
+        blocked.set()
+
+    thread = threading.Thread(target=second)
+
+    def written(*args: Any, **words: Any) -> None:
+        if not thread.ident:
+            thread.start()
+            assert blocked.wait(SECONDS)
+        write(*args, **words)
+
+    monkeypatch.setattr(FileLock, "take", taken)
+    monkeypatch.setattr(last_module, "write_whole", written)
+    keep_last(session(1), None, True)
+    thread.join(SECONDS)
+    assert second_ended.is_set()
+    found = last()
+    assert found is not None
+    assert sorted([len(found.session.story.steps), *(o.steps for o in orphans().orphans)]) == [1, 2]
 
 
 def test_closed_sessions_make_room_before_those_of_a_crash() -> None:

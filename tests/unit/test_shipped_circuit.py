@@ -11,17 +11,11 @@ from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.engine.store import ModelStore
 from circuitlab.model.subject import Head, ModelRef, Subject
 
 REF = ModelRef("builtin:attn-only-2l")
 INDUCTION, PREVIOUS, OTHERS = Head(1, 1), Head(0, 1), (Head(1, 0), Head(0, 2), Head(0, 3))
 BLOCK, SEEDS = 25, 4
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(ModelStore())
 
 
 def repeated(seed: int) -> tuple[int, ...]:

@@ -560,11 +560,14 @@ class Whole:
         said = Conventions(dtype="float64")
         self.w = engine.store.open(ref).weights(said, "cpu")
         found = engine.answer(Request.named("effective_embedding", EffectiveEmbeddingParams(), Subject(ref, (), (), said)))
-        self.E = {"tokens": self.w.embed().W_E.numpy(), DEEP: found.result.values}  # type: ignore[attr-defined]
+        x = self.w.embed().W_E.numpy()
+        x = x - x.mean(1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(1, keepdims=True) + self.w.config.norm_eps)  # as the norm of the first layer reads it
+        self.E = {"normalised": x, DEEP: found.result.values}  # type: ignore[attr-defined]
         self.W_U = self.w.unembed().W_U.numpy()
 
     def read(self, head: Head) -> np.ndarray:
-        return self.E["tokens" if head.layer == 0 else DEEP]
+        return self.E["normalised" if head.layer == 0 else DEEP]
 
     def ov(self, h: Head) -> np.ndarray:
         layer = self.w.layer(h.layer)

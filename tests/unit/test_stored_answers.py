@@ -10,6 +10,7 @@ import struct
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.request import Answer, Provenance, Request, files_of
 from circuitlab.engine.store import ModelStore
-from circuitlab.engine.stored_answer import read_stored, stored_bytes
+from circuitlab.engine.stored_answer import Outdated, read_stored, stored_bytes
 from circuitlab.errors import BadInput
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
@@ -197,6 +198,27 @@ def test_an_answer_of_another_version_is_refused_by_name(answer: Answer) -> None
     with pytest.raises(BadInput, match="token_loss is by another version") as caught:
         read_stored(data, answer.request.subject.model)
     assert (caught.value.expected, caught.value.got) == (f"version {token_loss.version}", f"version {token_loss.version + 1}")
+
+
+def test_an_answer_of_an_earlier_version_that_holds_has_no_values_where_it_had_no_fields(answer: Answer) -> None:
+    members = {name: data for name, data in unpacked(stored_bytes(answer)).items() if not name.startswith("equal.")}
+
+    def before(about: dict[str, Any]) -> None:
+        about["stored"]["version"] = token_loss.version - 1
+        del about["stored"]["arrays"]["equal"]
+        about.get("missing", {}).pop("equal", None)
+
+    older = said_otherwise(packed(members), before)
+    ref, config = answer.request.subject.model, lambda: FULL
+    back = read_stored(older, ref, config=config)
+    assert back.request == answer.request and (back.result.equal == -1).all() and back.result.equal.shape == (4,)
+    np.testing.assert_array_equal(back.result.loss, answer.result.loss)
+    for data, known in ((older, None), (stored_bytes(answer), config)):
+        with pytest.raises(BadInput) if known is None else nullcontext():
+            read_stored(data, ref, config=known)
+    for version in (0, token_loss.version - 2, token_loss.version + 1, "2"):
+        with pytest.raises(Outdated):
+            read_stored(said_otherwise(older, lambda about, v=version: about["stored"].update(version=v)), ref, config=config)
 
 
 OTHERWISE: dict[str, Callable[[dict[str, Any]], Any]] = {

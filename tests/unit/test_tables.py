@@ -154,7 +154,7 @@ def test_the_effective_embedding_is_the_token_through_the_first_mlp(tmp_path: Pa
         _ends(ask(path, "qk_table", p, engine=engine), wanted, 12)
     with pytest.raises(Refused, match="before the first MLP"):
         ask(path, "ov_table", OvTableParams(head, 7, through=Head(0, 0), embed=embed), engine=engine)
-    f, keys = slow.factors(head), slow.moved(slow.W_E, Head(0, 0))  # keys from a head that reads before the first MLP
+    f, keys = slow.factors(head), slow.moved(slow.tokens, Head(0, 0))  # keys from a head that reads before the first MLP
     mixed = (x[7] @ f["Q"]) @ (keys @ f["K"]).T * c.score_scale
     _ends(ask(path, "qk_table", QkTableParams(head, 7, behind=Head(0, 0), embed=embed), engine=engine), centred(mixed), 12)
 
@@ -242,7 +242,7 @@ def test_top_tokens_of_every_source_are_those_of_the_whole_circuit(
 def test_top_tokens_of_some_sources_are_those_of_all(tmp_path: Path, through: Head | None) -> None:
     path, c = made(tmp_path, "gpt2")
     engine = Engine(ModelStore())
-    for embed in ("tokens", "after the first MLP") if through is None else ("tokens",):
+    for embed in ("normalised tokens", "tokens", *["after the first MLP"] * (through is None)):
         whole = ask(path, "ov_top_tokens", OvTopTokensParams(Head(1, 2), 4, through, embed), engine=engine)  # type: ignore[arg-type]
         all_out = OvTopTokensParams(Head(1, 2), c.d_vocab_out, through, embed)  # type: ignore[arg-type]
         listed = ask(path, "ov_top_tokens", all_out, engine=engine)

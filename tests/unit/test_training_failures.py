@@ -311,3 +311,18 @@ def test_a_device_that_is_not_there_is_said(text: Path, tmp_path: Path, capsys: 
     assert train(text, tmp_path / "o", "--device", "cuda:99") == 3
     assert "There is no device cuda:99" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system: pipes without a reader")
+def test_a_run_whose_window_is_gone_goes_on_and_says_so_in_its_log(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    heard, said = os.pipe()
+    os.close(heard)
+    with os.fdopen(said, "w") as nobody:
+        monkeypatch.setattr(sys, "stdout", nobody)
+        assert train(text, out) == 0
+    assert json.loads((out / "progress.json").read_text(encoding="utf-8"))["state"] == "done" and (out / "model").is_dir()
+    lines = (out / "train.log").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("text.txt: ") and lines[-1].startswith("model written to ")

@@ -30,8 +30,8 @@ FURTHER: dict[str, tuple[dict[str, Any], ...]] = {
     "direct_attribution": ({"positions": "all"},),
     "logit_lens": ({"mid": True, "statistics": "the final layer's"},),
     "patching": ({"estimate": True},),
-    "qk_table": ({"given": "source", "distance": 1},),
-    "ov_table": ({"given": "out"},),
+    "qk_table": ({"given": "source", "distance": 1}, {"embed": "tokens"}),
+    "ov_table": ({"given": "out"}, {"embed": "tokens"}),
     "virtual_weight": (
         {"writer": "head", "reader": "QK query"},
         {"writer": "head", "reader": "QK key", "across": True},

@@ -19,6 +19,12 @@ def without_mean(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return x - x.mean(axis, keepdims=True)
 
 
+def normalised(x: np.ndarray, kind: str, eps: float) -> np.ndarray:
+    """Rows of x through a norm without gain and bias."""
+    x = without_mean(x) if kind == "layer" else x
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
 @dataclass
 class Head:
     """The factors of one query head: Q, K, V [d_model, d_head], `out` [d_head, d_model]; `bQ` [d_head]."""
@@ -41,7 +47,7 @@ class Head:
 
 
 class Circuits:
-    """`E` [d_vocab, d_model], `U` [d_model, d_vocab_out], and each head's factors."""
+    """`E` [d_vocab, d_model], `tokens` as attention's norm reads them, `stored` but for its scale, `U` [d_model, d_vocab_out]."""
 
     def __init__(self, model: Model) -> None:
         c, t = model.c, model.t
@@ -49,6 +55,9 @@ class Circuits:
         self.centred = c.norm == "layer" and c.norm_placement == "pre" and c.final_norm
         self.E = t["embed.W_E"] * c.embed_scale
         self.E = without_mean(self.E) if self.centred else self.E
+        pre = c.norm != "none" and c.norm_placement in ("pre", "both")
+        self.stored = without_mean(self.E) if pre and c.norm == "layer" else self.E
+        self.tokens = normalised(self.E, c.norm, c.norm_eps) if pre else self.E
         self.U_raw = model.W_U * (t["unembed.norm.gain"][:, None] if c.final_norm and c.norm != "none" else 1.0)
         self.U = self.U_raw if c.logit_soft_cap else without_mean(self.U_raw)
         self.d = c.d_model - 1 if self.centred else c.d_model
@@ -97,6 +106,28 @@ class Circuits:
         return (
             x if rotary is None else x * np.where(np.arange(x.shape[-1]) < (rotary.dims or x.shape[-1]), rotary.amplitude**2, 1)
         )
+
+    def beside(self, part: int) -> np.ndarray:
+        """[n, d_model]: W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP, W_out of the last one, by number."""
+        c, last = self.c, self.c.n_layers - 1
+        if part == 0:
+            return self.E
+        if part == 1:
+            in_stream = c.positions != "shortformer"
+            W_pos = self.m.positions if in_stream else self.t["embed.W_pos"]
+            return without_mean(W_pos) if self.centred and in_stream else W_pos
+        if part == 2:
+            return (without_mean(self.U, 0) if self.centred else self.U).T
+        if part == 3:
+            W = self.m.of(0, "mlp.W_in")
+            if c.norm != "none" and c.norm_placement in ("pre", "both"):
+                gain = self.m.of(0, "mlp_norm.gain")
+                W = (self.m.of(0, "attn_norm.gain") if gain is None else gain)[:, None] * W
+            return (without_mean(W, 0) if self.centred else W).T
+        W = self.m.of(last, "mlp.W_out")
+        if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):
+            W = (without_mean(W) if c.norm == "layer" else W) * self.m.of(last, "mlp_post_norm.gain")
+        return without_mean(W) if self.centred else W
 
     def heads(self) -> list[tuple[int, int]]:
         """(layer, head) of all."""

@@ -18,9 +18,10 @@ prompts of {lengths} tokens, in float64. `python -m tests.zoo` writes this page;
 
 ● compared with a reference that is worked out anew in numpy, from the tensors of the file · ○ held to laws · – refused, in words
 
-Laws of all: it answers or refuses in words; it is finite, or not computed for a reason that is listed; its parts add up; an
-intervention that changes nothing changes nothing; and a change of the weights that no logit notices moves no number, except where
-the answer says that it shows the basis. Those changes are {changes}.
+Laws of all: it answers or refuses in words; it is finite, or not computed for a reason that is listed; its parts add up;
+interventions that change nothing change nothing, and those at the last position nothing that is said of earlier ones; and a
+change of the weights that no logit notices moves no number, except where the answer says that it shows the basis. Those changes
+are {changes}.
 
 """
 

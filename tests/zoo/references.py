@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.zoo.circuits import Circuits, eigenvalues, positivity, without_mean
 from tests.zoo.forward import Model, Passed, capped, log_softmax
+from tests.zoo.laws import EXACT
 
 # (the model, its pass over the prompt, the parameters, the engine's result)
 Reference = Callable[[Model, Passed, Any, Any], None]
@@ -62,15 +63,22 @@ def effect(own: Passed, x: np.ndarray, D: np.ndarray) -> np.ndarray:
     return own.final_norm.linear(x) @ D
 
 
+def ranks(row: np.ndarray, token: int, rank: int, equal: int) -> None:
+    """The rank of a token in a row, and how many are equal to it. Rounding decides among those that are nearly so."""
+    near = np.abs(row - row[token]) <= EXACT * max(1.0, float(np.abs(row).max()))
+    above = int((row > row[token])[~near].sum())
+    assert above < rank and equal >= 1 and rank + equal - 1 <= above + near.sum(), (above, int(near.sum()), rank, equal)
+
+
 @reference
 def token_loss(m: Model, own: Passed, p: Any, found: Any) -> None:
     for i, token in enumerate(own.tokens):
         if i == 0 or token >= m.c.d_vocab_out:
-            assert np.isnan(found.loss[i]) and found.rank[i] == -1
+            assert np.isnan(found.loss[i]) and found.rank[i] == found.equal[i] == -1
             continue
         row = own.log_probs[i - 1]
         close(found.loss[i], -row[token], "loss")
-        assert found.rank[i] == 1 + (row > row[token]).sum()
+        ranks(row, token, found.rank[i], found.equal[i])
 
 
 @reference
@@ -79,6 +87,8 @@ def predictions(m: Model, own: Passed, p: Any, found: Any) -> None:
     close(found.log_probs, np.sort(row)[::-1][: p.k], "log_probs")
     close(row[found.ids], found.log_probs, "ids")
     close(found.entropy, -(np.exp(row) * row).sum(), "entropy")
+    if found.actual >= 0:
+        ranks(row, found.actual, found.actual_rank, found.actual_equal)
 
 
 @reference
@@ -97,7 +107,7 @@ def logit_lens(m: Model, own: Passed, p: Any, found: Any) -> None:
         for i, token in enumerate(own.tokens[1:]):
             if token < c.d_vocab_out:
                 close(found.log_prob[stage, i], row[i, token], "log_prob")
-                assert found.rank[stage, i] == 1 + (row[i] > row[i, token]).sum()
+                ranks(row[i], token, found.rank[stage, i], found.equal[stage, i])
 
 
 # -- attention ------------------------------------------------------------------------------------------------------------
@@ -358,7 +368,8 @@ def _table(found: Any, row: np.ndarray, k: int, token: int | None) -> None:
 @reference
 def ov_table(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits = Circuits(m)
-    whole = without_mean(circuits.E @ circuits.head(*p.head).OV @ circuits.U_raw)
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
+    whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
     mapped = m.c.d_vocab == m.c.d_vocab_out
     _table(found, whole[p.token] if p.given == "source" else whole[:, p.token], p.k, p.token if mapped else None)
 
@@ -366,18 +377,20 @@ def ov_table(m: Model, own: Passed, p: Any, found: Any) -> None:
 @reference
 def qk_table(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits, layer = Circuits(m), p.head.layer
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
     head = circuits.head(*p.head)
-    whole = m.c.score_scale * circuits.turned(layer, circuits.E @ head.Q, p.distance) @ (circuits.E @ head.K).T
+    whole = m.c.score_scale * circuits.turned(layer, read @ head.Q, p.distance) @ (read @ head.K).T
     _table(found, without_mean(whole[p.token]) if p.given == "destination" else whole[:, p.token], p.k, p.token)
     if head.bQ is not None:
-        bias = without_mean(m.c.score_scale * circuits.turned(layer, head.bQ, p.distance) @ (circuits.E @ head.K).T)
+        bias = without_mean(m.c.score_scale * circuits.turned(layer, head.bQ, p.distance) @ (read @ head.K).T)
         close(found.bias_top, np.sort(bias)[::-1][: p.k], "bias row")
 
 
 @reference
 def ov_top_tokens(m: Model, own: Passed, p: Any, found: Any) -> None:
     circuits = Circuits(m)
-    whole = without_mean(circuits.E @ circuits.head(*p.head).OV @ circuits.U_raw)
+    read = circuits.stored if p.embed == "tokens" else circuits.tokens
+    whole = without_mean(read @ circuits.head(*p.head).OV @ circuits.U_raw)
     close(found.values, -np.sort(-whole)[:, : p.k], "values")
 
 
@@ -499,6 +512,23 @@ def subspace_overlap(m: Model, own: Passed, p: Any, found: Any) -> None:
             mean = (cosines**2).sum() / min(U.shape[1], V.shape[1])
             close(found.mean_cos2[*one, *other], mean, "mean_cos2")
             close(found.max_cos[*one, *other], cosines[0], "max_cos")
+    for one in circuits.heads():
+        close(found.weighted[:, *one], [_overlap(circuits, one, p.left, part) for part in range(5)], "weighted", 1e-6)
+
+
+def _overlap(circuits: Circuits, at: tuple[int, int], which: str, part: int) -> float:
+    """‖A Xᵀ‖ / (‖A‖ ‖X‖) of a head and W_E, W_pos, W_Uᵀ, W_inᵀ of the first MLP or W_out of the last; NaN without it."""
+    m, c, layer = circuits.m, circuits.c, at[0]
+    reading = which in ("reads_q", "reads_k")
+    added = part == 1 and c.positions == "shortformer"
+    if part == 1 and c.positions not in ("learned", "sinusoidal") and not (added and reading and m.acts(layer)):
+        return np.nan
+    if part > 2 and (c.attention_only or c.experts is not None):
+        return np.nan
+    head = circuits.head(*at, behind_norm=added)
+    A = {"writes": head.OV, "reads_q": head.QK.T, "reads_k": head.QK, "reads_v": head.OV.T}[which]
+    X = circuits.beside(part)
+    return float(np.linalg.norm(A @ X.T) / (np.linalg.norm(A) * np.linalg.norm(X)))
 
 
 @reference

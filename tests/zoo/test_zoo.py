@@ -54,6 +54,14 @@ def test_every_analysis_on_every_feature(bench: Benches, name: str) -> None:
     assert not (gone := _allowed(name) - set(found)), f"{name} keeps these laws now, so known.BROKEN loses them: {gone}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [*models.MODELS, *map(str, range(24))])
+def test_every_analysis_on_every_model_and_length(bench: Benches, model: str) -> None:
+    for name in asked.names():
+        found = _broken(bench, name, (model,), models.LENGTHS)
+        assert not {law: how for law, how in found.items() if law not in _allowed(name)}, name
+
+
 def _moved(bench: Benches, folder: Path, change: str, of_models: tuple[str, ...]) -> dict[str, list[str]]:
     """By analysis, what moves under a change of the weights that no logit notices."""
     found = defaultdict[str, list[str]](list)

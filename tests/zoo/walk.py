@@ -33,7 +33,7 @@ def answered(bench: Bench, asked: Asked, tokens: Tokens, edits: tuple[Interventi
 
 
 def broken(bench: Bench, asked: Asked, tokens: Tokens) -> tuple[Result | None, list[Broken]]:
-    """The answer, and the laws that it breaks: "answers", "finite", "adds up", "reference", "left alone"."""
+    """The answer, and the laws that it breaks: "answers", "finite", "adds up", "reference", "left alone", "earlier"."""
     failures = list[Broken]()
     try:
         found = answered(bench, asked, tokens)
@@ -46,6 +46,7 @@ def broken(bench: Bench, asked: Asked, tokens: Tokens) -> tuple[Result | None, l
         ("adds up", lambda: laws.check_remainder(found)),
         ("reference", lambda: _reference(bench, asked, tokens, found)),
         ("left alone", lambda: _left_alone(bench, asked, tokens, found)),
+        ("earlier", lambda: _earlier(bench, asked, tokens)),
     ):
         try:
             check()
@@ -80,6 +81,30 @@ def _left_alone(bench: Bench, asked: Asked, tokens: Tokens, found: Result) -> No
     assert not (moved := laws.differences(found, again, known.rounding_of(asked.name))), (
         f"{asked}: {moved} move where nothing is changed"
     )
+
+
+def at_the_end(bench: Bench, tokens: Tokens) -> tuple[Intervention, ...]:
+    """Interventions at the last position alone: in the stream, in a head, in an MLP, from another prompt."""
+    last, layer = (len(tokens) - 1,), bench.config.n_layers - 1
+    other = tuple((t + 1) % bench.config.d_vocab for t in tokens)
+    cuts = [Intervention("zero", Site("z", 0, positions=last)), Intervention("scale", Site("v", layer, positions=last), (-2.0,))]
+    cuts += [Intervention("zero", Site("mlp_out", layer, positions=last))] * bool(bench.config.d_mlp)
+    return (Intervention("patch", Site("resid_pre", 0, positions=last), source=other), *cuts)
+
+
+def _earlier(bench: Bench, asked: Asked, tokens: Tokens) -> None:
+    """What is said of positions before the last is what is said without interventions at the last."""
+    at, n = len(tokens) - 2, len(tokens)
+    if find_analysis(asked.name).needs != "tokens" or not bench.config.n_layers or at < 0 or asked.name in known.OF_ALL_POSITIONS:
+        return
+    asked = laws.about(asked, at)
+    before, after = answered(bench, asked, tokens), answered(bench, asked, tokens, at_the_end(bench, tokens))
+    assert (before is None) == (after is None), "refused with or without interventions at the last position alone"
+    if before is not None and after is not None:
+        apart = known.rounding_of(asked.name) | known.all_positions_of(asked.name)
+        assert not (moved := laws.differences_before(n - 1, before, after, n, apart)), (
+            f"{asked}: {moved} move at earlier positions where the last one is changed"
+        )
 
 
 def moved(folder: Path, bench: Bench, change: str, names: tuple[str, ...], tokens: Tokens) -> Iterator[tuple[str, str]]:

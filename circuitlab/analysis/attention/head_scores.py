@@ -145,7 +145,14 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
     return 4 * samples * (3 * config.n_heads * length**2 + 8 * length * config.d_model)
 
 
-@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: HeadScoresParams) -> bool:
+    """Version 3 knew of no windows and no smaller output vocabulary, and said of every model that its BOS is not drawn."""
+    drawn_as_said = config.prepend_bos and config.d_vocab > p.block
+    whole = not any(config.windows) and config.d_vocab_out >= config.d_vocab
+    return version == 3 and whole and (p.on == "text" or drawn_as_said)
+
+
+@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.convention_words()

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from circuitlab.analysis.attention.pattern import UNITS, Show, show_words, values_of
+from circuitlab.analysis.attention.pattern import UNITS, Show, passes_norm, show_words, values_of
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number_of
@@ -146,7 +146,11 @@ def _memory(config: ModelConfig, n: int, p: OverviewParams) -> int:
     return 4 * n * n * 4 * config.n_heads + 4 * config.n_layers * config.n_heads * (p.size + GAP) ** 2
 
 
-@analysis(version=4, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
+def _holds(version: int, config: ModelConfig, p: OverviewParams) -> bool:
+    return version == 3 and not passes_norm(p.show, config)
+
+
+@analysis(version=4, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False, holds=_holds)
 def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewResult:
     """Attention patterns of every head as one contact sheet, layers down, heads across."""
     config, run = inputs.weights.config, inputs.run()

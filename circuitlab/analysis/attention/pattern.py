@@ -49,10 +49,14 @@ UNITS: dict[str, str] = {
 }
 
 
+def passes_norm(show: Show, config: ModelConfig) -> bool:
+    """Whether the values pass a norm on their way into the stream."""
+    return show == "contribution" and config.norm != "none" and config.norm_placement != "pre"
+
+
 def show_words(show: Show, config: ModelConfig) -> str:
     """What a caption says of the values: of a contribution also the norm that it passes on its way into the stream."""
-    after = show == "contribution" and config.norm != "none" and config.norm_placement != "pre"
-    return SHOW_WORDS[show] + ", through the norm after it at its recorded scale" * after
+    return SHOW_WORDS[show] + ", through the norm after it at its recorded scale" * passes_norm(show, config)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,11 @@ def _memory(config: ModelConfig, n: int, p: AttentionParams, dtype: str = "float
     return number_size(dtype) * n * n * (count + 3 * config.n_heads)
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False)
+def _holds(version: int, config: ModelConfig, p: AttentionParams) -> bool:
+    return version == 1 and not passes_norm(p.show, config)
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="live", memory=_memory, doubles=False, holds=_holds)
 def attention(inputs: Inputs, p: AttentionParams, ctx: Ctx) -> AttentionResult:
     """Attention of chosen heads: pattern, scores, value-weighted pattern, or contribution."""
     heads = chosen_heads(inputs.weights.config, p.heads)

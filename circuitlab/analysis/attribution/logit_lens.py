@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over, read_only, scalar
+from circuitlab.analysis.ordering import rank_in
 from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
@@ -48,8 +49,9 @@ class LogitLensParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogitLensResult(Result):
-    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, −1 for none) of the actual next token, `entropy`, `kl` (nats), `value`
-    of the target (logits before a soft cap). [stage, pos, k]: `ids` (−1: not computed) and `probs`, the most probable first.
+    """[stage, pos]: `log_prob` (nats) and `rank` (from 1, −1 for none) of the actual next token, `equal`, how many tokens have
+    that log-probability, itself included (−1 for none), `entropy`, `kl` (nats), `value` of the target (logits before a soft
+    cap). [stage, pos, k]: `ids` (−1: not computed) and `probs`, the most probable first.
 
     `positions`, `actual` [pos]: the positions and their actual next tokens (−1 at the end). `stages`: names of the stages; `at`:
     index of the chosen position on the pos axis, −1 if it is not among them.
@@ -62,6 +64,7 @@ class LogitLensResult(Result):
     entropy: np.ndarray = over("stage", "position", unit="nats")
     kl: np.ndarray = over("stage", "position", unit="nats")
     value: np.ndarray = over("stage", "position", unit="logit")
+    equal: np.ndarray = over("stage", "position", unit="tokens", none=True, since=4)
     positions: np.ndarray = over("position", unit="position")
     actual: np.ndarray = over("position", unit="token id", none=True)
     stages: tuple[str, ...] = naming("stage")
@@ -75,6 +78,7 @@ class LogitLensResult(Result):
         columns += [Column("follows", self.actual[pos], of="token"), Column("top", self.ids[stage, pos, 0], of="token")]
         columns += [Column("top_probability", self.probs[stage, pos, 0])]
         columns += [Column("log_prob", self.log_prob[stage, pos], "nats"), Column("rank", self.rank[stage, pos], of="count")]
+        columns += [Column("equal", self.equal[stage, pos], of="count")]
         return Table((*columns, *(Column(n, getattr(self, n)[stage, pos], unit) for n, unit in units.items())))
 
     def across(self) -> Mapping[str, np.ndarray]:
@@ -157,7 +161,8 @@ class _Lens:
         has_next = follows >= 0
         own = stage_log_probs.gather(1, follows.clamp(min=0)[:, None])
         a["log_prob"][stage, rows] = own[:, 0].masked_fill(~has_next, torch.nan).cpu().numpy()
-        a["rank"][stage, rows] = ((stage_log_probs > own).sum(1) + 1).masked_fill(~has_next, -1).cpu().numpy()
+        for name, values in rank_in(stage_log_probs, own)._asdict().items():
+            a[name][stage, rows] = values.masked_fill(~has_next, -1).cpu().numpy()
 
     def result(self, done: float, words: str) -> LogitLensResult:
         """A snapshot of the result."""
@@ -187,7 +192,7 @@ def _lens(inputs: Inputs, p: LogitLensParams, previous: Result | None) -> _Lens:
     shape, k = (len(stages) + 1, len(positions)), min(max(1, p.k), c.d_vocab_out)
     arrays: dict[str, np.ndarray] = {name: np.full(shape, np.nan, dtype) for name in ("log_prob", "entropy", "kl", "value")}
     arrays |= {"ids": np.full((*shape, k), -1, np.int64), "probs": np.full((*shape, k), np.nan, dtype)}
-    arrays["rank"] = np.full(shape, -1, np.int64)
+    arrays |= {name: np.full(shape, -1, np.int64) for name in ("rank", "equal")}
     if isinstance(previous, LogitLensResult):
         arrays = {name: getattr(previous, name).copy() for name in arrays}
     return _Lens(inputs, p, run, stages, positions, np.where(following < c.d_vocab_out, following, -1), arrays)
@@ -201,7 +206,11 @@ def _memory(config: ModelConfig, n: int, p: LogitLensParams) -> int:
     )
 
 
-@analysis(version=3, needs="tokens", lane="slow", memory=_memory)
+def _holds(version: int, config: ModelConfig, p: LogitLensParams) -> bool:
+    return version == 3  # which counted no equal ones
+
+
+@analysis(version=4, needs="tokens", lane="slow", memory=_memory, holds=_holds)
 def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
     """The logit lens: the model's prediction from the residual stream at every layer and position."""
     with torch.inference_mode():

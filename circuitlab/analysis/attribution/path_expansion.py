@@ -8,7 +8,8 @@ their patterns, A^{h2} diag(σ) A^{h1}. The order of a path is its number of hea
     embedding, position (learned or sinusoidal), the output of each MLP as recorded (edited or not)
     value bias     b_V, and the bias of the norm before attention, moved by the head: the path starts in that head
     output bias    b_O, and the bias of a norm after attention;   final bias    b_U, and the bias of the final norm
-    intervention   what interventions on the stream, v, z or a head's result put in place of the computed value
+    intervention   what interventions on the stream, v, z or a head's result put in place of the computed value; none where
+                   all of them leave the positions that the target reads as they are
     −logsumexp     of a log-probability only: what is subtracted from the logit (and what a soft cap changes), as recorded
 
 "zero" and "scale" interventions are linear and act on the paths themselves; a replaced value ends the paths through it and is a
@@ -147,7 +148,7 @@ def _memory(c: ModelConfig, n: int, p: PathExpansionParams) -> int:
     return 8 * (paths + streams + 4 * c.n_heads * n * n + 4 * c.d_vocab_out)
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
 def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpansionResult:
     """Path expansion of a target: the direct path, every head, every virtual head, and higher orders, which add up to it."""
     run, c = inputs.run(), inputs.weights.config
@@ -155,7 +156,7 @@ def path_expansion(inputs: Inputs, p: PathExpansionParams, ctx: Ctx) -> PathExpa
     with torch.inference_mode():
         ctx.tick(0, 2 * c.n_layers, "the target")
         vector = target_at(inputs, p.target, (position,), run)
-        names = sources_of(c, bool(run.edits), p.measure)
+        names = sources_of(c, any(edit.acts_before(position + 1, run.n) for edit in run.edits), p.measure)
         whole, normalisation, span = _whole(run, vector, position, p.measure)
         followed = follow(run, vector, names, min(p.order, c.n_layers), ctx)
         if p.measure == "log_prob":

@@ -199,14 +199,14 @@ def through(paths: Paths, attention: RecordedAttention, i: int, pattern: Tensor,
     values = torch.zeros(n_heads, n_paths, paths.values.shape[1], dtype=d.dtype)
     q = (attention.layer.W_O @ d.mT).mT  # [head, path, d_head]
     if attention.result.factor is not None and attention.result.added is not None:
-        values[..., index["intervention"]] += ((weights @ attention.result.added) * d).sum(-1)
+        _place(values, index, ((weights @ attention.result.added) * d).sum(-1))
         weights = weights * attention.result.factor.mT
     if attention.z.factor is not None and attention.z.added is not None:
-        values[..., index["intervention"]] += ((weights @ attention.z.added) * q).sum(-1)
+        _place(values, index, ((weights @ attention.z.added) * q).sum(-1))
         weights = weights * attention.z.factor.mT
     weights = weights[..., rows] @ pattern
     if attention.v.factor is not None and attention.v.added is not None:
-        values[..., index["intervention"]] += ((weights @ attention.v.added) * q).sum(-1)
+        _place(values, index, ((weights @ attention.v.added) * q).sum(-1))
         weights = weights * attention.v.factor.mT
     if attention.b_V is not None:
         values[..., index["value bias"]] += weights.sum(-1) * (q @ attention.b_V[:, :, None])[..., 0]
@@ -219,6 +219,12 @@ def through(paths: Paths, attention: RecordedAttention, i: int, pattern: Tensor,
     return Paths(_named(paths.heads, i, n_heads), weights.flatten(0, 1), d.flatten(0, 1), values.flatten(0, 1))
 
 
+def _place(values: Tensor, index: Index, placed: Tensor) -> None:
+    """Add [head, path] to the source of what interventions put there: there is none where they leave alone what is read."""
+    if "intervention" in index:
+        values[..., index["intervention"]] += placed
+
+
 def _named(heads: Tensor, i: int, n_heads: int) -> Tensor:
     """[head · path, order + 1, 2]: each head of layer i prepended to each of [path, order, 2]."""
     first = torch.tensor([[i, h] for h in range(n_heads)])[:, None, None].expand(-1, len(heads), 1, 2)
@@ -229,5 +235,6 @@ def before_interventions(paths: Paths, attention: RecordedAttention, index: Inde
     """Paths as they read the stream before interventions on it; adds what these put into the stream to `values`."""
     if attention.stream.factor is None or attention.stream.added is None:
         return paths
-    add(paths, index["intervention"], attention.stream.added)
+    if "intervention" in index:
+        add(paths, index["intervention"], attention.stream.added)
     return Paths(paths.heads, paths.weights * attention.stream.factor[:, 0], paths.direction, paths.values)

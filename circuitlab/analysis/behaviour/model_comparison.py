@@ -29,7 +29,8 @@ class SideBySideParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideBySideResult(Result):
-    """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and −1 at the first).
+    """`loss` [pos] nats and `rank` [pos] from 1 of the token at that position (NaN and −1 at the first). `equal` [pos]: how many
+    tokens have the same logit, itself included.
 
     `predicted` [pos]: the most probable token after each position, `probability` [pos] its probability, `words` its text.
     `why`: the reason why this model cannot be compared with the other; all arrays are then NaN or −1.
@@ -40,6 +41,7 @@ class SideBySideResult(Result):
     predicted: np.ndarray = over("position", unit="token id", none=True)
     probability: np.ndarray = over("position", unit="probability")
     tokens: np.ndarray = over("position", unit="token id")
+    equal: np.ndarray = over("position", unit="tokens", none=True, since=3)
     words: tuple[str, ...] = naming("position")
     n_layers: int
     why: str = ""
@@ -57,6 +59,7 @@ class SideBySideResult(Result):
                 Column("id", self.tokens, of="token"),
                 Column("loss", self.loss, "nats"),
                 Column("rank", self.rank, of="count"),
+                Column("equal", self.equal, of="count"),
                 Column("predicted next", self.predicted, of="token"),
                 Column("its probability", self.probability),
             )
@@ -95,6 +98,7 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
     return SideBySideResult(
         loss=empty,
         rank=np.full(n, -1),
+        equal=np.full(n, -1),
         predicted=np.full(n, -1),
         probability=empty.copy(),
         tokens=read_only(np.array(inputs.subject.tokens)),
@@ -105,7 +109,11 @@ def _without(inputs: Inputs, why: str) -> SideBySideResult:
     )
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True)
+def _holds(version: int, config: ModelConfig, p: SideBySideParams) -> bool:
+    return version == 2  # which counted no equal ones
+
+
+@analysis(version=3, needs="tokens", lane="live", memory=_memory, doubles=False, any_prompt=True, holds=_holds)
 def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideResult:
     """Loss, rank and top prediction at every token, to compare models on the same tokens, or why they cannot be compared."""
     if why := _why_not(inputs, p.texts):
@@ -124,6 +132,7 @@ def side_by_side(inputs: Inputs, p: SideBySideParams, ctx: Ctx) -> SideBySideRes
     return SideBySideResult(
         loss=losses.loss,
         rank=losses.rank,
+        equal=losses.equal,
         predicted=predicted,
         probability=probability,
         tokens=losses.tokens,

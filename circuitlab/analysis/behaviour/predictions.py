@@ -1,6 +1,6 @@
 """The model's prediction after one position: top tokens, and the rank of the actual next token.
 
-p = softmax(logits);   rank of a token = number of tokens with a larger logit + 1
+p = softmax(logits);   rank of a token = number of tokens with a larger logit + 1, the same for tokens with equal logits
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, read_only, scalar
+from circuitlab.analysis.ordering import all_ranks, rank_in
 from circuitlab.analysis.target import position_of
 from circuitlab.model.config import ModelConfig
 
@@ -30,8 +31,9 @@ class PredictionsParams:
 class PredictionsResult(Result):
     """`ids`, `logits`, `log_probs` [k], the most probable first; entropy in nats.
 
-    `actual`: the next token in the prompt, `actual_rank` from 1; both −1 after the last position and for a token that the model
-    cannot predict. `all_logits` [d_vocab] by id with `whole`, else empty.
+    `actual`: the next token in the prompt, `actual_rank` from 1, `actual_equal`: how many tokens have its logit, itself included;
+    all −1 after the last position and for a token that the model cannot predict. `all_logits` [d_vocab] by id with `whole`, else
+    empty.
     """
 
     ids: np.ndarray = over("next token", unit="token id")
@@ -45,6 +47,7 @@ class PredictionsResult(Result):
     actual_log_prob: float = scalar("nats", float("nan"))
     actual_logit: float = scalar("logit", float("nan"))
     all_logits: np.ndarray = over("token", unit="logit")
+    actual_equal: int = scalar("tokens", -1, none=True, since=3)
 
     ACROSS: ClassVar[Mapping[str, str]] = {"largest_log_prob": "nats"}
 
@@ -55,22 +58,27 @@ class PredictionsResult(Result):
         numbers |= {"actual_logit": self.actual_logit, "actual_rank": rank}
         return {name: np.array(value, np.float64) for name, value in numbers.items()}
 
+    @property
+    def ranks(self) -> np.ndarray:
+        """[k]: the ranks of the most probable tokens, from 1."""
+        return all_ranks(self.logits).rank
+
     def listed(self, k: int, also: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(ids, ranks, logits, probabilities) of the `k` most probable tokens, then of `also` if all logits are known."""
         k = min(k, len(self.ids))
         more = also[~np.isin(also, self.ids[:k]) & (also < len(self.all_logits))]
-        ranks = np.array([int((self.all_logits > self.all_logits[i]).sum()) + 1 for i in more.tolist()], dtype=np.int64)
+        ranks = np.array([rank_in(self.all_logits, self.all_logits[i]).rank for i in more.tolist()], dtype=np.int64)
         join = lambda a, b: np.concatenate([a[:k], b])
         logits = join(self.logits, self.all_logits[more])
         # p = exp(logit − logsumexp), which is the same for all
         p = np.exp(logits.astype(np.float64) - (float(self.logits[0]) - self.log_probs[0]))
-        return join(self.ids, more), join(np.arange(1, k + 1), ranks), logits, p
+        return join(self.ids, more), join(self.ranks, ranks), logits, p
 
     def table(self) -> Table:
         """One row per token, the most probable first."""
         return Table(
             (
-                Column("rank", np.arange(1, len(self.ids) + 1), of="count"),
+                Column("rank", self.ranks, of="count"),
                 Column("id", self.ids, of="token"),
                 Column("probability", np.exp(self.log_probs)),
                 Column("log_prob", self.log_probs, "nats"),
@@ -93,7 +101,11 @@ def _memory(config: ModelConfig, n: int, p: PredictionsParams) -> int:
     return 4 * 6 * config.d_vocab_out
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory)
+def _holds(version: int, config: ModelConfig, p: PredictionsParams) -> bool:
+    return version == 2  # which counted no equal ones
+
+
+@analysis(version=3, needs="tokens", lane="live", memory=_memory, holds=_holds)
 def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsResult:
     """Next-token predictions at one position: the most probable tokens, and rank and probability of the actual one."""
     tokens = inputs.subject.tokens
@@ -106,9 +118,11 @@ def predictions(inputs: Inputs, p: PredictionsParams, ctx: Ctx) -> PredictionsRe
         actual = tokens[position + 1] if position + 1 < len(tokens) else -1
         next_token = {}
         if 0 <= actual < len(logits):
+            rank, equal = rank_in(logits, logits[actual])
             next_token = {
                 "actual": actual,
-                "actual_rank": int((logits > logits[actual]).sum()) + 1,
+                "actual_rank": int(rank),
+                "actual_equal": int(equal),
                 "actual_log_prob": float(log_probs[actual]),
                 "actual_logit": float(logits[actual]),
             }

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
+from circuitlab.analysis.ordering import rank_in
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -22,7 +23,8 @@ class TokenLossParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenLossResult(Result):
-    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and −1 at the first.
+    """`loss` [pos] nats and `rank` [pos] from 1, each of the token at that position; NaN and −1 at the first. `equal` [pos]: how
+    many tokens have the same logit, itself included.
 
     NaN and −1 also for tokens that the model reads but cannot predict (ids from d_vocab_out on).
     """
@@ -30,6 +32,7 @@ class TokenLossResult(Result):
     loss: np.ndarray = over("position", unit="nats")
     rank: np.ndarray = over("position", unit="rank", none=True)
     tokens: np.ndarray = over("position", unit="token id")
+    equal: np.ndarray = over("position", unit="tokens", none=True, since=3)
 
     ACROSS: ClassVar[Mapping[str, str]] = {"mean_loss": "nats"}
 
@@ -61,6 +64,7 @@ class TokenLossResult(Result):
                 Column("loss", self.loss, "nats"),
                 Column("probability", np.exp(-self.loss)),
                 Column("rank", self.rank, of="count"),
+                Column("equal", self.equal, of="count"),
             )
         )
 
@@ -69,12 +73,16 @@ def _memory(config: ModelConfig, n: int, p: TokenLossParams) -> int:
     return 4 * 4 * min(n, ROWS) * config.d_vocab_out
 
 
-@analysis(version=2, needs="tokens", lane="live", memory=_memory, doubles=False)
+def _holds(version: int, config: ModelConfig, p: TokenLossParams) -> bool:
+    return version == 2  # which counted no equal ones
+
+
+@analysis(version=3, needs="tokens", lane="live", memory=_memory, doubles=False, holds=_holds)
 def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
     """Loss (negative log-probability, in nats) and rank of every token of the prompt."""
     tokens, run = inputs.subject.tokens, inputs.run()
     n = len(tokens)
-    loss, rank = np.full(n, np.nan, inputs.subject.conventions.dtype), np.full(n, -1)
+    loss, rank, equal = np.full(n, np.nan, inputs.subject.conventions.dtype), np.full(n, -1), np.full(n, -1)
     for start in range(0, n - 1, ROWS):
         ctx.tick(start, n, "unembedding")
         stop = min(start + ROWS, n - 1)
@@ -85,13 +93,15 @@ def token_loss(inputs: Inputs, p: TokenLossParams, ctx: Ctx) -> TokenLossResult:
             own = logits.gather(1, targets * predictable)
             tile_losses = (logits.logsumexp(1, keepdim=True) - own).masked_fill(~predictable, torch.nan)
             loss[start + 1 : stop + 1] = tile_losses[:, 0].cpu().numpy()
-            rank[start + 1 : stop + 1] = ((logits > own).sum(1) + 1).masked_fill(~predictable[:, 0], -1).cpu().numpy()
+            for array, values in zip((rank, equal), rank_in(logits, own), strict=True):
+                array[start + 1 : stop + 1] = values.masked_fill(~predictable[:, 0], -1).cpu().numpy()
     without = sum(t >= inputs.weights.config.d_vocab_out for t in tokens[1:])
     tokens_have = number_of(without, "token that the model cannot predict has", "tokens that the model cannot predict have")
     without_words = (f"{tokens_have} no loss",) if without else ()
     return TokenLossResult(
         loss=loss,
         rank=rank,
+        equal=equal,
         tokens=read_only(np.array(tokens)),
         conventions=(*inputs.convention_words(), number_of(max(0, n - 1 - without), "predicted token"), *without_words),
     )

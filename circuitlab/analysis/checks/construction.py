@@ -189,12 +189,14 @@ def _layer_1(m: _Model) -> Iterator[Sides]:
 
 
 def _right(m: _Model) -> tuple[int, int]:
-    """(k, n): at k of n positions with a continuation the most probable letter is one that has followed most often."""
+    """(k, n): at k of n positions with a continuation the most probable letter is one that has followed most often, as are all
+    that are equally probable."""
     logits = _float64(m.run.logits())
     followed = closed_forms.targets(m.p, m.tokens).astype(np.int64) @ np.eye(m.p.d_vocab, dtype=np.int64)[m.tokens]
     rows = followed.any(axis=1)
     best = followed[rows] == followed[rows].max(axis=1, keepdims=True)
-    return int(best[np.arange(int(rows.sum())), logits[rows].argmax(axis=1)].sum()), int(rows.sum())
+    first = logits[rows] == logits[rows].max(axis=1, keepdims=True)
+    return int((best | ~first).all(axis=1).sum()), int(rows.sum())
 
 
 def _forward(m: _Model) -> Iterator[Sides]:

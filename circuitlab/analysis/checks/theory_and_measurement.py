@@ -187,7 +187,7 @@ def _memory(c: ModelConfig, n: int, p: TheoryAndMeasurementParams, dtype: str = 
     return largest + 3 * 8 * c.n_layers * c.n_heads * (len(PREDICTED) + len(MEASURED) + 2)
 
 
-@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def theory_and_measurement(inputs: Inputs, p: TheoryAndMeasurementParams, ctx: Ctx) -> TheoryAndMeasurementResult:
     """Theory against measurement: what each head's weights predict beside what is measured, with rank correlations."""
     check_counts(samples=p.samples)

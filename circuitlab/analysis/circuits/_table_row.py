@@ -9,7 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Result, Table, over, scalar
-from circuitlab.analysis.circuits.vocabulary_rows import ends_of, rank_of
+from circuitlab.analysis.circuits.vocabulary_rows import ends_of
+from circuitlab.analysis.ordering import Ranks, rank_in
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -17,7 +18,7 @@ class TableRowResult(Result):
     """`top_ids`, `bottom_ids` int64, `top`, `bottom` [k] of one row or column, in `unit`.
 
     `mean`, `sd` of all its entries (for a row, the mean that was subtracted); `own` and `own_rank` (from 1): the entry of the
-    given token itself, NaN and −1 if it has none.
+    given token itself, NaN and −1 if it has none. `own_equal`: how many entries have that value, itself included.
     """
 
     unit: ClassVar[str]
@@ -29,6 +30,7 @@ class TableRowResult(Result):
     sd: float = scalar("{unit}")
     own: float = scalar("{unit}")
     own_rank: int = scalar("rank", none=True)
+    own_equal: int = scalar("tokens", -1, none=True, since=3)
 
     def ends(self) -> tuple[tuple[str, np.ndarray, np.ndarray], ...]:
         """(name, ids, values) of the parts that the table lists, each in the order of its rows."""
@@ -44,10 +46,12 @@ class TableRowResult(Result):
 
 def row_fields(row: Tensor, k: int, mean: float, token: int | None) -> dict[str, Any]:
     """The fields of `TableRowResult` from a row or column; `token` None: none of its entries is the given token's own."""
+    rank, equal = Ranks(-1, -1) if token is None else rank_in(row, row[token])
     return {
         **ends_of(row, k)._asdict(),
         "mean": mean,
         "sd": float(row.std(unbiased=False)),
         "own": float("nan") if token is None else float(row[token]),
-        "own_rank": -1 if token is None else rank_of(row, token),
+        "own_rank": int(rank),
+        "own_equal": int(equal),
     }

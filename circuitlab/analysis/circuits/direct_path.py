@@ -19,6 +19,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factors import is_token_map, refuse_inexact, words
+from circuitlab.analysis.circuits.token_readings import UNNORMALISED
 from circuitlab.analysis.circuits.vocabulary_grams import (
     EmbeddingGramParams,
     UnembeddingGramParams,
@@ -85,8 +86,9 @@ def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResu
     with torch.inference_mode():
         symmetry = _symmetry(inputs) if is_token_map(c) else float("nan")
         pooled, rows = _correlations(inputs, corpus, ctx) if corpus else (float("nan"), np.full(c.d_vocab, np.nan))
+    scaled = f", {UNNORMALISED} (as in the paper)" if c.norm != "none" and c.final_norm else ""
     phrases = (
-        "symmetry of W_E W_U, both centred over the vocabulary",
+        f"symmetry of W_E W_U, both centred over the vocabulary{scaled}",
         corpus.words() if corpus else "no corpus beside the model",
     )
     return DirectPathResult(

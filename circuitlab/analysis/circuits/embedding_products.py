@@ -16,17 +16,14 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.effective_embedding import (
-    EffectiveEmbeddingParams,
-    effective_embedding,
-    effective_words,
-)
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, effective_embedding
 from circuitlab.analysis.circuits.factors import embedding_rows, is_token_map, words
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
+from circuitlab.analysis.circuits.token_readings import Embedding, matrix_words, norm_read, refuse_effective
 from circuitlab.errors import NOT_FINITE, BadModel
+from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, unembed_columns
-from circuitlab.model.weights import Weights
+from circuitlab.model.weights import Norm, Weights
 
 
 @dataclass(frozen=True)
@@ -67,18 +64,14 @@ class EmbeddingProductsResult(Result):
         )
 
 
-def embedding_words(c: ModelConfig, embed: Embedding) -> str:
-    """What stands for the tokens, where that is not their own rows of W_E."""
-    return "" if embed == "tokens" else f"tokens after the first MLP: {effective_words(c)}"
-
-
 def rows_as(inputs: Inputs, embed: Embedding) -> Callable[[slice], Tensor]:
-    """A function from a slice of tokens to rows [token, d_model] of the embedding, not centred, or of the effective embedding."""
-    if embed == "tokens":
-        weights = uncentred(inputs)
-        return lambda some: embedding_rows(weights, some)
-    effective = inputs.answer(effective_embedding, EffectiveEmbeddingParams())
-    return lambda some: torch.tensor(effective.values[some])
+    """A function from a slice of tokens to rows [token, d_model] of a reading of the embedding; W_E itself is not centred."""
+    if embed == "after the first MLP":
+        effective = inputs.answer(effective_embedding, EffectiveEmbeddingParams())
+        return lambda some: torch.tensor(effective.values[some])
+    weights = uncentred(inputs)
+    kind, eps = norm_read(weights.config, embed)
+    return lambda some: normalise(embedding_rows(weights, some), Norm(), kind, eps)
 
 
 def uncentred(inputs: Inputs) -> Weights:
@@ -87,7 +80,7 @@ def uncentred(inputs: Inputs) -> Weights:
 
 
 def _refuse(c: ModelConfig, p: EmbeddingProductsParams) -> str | None:
-    return None if p.embed == "tokens" else refuse_effective(c)
+    return refuse_effective(c) if p.embed == "after the first MLP" else None
 
 
 def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str = "float32") -> int:
@@ -117,7 +110,7 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         raise BadModel(
             "An embedding is not finite.", expected="finite W_E and W_U", got="NaN or infinity in one of them", remedy=NOT_FINITE
         )
-    if p.embed == "tokens" and inputs.subject.conventions.centres_writes(c):  # W_E is centred over d_model on both sides
+    if inputs.subject.conventions.centres_writes(c):  # W_E is centred over d_model on both sides
         M = M - M.mean(1, keepdim=True)
         embed_sum = embed_sum - embed_sum.mean()
     return EmbeddingProductsResult(
@@ -125,5 +118,5 @@ def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> 
         unembed_mean=(unembed_sum / c.d_vocab_out).cpu().numpy(),
         embed_mean=(embed_sum / c.d_vocab).cpu().numpy(),
         n_vocab=c.d_vocab,
-        conventions=words(inputs, "W_U not centred over the vocabulary", embedding_words(c, p.embed), scores=(), layers=False),
+        conventions=words(inputs, "W_U not centred over the vocabulary", matrix_words(c, p.embed), scores=(), layers=False),
     )

@@ -35,11 +35,12 @@ def exactness(
     scores: Sequence[int] | None = None,
     layers: bool = True,
     ends: bool = True,
+    unscaled: Sequence[str] = (),
 ) -> str:
     """How exact analyses of this model's weights are, without any text.
 
     `scores`: the layers whose W_QK is read, None for every layer; `layers`: weights of layers are read at all; `ends`: W_U is
-    read. What is not read restricts nothing.
+    read. What is not read restricts nothing. `unscaled`: of what ("token", "position") a norm's scale is left out besides.
     """
     if c.norm != "none" and c.norm_placement == "post_residual":
         return "none: the residual stream itself is normalised"
@@ -48,7 +49,8 @@ def exactness(
     missing = normed and not conventions.fold_norm and ((layers and before) or (ends and c.final_norm))
     scaled = (c.qk_norm != "none" and bool(at)) or (layers and normed and c.norm_placement in ("post_sublayer", "both"))
     phrases = [f"not exact: gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
-    phrases += ["exact up to a positive scale per position"] * (scaled and not missing)
+    per = dict.fromkeys((*["position"] * scaled, *unscaled))
+    phrases += [f"exact up to a positive scale per {' and per '.join(per)}"] if per and not missing else []
     phrases += ["offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
     phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer" and bool(at))  # they are added after that scale
     if any(c.slopes_in(layer) for layer in at):  # the one part of a score that no weight holds; it is the same for all tokens
@@ -68,10 +70,15 @@ def refuse_inexact(config: ModelConfig, p: Any = None) -> str | None:
 
 
 def words(
-    inputs: Inputs, *more: str, scores: Sequence[int] | None = None, layers: bool = True, ends: bool = True
+    inputs: Inputs,
+    *more: str,
+    scores: Sequence[int] | None = None,
+    layers: bool = True,
+    ends: bool = True,
+    unscaled: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The caption of a weight analysis: conventions, `exactness` of what it reads, and the analysis' own words."""
-    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, layers, ends)
+    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, layers, ends, unscaled)
     return (*inputs.convention_words(), exact, *(m for m in more if m))
 
 

@@ -3,10 +3,10 @@
     OV   x_s W_V W_O W_U                              rows: sources, minus their means over out tokens
     QK   scale · (x_d W_Q R_δ) · (x_s W_K)            rows: destinations, minus their means over sources
 
-(Elhage et al. 2021). The circuit is A B with d_head in the middle. With rows of A and columns of B sorted by length, no entry
-exceeds |a_i| |b_j| (Cauchy-Schwarz), so a tile is computed only if that bound exceeds the k-th largest entry so far; `skipped`
-is the share of the product that is not computed. Lengths depend on how A B is split: the bounds use the split with AᵀA = BBᵀ = Σ,
-the singular values, and the products use the model's own A and B.
+(Elhage et al. 2021), x_t what the head reads of a token (`token_readings`). The circuit is A B with d_head in the middle. With
+rows of A and columns of B sorted by length, no entry exceeds |a_i| |b_j| (Cauchy-Schwarz), so a tile is computed only if that
+bound exceeds the k-th largest entry so far; `skipped` is the share of the product that is not computed. Lengths depend on how
+A B is split: the bounds use the split with AᵀA = BBᵀ = Σ, the singular values, and the products use the model's own A and B.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.factor_products import root
 from circuitlab.analysis.circuits.factors import rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
-from circuitlab.analysis.circuits.qk_table import check_distance, score_words
+from circuitlab.analysis.circuits.qk_table import check_distance, score_words, sided_words
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import (
     BLOCK,
-    Embedding,
     check_count,
     one_head,
     out_factor,
     refuse_pair,
-    refuse_table,
     side_of,
 )
 from circuitlab.model.config import ModelConfig
@@ -51,7 +50,7 @@ class LargestEntriesParams:
     k: int = at_least(1, 100)
     distance: int = at_least(0, 0)
     through: Head | None = None
-    embed: Embedding = "tokens"
+    embed: Embedding = "normalised tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +79,7 @@ def _refuse(c: ModelConfig, p: LargestEntriesParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     ends = c.d_vocab + max(c.d_vocab, c.d_vocab_out) + BLOCK
     numbers = (
         whole + (4 * c.d_head + 8) * ends + 3 * STEP * c.d_head + 8 * c.d_model * c.d_head + 3 * ROWS * COLUMNS + 12 * c.d_head**2
@@ -88,16 +87,16 @@ def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
     return 8 * (numbers + 8 * max(p.k, 1))
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> LargestEntriesResult:
     """Largest entries of a head's whole OV or QK circuit, exact, without building the d_vocab × d_vocab matrix."""
     check_count(p.k)
     check_distance(inputs.weights.config, p.distance)
     with torch.inference_mode():
-        A, B, conventions = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
+        A, B, conventions, unscaled = (_ov if p.circuit == "OV" else _qk)(inputs, p, ctx)
         search, unit = _Search(A, B, p.k, ctx), "logit" if p.circuit == "OV" else "score"
         scores = () if p.circuit == "OV" else (p.head.layer,)
-        captions = words(inputs, *conventions, scores=scores, ends=p.circuit == "OV")
+        captions = words(inputs, *conventions, scores=scores, ends=p.circuit == "OV", unscaled=unscaled)
         snapshot = lambda done: replace(search.result(captions, done), unit=unit)
         for done in search.tiles(ctx):
             if done < 1 and p.k <= len(search.values):
@@ -105,7 +104,7 @@ def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> Larges
         return snapshot(1.0)
 
 
-_Factors = tuple[Tensor, Tensor, tuple[str, ...]]
+_Factors = tuple[Tensor, Tensor, tuple[str, ...], tuple[str, ...]]  # conventions, and of what a norm's scale is left out
 
 
 def _ov(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
@@ -113,7 +112,7 @@ def _ov(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     head, side = one_head(inputs, p.head), side_of(inputs, p.head, p.embed, p.through)
     outs, n = out_factor(inputs, head.W_O, ctx)
     conventions = (side.words, "OV: rows minus their means over the out vocabulary", ov_bias_words(head))
-    return side.times(head.W_V, ctx, "sources"), outs[:, :n].T, conventions
+    return side.times(head.W_V, ctx, "sources"), outs[:, :n].T, conventions, side.unscaled
 
 
 def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
@@ -122,8 +121,9 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     queries, keys = side_of(inputs, p.head, p.embed), side_of(inputs, p.head, p.embed, p.through)
     A = c.score_scale * rotated(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
     B = keys.times(head.W_K, ctx, "keys")
-    conventions = (f"keys: {keys.words}" if keys.words else "", "QK: rows minus their means over sources")
-    return A, B - B.mean(0), (*conventions, *score_words(c, head, p.distance, "query bias left out"))
+    conventions = (*sided_words(queries, keys), "QK: rows minus their means over sources")
+    conventions = (*conventions, *score_words(c, head, p.distance, "query bias left out"))
+    return A, B - B.mean(0), conventions, (*queries.unscaled, *keys.unscaled)
 
 
 def lengths(A: Tensor, B: Tensor, ctx: Ctx) -> tuple[Tensor, Tensor, float]:

@@ -3,8 +3,9 @@
     row of a source token s:   x_s W_V W_O W_U,          minus its mean over the vocabulary (to which softmax is invariant)
     column of an out token o:  X W_V W_O (W_U)_{:,o},    each row still minus its own mean
 
-(Elhage et al. 2021, "OV circuit"). x_s is the token's embedding, or its effective embedding after the first MLP; with `through`
-it passes an earlier head h1, x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row costs one vector times W_U.
+(Elhage et al. 2021, "OV circuit"). x_s is what the head reads of the token (`token_readings`): its row of W_E as the norm before
+attention scales it, unless another reading is asked; with `through` it passes an earlier head h1,
+x_s W_OV^{h1} W_OV^{h2} W_U: a virtual head. A row costs one vector times W_U.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from torch import Tensor
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
 from circuitlab.analysis.circuits._table_row import TableRowResult, row_fields
 from circuitlab.analysis.circuits.factors import is_token_map, words
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import (
-    Embedding,
     OneHead,
+    Side,
     check_token,
     one_head,
     refuse_pair,
-    refuse_table,
     side_of,
     unembed_mean,
 )
@@ -41,7 +42,7 @@ class OvTableParams:
     given: Literal["source", "out"] = "source"
     k: int = at_least(1, 12)
     through: Head | None = None
-    embed: Embedding = "tokens"
+    embed: Embedding = "normalised tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,40 +57,36 @@ def _refuse(c: ModelConfig, p: OvTableParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: OvTableParams) -> int:
-    whole = p.given == "out" and p.embed != "tokens"
+    whole = p.given == "out" and p.embed == "after the first MLP"
     return 8 * (6 * (c.d_vocab + c.d_vocab_out) + 8 * c.d_model * c.d_head + (c.d_vocab * c.d_model if whole else 0))
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def ov_table(inputs: Inputs, p: OvTableParams, ctx: Ctx) -> OvTableResult:
     """OV circuit, one row or column: what attending to a token adds to the logits, or which tokens add most to one."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     check_token(p.token, c.d_vocab if p.given == "source" else c.d_vocab_out)
     with torch.inference_mode():
-        row, mean, conventions = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
+        row, mean, side, centred = (_row if p.given == "source" else _column)(inputs, p, head, ctx)
         return OvTableResult(
             **row_fields(row, p.k, mean, p.token if is_token_map(c) else None),
-            conventions=words(inputs, *conventions, ov_bias_words(head), scores=()),
+            conventions=words(inputs, side.words, centred, ov_bias_words(head), scores=(), unscaled=side.unscaled),
         )
 
 
-def _row(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, tuple[str, ...]]:
+def _row(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, Side, str]:
     side = side_of(inputs, p.head, p.embed, p.through, every=False)
     row = ((side.row(p.token) @ head.W_V) @ head.W_O) @ inputs.weights.unembed().W_U
     mean = row.mean()
-    return row - mean, float(mean), (side.words, "row minus its mean over the out vocabulary")
+    return row - mean, float(mean), side, "row minus its mean over the out vocabulary"
 
 
-def _column(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, tuple[str, ...]]:
+def _column(inputs: Inputs, p: OvTableParams, head: OneHead, ctx: Ctx) -> tuple[Tensor, float, Side, str]:
     side, mean = side_of(inputs, p.head, p.embed, p.through), unembed_mean(inputs)
     out = inputs.weights.unembed().W_U[:, p.token]
     out = out if mean is None else out - mean
     column = side.times((head.W_V @ (head.W_O @ out))[:, None], ctx)[:, 0]
-    return (
-        column,
-        float(column.mean()),
-        (side.words, "column of rows that are minus their means over the out vocabulary"),
-    )
+    return column, float(column.mean()), side, "column of rows that are minus their means over the out vocabulary"
 
 
 def ov_bias_words(head: OneHead) -> str:

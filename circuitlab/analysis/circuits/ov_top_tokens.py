@@ -2,9 +2,9 @@
 
     row of source s:   x_s W_V W_O W_U,   minus its mean over the out vocabulary
 
-(Elhage et al. 2021, "OV circuit"), as (X W_V) (W_O W_U) with d_head in the middle, a tile of rows at a time. Subtracting the mean
-of the columns of `W_O W_U` subtracts each row's mean. Exact: the k largest entries of a row lie in the k blocks of columns with
-the largest maxima, so only those blocks are sorted.
+(Elhage et al. 2021, "OV circuit"), x_s what the head reads of the token (`token_readings`), as (X W_V) (W_O W_U) with d_head in
+the middle, a tile of rows at a time. Subtracting the mean of the columns of `W_O W_U` subtracts each row's mean. Exact: the k
+largest entries of a row lie in the k blocks of columns with the largest maxima, so only those blocks are sorted.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import torch
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import (
     BLOCK,
-    Embedding,
     check_count,
     check_token,
     one_head,
     out_factor,
     refuse_pair,
-    refuse_table,
     side_of,
     tile_rows,
     top_of_rows,
@@ -44,7 +43,7 @@ class OvTopTokensParams:
     head: Head = Head(0, 0)
     k: int = at_least(1, 10)
     through: Head | None = None
-    embed: Embedding = "tokens"
+    embed: Embedding = "normalised tokens"
     first: int = at_least(0, 0)
     count: int = at_least(0, 0)
 
@@ -73,13 +72,13 @@ def _refuse(c: ModelConfig, p: OvTopTokensParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: OvTopTokensParams) -> int:
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     factors = 2 * c.d_head * (c.d_vocab + c.d_vocab_out + BLOCK) + 8 * c.d_model * c.d_head
     tile = 2 * tile_rows(c.d_vocab_out, 8) * (c.d_vocab_out + BLOCK)
     return 8 * (whole + factors + tile + 3 * c.d_model) + 8 * c.d_vocab * max(p.k, 1)
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokensResult:
     """OV circuit, all rows: the out tokens that a head raises most for every source token."""
     check_count(p.k)
@@ -104,4 +103,5 @@ def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokens
             top, at = top_of_rows(logits, n, k)
             ids[start : start + rows], values[start : start + rows] = at.cpu().numpy(), top.cpu().numpy()
     conventions = (side.words, "rows minus their means over the out vocabulary", ov_bias_words(head))
-    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=words(inputs, *conventions, scores=()))
+    captions = words(inputs, *conventions, scores=(), unscaled=side.unscaled)
+    return OvTopTokensResult(ids=ids, values=values, first=p.first, conventions=captions)

@@ -1,11 +1,12 @@
 """The rank of each token in its own row of W_E W_OV W_U: whether a head copies the very token it attends to.
 
-    rank of t = 1 + how many other tokens u have (W_E W_OV W_U)[t, u] ≥ (W_E W_OV W_U)[t, t]
+    rank of t = 1 + how many other tokens u have (W_E W_OV W_U)[t, u] ≥ (W_E W_OV W_U)[t, t]     (equal ones count against it)
     top1, top10 = share of tokens t whose rank is at most 1, at most 10
 
 The copying score Σλ/Σ|λ| is about mixtures of tokens: a head can have 0.99 and still raise the token itself to the top ten in
 only a sixth of the rows. Chance is 1/d_vocab and 10/d_vocab. The order within a row does not depend on what softmax is invariant
-to (a vector added to every column of W_U), nor on the gauge. Ties count against the token.
+to (a vector added to every column of W_U), nor on the gauge, nor on the scale that a norm before attention gives the token. A
+row whose entries are all the same, as all are of a head of zeros, gives its token no rank.
 
 Of a large vocabulary a sample of evenly spaced ids is taken: a token and head cost `d_head · d_vocab` operations.
 """
@@ -22,8 +23,9 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
 from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_map, words
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, out_factor, refuse_table, side_of, tile_rows
-from circuitlab.analysis.ordering import head_names
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
+from circuitlab.analysis.circuits.vocabulary_rows import out_factor, side_of, tile_rows
+from circuitlab.analysis.ordering import head_names, rank_in
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -68,11 +70,11 @@ def _refuse(c: ModelConfig, p: OwnTokensParams) -> str | None:
 
 def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
     tokens = c.d_vocab if p.tokens == "all" or c.d_vocab <= WHOLE else SAMPLE
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     return 8 * (whole + 2 * tokens * c.d_model + 2 * c.d_head * c.d_vocab_out + 3 * tile_rows(c.d_vocab_out, 4) * c.d_vocab_out)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     """OV circuit: the share of tokens that are in the top 1 and the top 10 of their own row, a strict test of copying."""
     c = inputs.weights.config
@@ -83,6 +85,7 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     of = f"{len(ids)} of {number_of(c.d_vocab, 'row')}" if sampled else f"all {number_of(c.d_vocab, 'row')}"
     sample_words = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
     notes: dict[str, None] = {}
+    unscaled: dict[str, None] = {}
 
     def result(done: float) -> OwnTokensResult:
         return OwnTokensResult(
@@ -91,15 +94,18 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
             n_tokens=len(ids),
             chance1=1 / c.d_vocab_out,
             chance10=min(1.0, FEW / c.d_vocab_out),
-            conventions=words(inputs, sample_words, "value bias left out" * has_bias(c, "v"), *notes, scores=()),
+            conventions=words(
+                inputs, sample_words, "value bias left out" * has_bias(c, "v"), *notes, scores=(), unscaled=tuple(unscaled)
+            ),
             done=done,
         )
 
     finished = 0
     with torch.inference_mode():
         for layer, heads, _ in by_layer(chosen):
-            side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed != "tokens")
-            notes |= dict.fromkeys((side.words,) if side.words else ())
+            side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed == "after the first MLP")
+            notes |= dict.fromkeys((side.words,) if p.embed == "after the first MLP" else ())
+            unscaled |= dict.fromkeys(side.unscaled)
             factors, rows = heads_of(inputs, layer), side.rows(tuple(ids.tolist()))
             for head in heads:
                 tick = lambda at=finished: ctx.tick(at, len(chosen), "own tokens")
@@ -118,15 +124,15 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
 
 
 def _ranks(values: Tensor, outs: Tensor, ids: Tensor, ctx: Ctx) -> np.ndarray:
-    """[token]: ranks from 1 of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
+    """[token]: the last ranks of the tokens `ids` in their rows `values` [token, d_head] times `outs` [d_head, d_vocab].
 
-    Ties count against; NaN for a row whose entries are all the same.
+    NaN for a row whose entries are all the same.
     """
     ranks, step = [], tile_rows(outs.shape[1], outs.element_size())
     for start in range(0, len(ids), step):
         ctx.tick(start, len(ids), "own tokens")
         rows = values[start : start + step] @ outs
         own = rows.gather(1, ids[start : start + step, None])
-        rank = (rows >= own).sum(1).double()
-        ranks.append(rank.masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
+        last: Tensor = rank_in(rows, own).last
+        ranks.append(last.double().masked_fill(rows.amax(1) == rows.amin(1), torch.nan))
     return torch.cat(ranks).cpu().numpy()

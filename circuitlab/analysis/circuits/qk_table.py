@@ -5,7 +5,9 @@
     bias row:                       scale · (b_Q R_δ) · (x_s W_K) over sources, minus its mean: part of every row
 
 (Elhage et al. 2021, "QK circuit"). scale is the model's own; δ = −distance, R_δ the rotation of rotary models. The other terms of
-the score, those with the key bias, do not depend on the source. `behind`: an earlier head h1 that keys (or queries) read through,
+the score, those with the key bias, do not depend on the source. x_t is what the head reads of a token (`token_readings`): its row
+of W_E as the norm before attention scales it, unless another reading is asked. `behind`: an earlier head h1 that
+keys (or queries) read through,
 x W_OV^{h1} instead of x: K- (or Q-) composition.
 """
 
@@ -21,15 +23,15 @@ from torch import Tensor
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
 from circuitlab.analysis.circuits._table_row import TableRowResult, row_fields
 from circuitlab.analysis.circuits.factors import rotated, words
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import (
-    Embedding,
     Ends,
     OneHead,
+    Side,
     check_token,
     ends_of,
     one_head,
     refuse_pair,
-    refuse_table,
     side_of,
 )
 from circuitlab.counting import number_of
@@ -53,7 +55,7 @@ class QkTableParams:
     distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
-    embed: Embedding = "tokens"
+    embed: Embedding = "normalised tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,28 +86,36 @@ def _refuse(c: ModelConfig, p: QkTableParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: QkTableParams) -> int:
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     return 8 * (12 * c.d_vocab + 8 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def qk_table(inputs: Inputs, p: QkTableParams, ctx: Ctx) -> QkTableResult:
     """QK circuit, one row or column: which sources a destination token attends to, or which destinations attend to a source."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
     check_token(p.token, c.d_vocab)
     check_distance(c, p.distance)
     with torch.inference_mode():
-        row, mean, bias, conventions = (_row if p.given == "destination" else _column)(inputs, p, head, ctx)
+        row, mean, bias, (conventions, unscaled) = (_row if p.given == "destination" else _column)(inputs, p, head, ctx)
         return QkTableResult(
             **row_fields(row, p.k, mean, p.token),
             bias_top_ids=bias.top_ids,
             bias_top=bias.top,
             sigma=head.sigma,
-            conventions=words(inputs, *conventions, *score_words(c, head, p.distance), scores=(p.head.layer,), ends=False),
+            conventions=words(
+                inputs,
+                *conventions,
+                *score_words(c, head, p.distance),
+                scores=(p.head.layer,),
+                ends=False,
+                unscaled=unscaled,
+            ),
         )
 
 
-_RowOrColumn = tuple[Tensor, float, Ends, tuple[str, ...]]
+_Said = tuple[tuple[str, ...], tuple[str, ...]]  # conventions, and of what a norm's scale is left out
+_RowOrColumn = tuple[Tensor, float, Ends, _Said]
 
 
 def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOrColumn:
@@ -117,8 +127,8 @@ def _row(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOrCol
     rows = c.score_scale * keys.times(torch.stack(readers, dim=1), ctx, "keys")
     mean = rows.mean(0)
     rows = rows - mean
-    conventions = (_sided("queries", queries.words), _sided("keys", keys.words), "row minus its mean over sources")
-    return rows[:, 0], float(mean[0]), _bias_ends(rows[:, 1:], p.k), conventions
+    said = _said(queries, keys, "row minus its mean over sources")
+    return rows[:, 0], float(mean[0]), _bias_ends(rows[:, 1:], p.k), said
 
 
 def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOrColumn:
@@ -133,8 +143,8 @@ def _column(inputs: Inputs, p: QkTableParams, head: OneHead, ctx: Ctx) -> _RowOr
     if bias:
         rows = c.score_scale * keys.times(torch.stack(bias, dim=1), ctx, "keys")
         rows = rows - rows.mean(0)
-    conventions = (_sided("queries", queries.words), _sided("keys", keys.words), "column not centred: each row has its own mean")
-    return column, float(column.mean()), _bias_ends(rows, p.k), conventions
+    said = _said(queries, keys, "column not centred: each row has its own mean")
+    return column, float(column.mean()), _bias_ends(rows, p.k), said
 
 
 def _bias_reader(c: ModelConfig, head: OneHead, distance: int) -> list[Tensor]:
@@ -149,8 +159,15 @@ def _bias_ends(rows: Tensor, k: int) -> Ends:
     return Ends(ids, values, ids.copy(), values.copy())
 
 
-def _sided(name: str, side_words: str) -> str:
-    return side_words and f"{name}: {side_words}"
+def _said(queries: Side, keys: Side, centred: str) -> _Said:
+    return (*sided_words(queries, keys), centred), (*queries.unscaled, *keys.unscaled)
+
+
+def sided_words(queries: Side, keys: Side) -> tuple[str, ...]:
+    """What captions say of the two sides of a QK circuit, once where they are alike."""
+    if queries.words == keys.words:
+        return (keys.words,)
+    return tuple(f"{name}: {side.words}" for name, side in (("queries", queries), ("keys", keys)) if side.words)
 
 
 def check_distance(c: ModelConfig, distance: int) -> None:

@@ -23,6 +23,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
+from circuitlab.analysis.circuits.token_readings import Embedding, read_as, refuse_table
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.circuits.vocabulary_rows import (
     BLOCK,
@@ -32,7 +33,6 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
     check_token,
     one_head,
     out_factor,
-    refuse_table,
     side_of,
 )
 from circuitlab.analysis.ordering import descending
@@ -53,7 +53,7 @@ FORMULA = "score(s, d, o) = QK[d, s] · OV[s, o], each minus the mean of its row
 class SkipTrigramsParams:
     """`k` triples of one `source`, or (−1) of the `sources` strongest ones; `bugs`: only bug candidates.
 
-    `distance` from source to destination (rotary models; 0 is position-free).
+    `distance` from source to destination (rotary models; 0 is position-free). `embed`: what the head reads of each token.
     """
 
     head: Head = Head(0, 0)
@@ -62,6 +62,7 @@ class SkipTrigramsParams:
     source: int = at_least(-1, -1)
     bugs: bool = False
     distance: int = at_least(0, 0)
+    embed: Embedding = "normalised tokens"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,7 +99,7 @@ class SkipTrigramsResult(Result):
 def _refuse(c: ModelConfig, p: SkipTrigramsParams) -> str | None:
     if p.bugs and not is_token_map(c):
         return "input and output vocabulary differ: the text has no bigrams to compare with."
-    return refuse_table(c, "tokens", (p.head,))
+    return refuse_table(c, p.embed, (p.head,))
 
 
 def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
@@ -107,11 +108,12 @@ def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
     ends = c.d_vocab + c.d_vocab_out + BLOCK
     factors = 0 if p.source >= 0 else 3 * c.d_head * ends
     prompts = TOGETHER * LONGEST * (4 * c.d_vocab_out + c.n_layers * 8 * c.d_model) if p.bugs else 0
-    numbers = prompts + factors + 2 * n_sources * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
+    numbers = whole + prompts + factors + 2 * n_sources * ends + 4 * ends + 10 * c.d_model * c.d_head + 4 * c.d_model
     return 8 * (numbers + n_sources * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
     """Skip-trigrams source … destination → out that a head promotes most, or the "bugs" among them, absent from the text."""
     c = inputs.weights.config
@@ -122,7 +124,8 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     corpus = _corpus(inputs) if p.bugs else None
     with torch.inference_mode():
         head = one_head(inputs, p.head)
-        sources, qk, ov = (_strongest if p.source == -1 else _one)(inputs, p, head, ctx)
+        side = side_of(inputs, p.head, p.embed)
+        sources, qk, ov = (_strongest if p.source == -1 else _one)(inputs, p, head, side, ctx)
         triples = _Triples(p.k)
         for i, source in enumerate(sources):
             ctx.tick(i, len(sources), "triples of each source")
@@ -137,7 +140,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     )
     conventions = (
         source_words,
-        "token embeddings",
+        side.words,
         *score_words(c, head, p.distance, "query bias left out"),
         ov_bias_words(head),
         corpus.words() if corpus else "",
@@ -158,7 +161,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         without_source=without_source,
         in_corpus=in_corpus,
         formula=formula,
-        conventions=words(inputs, *conventions, scores=(p.head.layer,)),
+        conventions=words(inputs, *conventions, scores=(p.head.layer,), unscaled=side.unscaled),
     )
 
 
@@ -194,23 +197,22 @@ def _corpus(inputs: Inputs) -> CorpusBigrams:
 _SourcesFound = tuple[list[int], Tensor, Tensor]
 
 
-def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _SourcesFound:
+def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, side: Side, ctx: Ctx) -> _SourcesFound:
     """([source], QK column [d_vocab, 1], OV row [1, d_vocab_out]) of one source."""
-    side, W_U = side_of(inputs, p.head, "tokens"), inputs.weights.unembed().W_U
-    x = side.row(p.source)
+    x, W_U = side.row(p.source), inputs.weights.unembed().W_U
     qk = _scores(inputs.weights.config, side, head, ((x - side.mean(ctx)) @ head.W_K)[None], p.distance, ctx)
     row = ((x @ head.W_V) @ head.W_O) @ W_U
     return [p.source], qk, (row - row.mean())[None]
 
 
-def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, ctx: Ctx) -> _SourcesFound:
+def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, side: Side, ctx: Ctx) -> _SourcesFound:
     """As `_one`, of the strongest sources: lengths of columns and rows come from d_head × d_head Gram matrices."""
-    c, side = inputs.weights.config, side_of(inputs, p.head, "tokens")
-    embed = inputs.answer(embedding_gram, EmbeddingGramParams())
+    c, read = inputs.weights.config, read_as(p.embed, p.head)
+    embed = inputs.answer(embedding_gram, EmbeddingGramParams(read, read))
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
     keys -= keys.mean(0)
     outs, n = out_factor(inputs, head.W_O, ctx)
-    W_Q = rotated(head.W_Q, c, p.head.layer, p.distance).double()
+    W_Q = side.met(rotated(head.W_Q, c, p.head.layer, p.distance).double())
     column = _squares(keys, W_Q.T @ torch.tensor(embed.gram(False)) @ W_Q)
     row = _squares(values, (outs @ outs.T).double())
     chosen = torch.topk(column * row, min(p.sources, len(keys))).indices

@@ -18,14 +18,13 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import (
-    Embedding,
     Side,
     check_token,
     ends_of,
     one_head,
     refuse_pair,
-    refuse_table,
     side_of,
     unembed_mean,
 )
@@ -48,7 +47,7 @@ class TokenCircuitsParams:
     distance: int = at_least(0, 0)
     behind: Head | None = None
     side: Literal["key", "query"] = "key"
-    embed: Embedding = "tokens"
+    embed: Embedding = "normalised tokens"
     whole: bool = False
 
 
@@ -112,11 +111,11 @@ def _refuse(c: ModelConfig, p: TokenCircuitsParams) -> str | None:
 
 
 def _memory(c: ModelConfig, n: int, p: TokenCircuitsParams) -> int:
-    whole = c.d_vocab * c.d_model if p.embed != "tokens" else 0
+    whole = c.d_vocab * c.d_model if p.embed == "after the first MLP" else 0
     return 8 * (16 * (c.d_vocab + c.d_vocab_out) + 16 * c.d_model * c.d_head + whole)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
 def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCircuitsResult:
     """OV and QK circuits of one token: what it raises and attends to through a head, what raises it and attends to it."""
     c, head = inputs.weights.config, one_head(inputs, p.head)
@@ -142,7 +141,8 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         moved_words = "" if p.behind is None else f"QK: only the {p.side} is composed with {p.behind}"
         conventions = (through.words, moved_words, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
-        captions = words(inputs, *conventions, words_of_rows, scores=(p.head.layer,))
+        unscaled = (*through.unscaled, *keys.unscaled, *queries.unscaled)
+        captions = words(inputs, *conventions, words_of_rows, scores=(p.head.layer,), unscaled=unscaled)
         return _result(raises, attends, raised, attended, bias, p.k, p.whole, captions)
 
 

@@ -9,8 +9,7 @@ With the unembedding's it gives the singular values of all OV circuits:
     squared singular values of W_E W_OV W_U  =  eigenvalues of (W_Vᵀ (W_EᵀW_E) W_V) (W_O (W_U W_Uᵀ) W_Oᵀ)
 
 Centring over the vocabulary is a correction of rank one: W_Eᵀ W_E − N mean(W_E)ᵀ mean(W_E). Either side of the embedding's may be
-the effective embedding, every token as heads after the first MLP read it (`effective_embedding`): E_sᵀ E_d, sources s and
-destinations d.
+another reading of it (`token_readings`): E_sᵀ E_d, sources s and destinations d.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.embedding_products import embedding_words, rows_as, uncentred
+from circuitlab.analysis.circuits.embedding_products import rows_as, uncentred
 from circuitlab.analysis.circuits.factors import words
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, refuse_effective
+from circuitlab.analysis.circuits.token_readings import Embedding, matrix_words, refuse_effective
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, unembed_columns
@@ -97,12 +96,9 @@ def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> Embeddin
     if not bool(torch.isfinite(G).all()):
         raise BadModel("The embedding is not finite.", expected="finite W_E", got="NaN or infinity", remedy=NOT_FINITE)
     if inputs.subject.conventions.centres_writes(c):  # W_E is centred over d_model on both sides
-        if p.destination == "tokens":
-            G, other = G - G.mean(1, keepdim=True), other - other.mean()
-        if p.source == "tokens":
-            G, total = G - G.mean(0, keepdim=True), total - total.mean()
-    embed = p.destination if p.source == "tokens" else p.source
-    about = ("W_E not centred over the vocabulary", embedding_words(c, embed))
+        G, other, total = G - G.mean(1, keepdim=True), other - other.mean(), total - total.mean()
+        G = G - G.mean(0, keepdim=True)
+    about = ("W_E not centred over the vocabulary", *dict.fromkeys(matrix_words(c, side) for side in (p.source, p.destination)))
     conventions = words(inputs, *about, scores=(), layers=False, ends=False)
     return EmbeddingGramResult(
         G=G.cpu().numpy(),

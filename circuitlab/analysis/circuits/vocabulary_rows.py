@@ -1,11 +1,10 @@
 """Rows of `d_vocab × d_vocab` circuits from their factors, and the tokens at the two ends of each row.
 
 A row is `x W` with x the row of one token, so it costs a vector times an embedding and never a product of embeddings. `Side` is
-what a head reads of every token:
+what a head reads of every token (`token_readings`):
 
-    W_E                                         the token itself
-    (W_E + MLP_0(norm(W_E))) / scale            the token after the first MLP, as the next norm scales it (without attention)
-    W_E W_OV^{h1}                               the token through an earlier head: a virtual head, both patterns the identity
+    norm(W_E), W_E, norm(W_E + MLP_0(norm(W_E)))    the token: normalised, as it is stored, or after the first MLP
+    x W_OV^{h1}                                     x through an earlier head: a virtual head, both patterns the identity
 
 The k largest entries of a row are exact: they lie in the k blocks of columns with the largest maxima.
 """
@@ -13,7 +12,7 @@ The k largest entries of a row are exact: they lie in the k blocks of columns wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,20 +20,17 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.effective_embedding import (
-    EffectiveEmbeddingParams,
-    effective_embedding,
-    effective_rows,
-    effective_words,
-)
-from circuitlab.analysis.circuits.factors import heads_of, refuse_inexact
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, effective_embedding, effective_rows
+from circuitlab.analysis.circuits.factors import heads_of
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, norm_read, read_as, reads_normed, token_words
 from circuitlab.errors import BadInput
-from circuitlab.model.config import ModelConfig
+from circuitlab.model.block import norm_scale, normalise
+from circuitlab.model.config import NormKind
 from circuitlab.model.subject import Head
-from circuitlab.model.weights import Weights
+from circuitlab.model.weights import Norm, Weights
 
-Embedding = Literal["tokens", "after the first MLP"]
 BLOCK = 128  # columns per block, whose maximum is compared first
+NORMED = 1024  # rows whose norms are taken at once
 FLOPS = 4e9  # between two ticks
 TILE = 10 * 2**20  # bytes of one tile of rows: near the size of a cache, and small against an analysis' memory
 
@@ -87,37 +83,22 @@ def refuse_pair(head: Head, earlier: Head | None) -> str | None:
     return None
 
 
-def refuse_effective(config: ModelConfig) -> str | None:
-    """Why the model has no embedding after the first MLP, or None if it has."""
-    return "this model has no MLP: read the tokens themselves." if config.attention_only else refuse_inexact(config)
-
-
-def read_as(embed: Embedding, reader: Head) -> Embedding:
-    """The embedding that a head reads: heads of the first layer read before the first MLP."""
-    return "tokens" if reader.layer == 0 else embed
-
-
-def refuse_table(config: ModelConfig, embed: Embedding, readers: tuple[Head, ...]) -> str | None:
-    """Why circuits over the vocabulary do not apply, or None if they do; `readers` are the heads that read token embeddings."""
-    if reason := refuse_inexact(config):
-        return reason
-    if embed == "tokens":
-        return None
-    if reason := refuse_effective(config):
-        return reason
-    if all(reader.layer == 0 for reader in readers):
-        return "heads of layer 0 read before the first MLP: read the tokens themselves."
-    return None
-
-
 @dataclass(frozen=True)
 class Side:
-    """What a head reads of every token, [d_vocab, d_model], as factors. `W` is a tensor, or an array of an answer."""
+    """What a head reads of every token, [d_vocab, d_model], as factors. `W` is a tensor, or an array of an answer.
+
+    `centred`: each row of `W · scale` is read less its mean over d_model, as a LayerNorm reads it; `norm`, `eps`: and normalised
+    so. `unscaled`: of what a norm's scale is left out (`exactness`).
+    """
 
     W: Tensor | np.ndarray
     scale: float
     earlier: OneHead | None
     words: str
+    centred: bool = False
+    norm: NormKind = "none"
+    eps: float = 0.0
+    unscaled: tuple[str, ...] = ()
 
     def row(self, token: int) -> Tensor:
         """[d_model]: the row of one token."""
@@ -125,8 +106,7 @@ class Side:
 
     def rows(self, tokens: tuple[int, ...]) -> Tensor:
         """[len(tokens), d_model]: the rows of some tokens."""
-        x = torch.as_tensor(self.W[list(tokens)]) * self.scale
-        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+        return self._moved(self._read(torch.as_tensor(self.W[list(tokens)])))
 
     def mean(self, ctx: Ctx) -> Tensor:
         """[d_model]: the mean of all rows."""
@@ -134,29 +114,46 @@ class Side:
         total = torch.zeros(self.W.shape[1], dtype=torch.float64)
         for start in range(0, n, step):
             ctx.tick(start, n)
-            total += self._tile(start, start + step).sum(0).double()
-        x = (total / n * self.scale).to(self._tile(0, 1).dtype)
-        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+            for part in self._tile(start, start + step).split(NORMED):
+                total += self._read(part).sum(0).double()
+        return self._moved((total / n).to(self._tile(0, 1).dtype))
 
     def times(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
         """[d_vocab, n]: every token's row times M [d_model, n], a tile of tokens at a time."""
         return self.over_all(self.pulled_back(M), ctx, text)
 
     def pulled_back(self, M: Tensor) -> Tensor:
-        """[d_model, n]: the matrix M′ with W M′ = (every token's row) M, so that sides with the same W share one pass over it."""
-        M = M * self.scale
+        """[d_model, n]: the matrix M′ with (norm(W) as this side's) M′ = (every token's row) M.
+
+        Sides with the same W and norm share one pass over it.
+        """
         return M if self.earlier is None else self.earlier.W_V @ (self.earlier.W_O @ M)
 
     def over_all(self, M: Tensor, ctx: Ctx, text: str = "") -> Tensor:
-        """[d_vocab, n]: W M, a tile of tokens at a time."""
+        """[d_vocab, n]: the rows of `W · scale`, normalised, times M, a tile of tokens at a time."""
         n = len(self.W)
         out = torch.empty(n, M.shape[1], dtype=M.dtype)
+        M = self.scale * self.met(M)  # the scale of a row goes on its product: no copy of W is made
         # products with few columns are memory-bound: reading a row costs as much as 16 columns of arithmetic
         tile = max(128, int(FLOPS / (2 * M.shape[0] * max(16, M.shape[1]))))
         for start in range(0, n, tile):
             ctx.tick(start, n, text)
-            torch.mm(self._tile(start, start + tile), M, out=out[start : start + tile])
+            rows, into = self._tile(start, start + tile), out[start : start + tile]
+            torch.mm(rows, M, out=into)
+            if self.norm != "none":
+                into *= torch.cat([norm_scale(part * self.scale, self.norm, self.eps) for part in rows.split(NORMED)])
         return out
+
+    def met(self, M: Tensor) -> Tensor:
+        """[d_model, n]: of a matrix M [d_model, n], what rows of `W` meet: without the direction that a LayerNorm takes away."""
+        return M - M.mean(0) if self.centred else M
+
+    def _read(self, rows: Tensor) -> Tensor:
+        x = rows * self.scale
+        return normalise(x - x.mean(1, keepdim=True) if self.centred else x, Norm(), self.norm, self.eps)
+
+    def _moved(self, x: Tensor) -> Tensor:
+        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
 
     def _tile(self, start: int, stop: int) -> Tensor:
         part = self.W[start:stop]
@@ -169,27 +166,28 @@ def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None
     `every` False: only a few rows are needed, so nothing is computed for the whole vocabulary.
     """
     mover = None if earlier is None else one_head(inputs, earlier)
-    first = reader if earlier is None else earlier
-    weights = inputs.weights
-    words = "" if mover is None else f"composed with {earlier}: the virtual head, both patterns the identity"
-    if embed == "tokens" or first.layer == 0:
-        note = f"{first} reads before the first MLP: the tokens themselves" if embed != "tokens" else ""
-        return Side(weights.embed().W_E, weights.config.embed_scale, mover, "; ".join(t for t in (words, note) if t))
-    words = "; ".join(t for t in (words, effective_words(weights.config)) if t)
-    if not every:
-        return _Few(weights.embed().W_E, 1.0, mover, words, weights)
-    return Side(inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values, 1.0, mover, words)
+    first, weights = earlier or reader, inputs.weights
+    c, read = weights.config, read_as(embed, first)
+    composed = "" if mover is None else f"composed with {earlier}: the virtual head, both patterns the identity"
+    said = "; ".join(t for t in (composed, token_words(c, embed, first)) if t)
+    unscaled = left_unscaled(c, read, through=earlier is not None)
+    if read == "after the first MLP":
+        if not every:
+            return _Few(weights.embed().W_E, 1.0, mover, said, unscaled=unscaled, weights=weights)
+        values = inputs.answer(effective_embedding, EffectiveEmbeddingParams()).values
+        return Side(values, 1.0, mover, said, unscaled=unscaled)
+    centred = reads_normed(c) and c.norm == "layer"
+    return Side(weights.embed().W_E, c.embed_scale, mover, said, centred, *norm_read(c, read), unscaled)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Few(Side):
     """A side after the first MLP of which only some rows are needed."""
 
     weights: Weights
 
     def rows(self, tokens: tuple[int, ...]) -> Tensor:
-        x = effective_rows(self.weights, torch.tensor(tokens))
-        return x if self.earlier is None else (x @ self.earlier.W_V) @ self.earlier.W_O
+        return self._moved(effective_rows(self.weights, torch.tensor(tokens)))
 
 
 def unembed_mean(inputs: Inputs) -> Tensor | None:
@@ -230,11 +228,6 @@ def ends_of(row: Tensor, k: int) -> Ends:
     k = min(max(1, k), len(row))
     top, bottom = torch.topk(row, k), torch.topk(row, k, largest=False)
     return Ends(top.indices.cpu().numpy(), top.values.cpu().numpy(), bottom.indices.cpu().numpy(), bottom.values.cpu().numpy())
-
-
-def rank_of(row: Tensor, token: int) -> int:
-    """The rank of a token in its row, from 1 for the largest."""
-    return int((row > row[token]).sum()) + 1
 
 
 def padded(P: Tensor) -> Tensor:

@@ -6,11 +6,12 @@
 
 (Björck and Golub 1973). Chance: one subspace rotated at random, E[mean cos²] = max(r_1, r_2)/d, d_head/d at full rank. The
 subspaces are those of the products, and so gauge-invariant; U comes from QR of the factors and an SVD of a d_head × d_head
-matrix. Singular values below what the file's numbers are known to are rounding, in whatever precision they are computed: the rank
-does not count them.
+matrix. Singular values below what the weights are known to, by the dtype of their file, are rounding, in whatever precision they
+are computed (`circuits/rounding.py`): the rank does not count them.
 
 A matrix that spans the whole stream has no angles. With such a matrix the overlap is weighted: X is W_E, W_pos, W_Uᵀ, W_inᵀ of
-the first MLP or W_out of the last, and A the head's product on its left side (rows in the stream):
+the first MLP or W_out of the last, and A the head's product on its left side (rows in the stream; for positions of shortformer
+as QK reads them, behind the norm):
 
     ‖A Xᵀ‖ / (‖A‖ ‖X‖),     baseline √(1/d), as for composition.
 """
@@ -29,17 +30,15 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred, working_dtype
-from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
+from circuitlab.analysis.circuits.factor_products import factors_of, reading_words, reads_centred
+from circuitlab.analysis.circuits.factors import Heads, heads_of, refuse_inexact, words
+from circuitlab.analysis.circuits.rounding import rounding_of
 from circuitlab.analysis.composition.virtual_weight_path import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.folding import stored_dtype
 from circuitlab.model.subject import Head
 
 Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
 WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
-# of the largest singular value, by what the file stores: smaller ones are rounding
-RANK = {torch.bfloat16: 8e-3, torch.float16: 1e-3, torch.float32: 1e-6, torch.float64: 1e-10}
 FLOPS = 2e9  # between two ticks
 KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
 
@@ -121,10 +120,14 @@ def _subspace(inner: Tensor, outer: Tensor, tolerance: float) -> tuple[Tensor, T
 
 
 class _SubspaceCache:
-    """The subspaces of one side by layer, cached within `budget` bytes, else recomputed."""
+    """The subspaces of one side by layer, cached within `budget` bytes, else recomputed.
 
-    def __init__(self, inputs: Inputs, which: Which, budget: int) -> None:
+    `behind_norm`: of heads as they read what is added after the norm before attention.
+    """
+
+    def __init__(self, inputs: Inputs, which: Which, budget: int, behind_norm: bool = False) -> None:
         self.which: Which = which
+        self._behind_norm = behind_norm
         self._inputs, self._left = inputs, budget
         self.d_head = inputs.weights.config.d_head
         self._kept: dict[int, _Subspaces] = {}
@@ -133,8 +136,9 @@ class _SubspaceCache:
         """The subspaces of one layer. `done`: (done, total) for the ticks."""
         if layer in self._kept:
             return self._kept[layer]
-        inner, outer = _factors(factors_of(self._inputs, layer), self.which)
-        noise = max(RANK[dtype] for dtype in (inner.dtype, stored_dtype(self._inputs.weights, layer)))
+        heads = heads_of(self._inputs, layer, behind_norm=True) if self._behind_norm else factors_of(self._inputs, layer)
+        inner, outer = _factors(heads, self.which)
+        noise = rounding_of(self._inputs, (layer,)).share
         pairs: list[tuple[Tensor, Tensor]] = []
         for h in range(len(inner)):
             ctx.tick(*done, f"subspaces of layer {layer}")
@@ -160,7 +164,7 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
     return (4 * 8 * (10 * c.n_heads * c.d_model * c.d_head + 4 * pairs + 4 * at_once + 6 * c.d_model**2 + mlp)) // 3
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between the subspaces heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config
@@ -253,11 +257,13 @@ def _weighted(inputs: Inputs, left: _SubspaceCache, ctx: Ctx) -> tuple[np.ndarra
     overlaps = np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
     rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
     for i, layers, side in _parts(inputs, left.which):
+        added = i == 1 and c.positions == "shortformer"  # behind the norm before attention, and never in the stream
+        of_heads = _SubspaceCache(inputs, left.which, 0, behind_norm=True) if added else left
         gram = _gram(side, inputs, ctx)
         whole = float(gram.trace())
         for layer in layers if whole > 0 else ():
             ctx.tick(0, 1, side.name)
-            one = left.of(layer, ctx, (0, 1))
+            one = of_heads.of(layer, ctx, (0, 1))
             factor = (one.U.double() * one.values[:, None, :]).mT
             overlap2 = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
             squared = one.values.square().sum(-1) * whole
@@ -297,19 +303,12 @@ def reads_scores(p: SubspaceOverlapParams) -> bool:
     return bool({"reads_q", "reads_k"} & {p.left, p.right})
 
 
-def _noise_words(inputs: Inputs) -> str:
-    """Below which share of the largest singular value there is only rounding, and of what."""
-    stored = stored_dtype(inputs.weights, 0)
-    noise = max(RANK[dtype] for dtype in (stored, working_dtype(inputs)))
-    return f"{noise:.0e} ({str(stored).removeprefix('torch.')} in the file)".replace("e-0", "e−").replace("e-", "e−")
-
-
 def _conventions(inputs: Inputs, p: SubspaceOverlapParams) -> list[str]:
     c = inputs.weights.config
     shared = c.group > 1 and bool({"reads_k", "reads_v"} & {p.left, p.right})
     return [
         reading_words(inputs),
-        f"subspaces of the products W_OV, W_QK; singular values under {_noise_words(inputs)} of the largest count as 0",
+        f"subspaces of the products W_OV, W_QK; singular values under {rounding_of(inputs, (0,)).words()} count as 0",
         "chance: the larger rank of the two over the dimensions of the stream",
         "heads of one key-value group read the same keys and values" if shared else "",
         "W_QK at distance 0" if c.positions == "rotary" and reads_scores(p) else "",

@@ -11,6 +11,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Result, Table, over, scalar
 from circuitlab.analysis.interventions._other_sets import n_others
 from circuitlab.analysis.interventions.edges import Edge
+from circuitlab.analysis.ordering import Ranks, rank_in
 from circuitlab.model.subject import Head
 
 SMALLEST = 1e-5  # of |F(all)| + |F(∅)|: a smaller difference is rounding
@@ -102,11 +103,11 @@ class KeepOnlyResult(Result):
         """[sample]: the completeness of each random set."""
         return (self.intact - self.random_cut) / self.whole
 
-    def rank(self, name: str) -> tuple[int, int]:
-        """(rank from 1, number of sets) of the circuit's "faithfulness" or "completeness" among the random sets and itself."""
+    def rank(self, name: str) -> tuple[Ranks, int]:
+        """The rank of the circuit's "faithfulness" or "completeness" among the random sets and itself, and how many these are."""
         own, others = getattr(self, name), getattr(self, f"random_{name}")
-        others = others[~np.isnan(others)]
-        return 1 + int((others > own).sum()), 1 + len(others)
+        every = np.append(others[~np.isnan(others)], own)
+        return Ranks(*map(int, rank_in(every, own))), len(every)
 
     def table(self) -> Table:
         """The circuit, the circuit without each of its members, then each random set."""

@@ -27,8 +27,10 @@ from circuitlab.analysis.circuits.factor_products import (
     gram,
     head_batches,
     singular_values,
+    working_dtype,
 )
 from circuitlab.analysis.circuits.factors import Heads
+from circuitlab.analysis.circuits.rounding import Rounding, below, of_squares, rounding_of
 from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
 from circuitlab.analysis.ordering import head_names
 from circuitlab.model.config import ModelConfig
@@ -42,7 +44,8 @@ ZEROS = "NaN: a matrix of zeros has no score"
 class SpectrumResult(Result):
     """`heads` int32 [n, 2]; `eigenvalues`, `eigenvalues_raw` complex128 [n, d_head], largest modulus first.
 
-    The other eigenvalues are 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are of the centred matrix.
+    The other eigenvalues are 0. `singular_values` [n, d_head], largest first, and `effective_rank` [n] are of the centred matrix;
+    those under `rounding` [n] of the largest are rounding, of the weights or of what is computed.
     For the bare matrix raw and centred are the same.
     """
 
@@ -51,6 +54,7 @@ class SpectrumResult(Result):
     eigenvalues_raw: np.ndarray = over("head", "index", unit="{unit}")
     singular_values: np.ndarray = over("head", "index", unit="{unit}")
     effective_rank: np.ndarray = over("head", unit="dimensionless")
+    rounding: np.ndarray = over("head", unit="dimensionless")
 
     def table(self) -> Table:
         """One row per eigenvalue, head by head, with the singular value of the same index."""
@@ -66,6 +70,7 @@ class SpectrumResult(Result):
                 Column("real_raw", np.real(raw).ravel(), unit),
                 Column("imaginary_raw", np.imag(raw).ravel(), unit),
                 Column("singular_value", self.singular_values.ravel(), unit),
+                Column("rounding", np.where(below(self.singular_values, self.rounding), "rounding", "").ravel()),
             )
         )
 
@@ -102,6 +107,7 @@ class HeadSpectra:
     singular_values: np.ndarray
     score: np.ndarray
     score_raw: np.ndarray
+    rounding: tuple[Rounding, ...]
 
     def fields(self) -> dict[str, Any]:
         """The fields of `SpectrumResult`."""
@@ -111,7 +117,17 @@ class HeadSpectra:
             "eigenvalues_raw": self.eigenvalues_raw,
             "singular_values": self.singular_values,
             "effective_rank": effective_rank(self.singular_values),
+            "rounding": self._shares(),
         }
+
+    def _shares(self) -> np.ndarray:
+        return np.array([one.share for one in self.rounding])
+
+    def rounding_words(self) -> str:
+        """For captions: how many singular values are rounding, and under what; "" where none is."""
+        if not below(self.singular_values, self._shares()).any():
+            return ""
+        return max(self.rounding, key=lambda one: one.share).of_these(self.singular_values)
 
 
 def head_spectra(
@@ -121,8 +137,10 @@ def head_spectra(
     around: Callable[[int], EmbeddingsAround],
     ctx: Ctx,
     name: str,
+    earlier: Head | None = None,
 ) -> HeadSpectra:
-    """The spectra of these heads, layer by layer. `factors(batch)`: L and R; `around(layer)`: the embeddings that it reads."""
+    """The spectra of these heads, layer by layer. `factors(batch)`: L and R; `around(layer)`: the embeddings that it reads;
+    `earlier`: a head that is in the factors, too."""
     n, d_head = len(heads), inputs.weights.config.d_head
     eigenvalues, eigenvalues_raw = np.zeros((n, d_head), complex), np.zeros((n, d_head), complex)
     singular, score, score_raw = np.zeros((n, d_head)), np.zeros(n), np.zeros(n)
@@ -136,7 +154,10 @@ def head_spectra(
                 eigenvalues[at], eigenvalues_raw[at] = values.centred, values.raw
                 score[at], score_raw[at] = values.score, values.score_raw
                 singular[at] = singular_values(*products.grams(L, R))
-    return HeadSpectra(heads, eigenvalues, eigenvalues_raw, singular, score, score_raw)
+    through = () if earlier is None else (earlier.layer,)
+    grams = {layer: torch.float64 if around(layer).left is None else working_dtype(inputs) for layer in {h.layer for h in heads}}
+    rounding = {layer: rounding_of(inputs, (layer, *through), of_squares(dtype)) for layer, dtype in grams.items()}
+    return HeadSpectra(heads, eigenvalues, eigenvalues_raw, singular, score, score_raw, tuple(rounding[h.layer] for h in heads))
 
 
 def centred_words(weights: str) -> str:

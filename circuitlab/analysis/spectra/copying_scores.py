@@ -25,7 +25,6 @@ from circuitlab.analysis.circuits.embedding_products import (
     EmbeddingProductsParams,
     EmbeddingProductsResult,
     embedding_products,
-    embedding_words,
 )
 from circuitlab.analysis.circuits.factor_products import (
     PART_FLOPS,
@@ -37,16 +36,18 @@ from circuitlab.analysis.circuits.factor_products import (
     working_dtype,
 )
 from circuitlab.analysis.circuits.factors import Heads, embedding_rows, is_token_map, words
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, norm_read, read_as, refuse_table
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra._head_spectra import centred_words, zeros_words
 from circuitlab.analysis.spectra.ov_spectrum import value_bias_words
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
 from circuitlab.counting import number_of
+from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, Tokens, unembed_columns
 from circuitlab.model.subject import Head
+from circuitlab.model.weights import Norm
 
 WHOLE, SAMPLE = 8192, 1024  # the largest vocabulary that is taken whole; the number of tokens sampled from a larger one
 BINS = np.linspace(-10.25, 10.25, 42)
@@ -58,7 +59,7 @@ class CopyingScoresParams:
     """`diagonal`: the tokens of share and histogram (a sample is all of a small vocabulary). `qk`: QK positivity too.
 
     `embed`: the embedding that circuits read; after the first MLP the diagonal is not computed, and heads of the first layer
-    still read the token itself.
+    read before it.
     """
 
     diagonal: Literal["sample", "all", "none"] = "sample"
@@ -103,11 +104,15 @@ def _memory(c: ModelConfig, n: int, p: CopyingScoresParams, dtype: str = "float3
     return layer + 8 * 7 * c.d_model**2 + ends + own + 8 * 50 * c.n_layers * c.n_heads
 
 
+def _has_diagonal(p: CopyingScoresParams) -> bool:
+    return p.diagonal != "none" and p.embed != "after the first MLP"
+
+
 def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
     return refuse_table(c, p.embed, tuple(Head(layer, 0) for layer in range(c.n_layers)))
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
     """Copying score Σλ/Σ|λ|, QK positivity, identity-likeness and OV diagonal of every head."""
     c = inputs.weights.config
@@ -118,7 +123,7 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
     counts = np.zeros((*shape, len(BINS) - 1), np.int64)
     with torch.inference_mode():
         score = {embed: _scores(inputs, embed, p, scores) for embed in ways}
-        own = _Diagonal(inputs, products, p) if mapped and p.diagonal != "none" and p.embed == "tokens" else None
+        own = _Diagonal(inputs, products, p) if mapped and _has_diagonal(p) else None
         for layer in range(c.n_layers):
             heads = factors_of(inputs, layer)
             for part, where in head_batches(heads, list(range(c.n_heads))):
@@ -145,6 +150,7 @@ def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingS
             *_conventions(inputs, p, n_tokens),
             zeros_words(scores["copying"]),
             scores=None if p.qk else (),
+            unscaled=left_unscaled(c, p.embed),
         ),
     )
 
@@ -201,6 +207,7 @@ class _Diagonal:
         self.n = SAMPLE if sampled else c.d_vocab
         self._kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._mean = torch.as_tensor(products.unembed_mean.copy())[:, None]
+        self._norm = norm_read(c, p.embed)
 
     def __call__(self, heads: Heads, tick: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
         """(share [head] of tokens that raise themselves, histogram [head, 41])."""
@@ -221,14 +228,18 @@ class _Diagonal:
         return (own > 0).double().mean(1).cpu().numpy(), _histogram(own.double().cpu().numpy(), rms)
 
     def _tokens(self, start: int, step: int) -> tuple[Tensor, Tensor]:
-        """(rows [token, d_model] of W_E, columns [d_model, token] of W_U); those of a sample are cached."""
+        """(rows [token, d_model] of W_E as they are read, columns [d_model, token] of W_U); those of a sample are cached."""
         at: Tokens = slice(start, min(start + step, self.n))
         if self._ids is None:
-            return embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+            return self._rows(at), unembed_columns(self._raw, at)
         if (start, step) not in self._kept:
             at = self._ids[at]
-            self._kept[start, step] = embedding_rows(self._weights, at), unembed_columns(self._raw, at)
+            self._kept[start, step] = self._rows(at), unembed_columns(self._raw, at)
         return self._kept[start, step]
+
+    def _rows(self, at: Tokens) -> Tensor:
+        kind, eps = self._norm
+        return normalise(embedding_rows(self._weights, at), Norm(), kind, eps)
 
 
 def _histogram(own: np.ndarray, rms: np.ndarray) -> np.ndarray:
@@ -242,8 +253,8 @@ def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     phrases = [centred_words("W_U and source W_E"), value_bias_words(inputs), *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
-    phrases += [embedding_words(c, p.embed)]
-    if p.diagonal == "none" or p.embed != "tokens":
+    phrases += [matrix_words(c, p.embed)]
+    if not _has_diagonal(p):
         return phrases
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""
     return [*phrases, f"diagonal of {n:,} of {number_of(c.d_vocab, 'token')}{error}, histogram in units of the rms entry"]

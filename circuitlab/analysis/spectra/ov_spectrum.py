@@ -20,16 +20,16 @@ import torch
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products, embedding_words
+from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
 from circuitlab.analysis.circuits.factors import has_bias, is_token_map, refuse_inexact, words
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, read_as, refuse_table
 from circuitlab.analysis.circuits.vocabulary_grams import (
     EmbeddingGramParams,
     UnembeddingGramParams,
     embedding_gram,
     unembedding_gram,
 )
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra._head_spectra import (
     EmbeddingsAround,
     SpectrumResult,
@@ -51,7 +51,7 @@ class OvSpectrumParams:
     """`heads`: `()` means all. `matrix`: the full circuit from tokens to tokens, or W_OV alone.
 
     `through`: an earlier head that composes with the heads, W_OV^{h1} W_OV^{h2} instead of W_OV: virtual heads. `embed`: the
-    embedding that the full circuit reads; heads of the first layer always read the token itself.
+    embedding that the full circuit reads; heads of the first layer read before the first MLP.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -81,7 +81,7 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """OV circuit spectra: eigenvalues, singular values, effective rank and copying score Σλ/Σ|λ| of chosen heads."""
     heads = chosen_heads(inputs.weights.config, p.heads)
@@ -90,13 +90,21 @@ def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResu
     around = lambda layer: full.get(read_as(p.embed, p.through or Head(layer, 0)), EmbeddingsAround())
     with torch.inference_mode():
         through = ThroughEarlier(inputs, p.through)
-        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV")
+        spectra = head_spectra(inputs, heads, lambda batch: (through(batch.W_V), batch.W_O), around, ctx, "OV", p.through)
     return OvSpectrumResult(
         **spectra.fields(),
         copying=spectra.score,
         copying_raw=spectra.score_raw,
         unit="logit" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), scores=(), ends=p.matrix != "bare"),
+        conventions=words(
+            inputs,
+            *_conventions(inputs, p),
+            zeros_words(spectra.score),
+            spectra.rounding_words(),
+            scores=(),
+            ends=p.matrix != "bare",
+            unscaled=left_unscaled(inputs.weights.config, p.embed, p.through is not None) if p.matrix == "full" else (),
+        ),
     )
 
 
@@ -119,7 +127,7 @@ def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
             reading_words(inputs),
             value_bias_words(inputs),
         ]
-    effective = embedding_words(inputs.weights.config, p.embed)
+    effective = matrix_words(inputs.weights.config, p.embed)
     return [effective, composed, centred_words("W_U"), "singular values of the centred matrix", value_bias_words(inputs)]
 
 

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
-from circuitlab.analysis.circuits.embedding_products import embedding_words
 from circuitlab.analysis.circuits.factor_products import (
     PART_FLOPS,
     Middle,
@@ -32,9 +31,9 @@ from circuitlab.analysis.circuits.factor_products import (
     reading_words,
     working_dtype,
 )
-from circuitlab.analysis.circuits.factors import Heads, refuse_inexact, words
+from circuitlab.analysis.circuits.factors import Heads, words
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, read_as, refuse_reading
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra._head_spectra import ZEROS, centred_words
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
@@ -46,7 +45,7 @@ SHOWN_EVERY = 0.5  # seconds between partial results
 
 @dataclass(frozen=True)
 class PairPositivityParams:
-    """`embed`: the embedding that circuits read; heads of the first layer always read the token itself."""
+    """`embed`: the embedding that circuits read; heads of the first layer read before the first MLP."""
 
     embed: Embedding = "tokens"
 
@@ -150,10 +149,10 @@ def pairs_between(reader: Reader, W_V: Tensor, W_O: Tensor, tick: Callable[[], N
 
 
 def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
-    return refuse_inexact(c) if p.embed == "tokens" else refuse_effective(c)
+    return refuse_reading(c, p.embed)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head whose keys read through a head of an earlier layer (K-composition), for all pairs."""
     c = inputs.weights.config
@@ -163,7 +162,7 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     result = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
-        conventions=words(inputs, *pair_words(inputs, p.embed), ends=False),
+        conventions=words(inputs, *pair_words(inputs, p.embed), ends=False, unscaled=left_unscaled(c, p.embed, through=True)),
         done=done,
     )
     shown = time.monotonic()
@@ -217,5 +216,5 @@ def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
 def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
     """Words for captions of QK circuits whose keys read through earlier heads."""
     c = inputs.weights.config
-    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS, embedding_words(c, embed)]
+    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS, matrix_words(c, embed)]
     return phrases + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

@@ -20,8 +20,8 @@ import torch
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores, sample_words
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.circuits.factor_products import Values, factors_of, head_batches
-from circuitlab.analysis.circuits.factors import refuse_inexact, words
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_effective
+from circuitlab.analysis.circuits.factors import words
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, read_as, refuse_reading
 from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
@@ -41,7 +41,7 @@ from circuitlab.model.subject import Head
 class PreviousHeadSpectrumParams:
     """`p`: the weight of each earlier head, its score on random tokens or 1. `pairs`: every single pair too (slow).
 
-    `embed`: the embedding that circuits read; heads of the first layer always read the token itself.
+    `embed`: the embedding that circuits read; heads of the first layer read before the first MLP.
     """
 
     p: Literal["previous-token scores", "one"] = "previous-token scores"
@@ -82,7 +82,7 @@ class PreviousHeadSpectrumResult(Result):
 
 
 def _refuse(c: ModelConfig, p: PreviousHeadSpectrumParams) -> str | None:
-    wrong = refuse_inexact(c) if p.embed == "tokens" else refuse_effective(c)
+    wrong = refuse_reading(c, p.embed)
     return wrong or (head_scores.refuse(c, HeadScoresParams()) if p.p != "one" else None)
 
 
@@ -90,7 +90,7 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config
@@ -107,7 +107,13 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
         p=head_weights.copy(),
         pairs=pairs,
         pairs_raw=raw,
-        conventions=words(inputs, f"sum over earlier heads, each weighted {weighting}", *pair_words(inputs, p.embed), ends=False),
+        conventions=words(
+            inputs,
+            f"sum over earlier heads, each weighted {weighting}",
+            *pair_words(inputs, p.embed),
+            ends=False,
+            unscaled=left_unscaled(c, p.embed, through=True),
+        ),
         done=done,
     )
     if not p.pairs:

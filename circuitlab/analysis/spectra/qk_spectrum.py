@@ -21,11 +21,10 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
-from circuitlab.analysis.circuits.embedding_products import embedding_words
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
 from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, Heads, has_bias, rotated, words
+from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, read_as, refuse_table
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding, read_as, refuse_table
 from circuitlab.analysis.spectra._head_spectra import (
     EmbeddingsAround,
     SpectrumResult,
@@ -47,7 +46,7 @@ class QkSpectrumParams:
 
     `distance` from source to destination (rotary models only); 0 is position-free. `behind`: an earlier head that `side` reads
     through, W_OV^{h1} W_K instead of W_K (K-composition), or W_OV^{h1} W_Q instead of W_Q. `embed`: the embedding that the full
-    circuit reads; heads of the first layer always read the token itself.
+    circuit reads; heads of the first layer read before the first MLP.
     """
 
     heads: tuple[Head, ...] = (Head(0, 0),)
@@ -79,7 +78,7 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype, n_products=1)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """QK circuit spectra: eigenvalues, singular values, effective rank and positivity Σλ/Σ|λ| of chosen heads."""
     if p.distance < 0:
@@ -100,13 +99,20 @@ def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResu
             W_Q, W_K = rotated(batch.W_Q, c, batch.layer, p.distance), batch.W_K
             return (W_Q, through(W_K).mT) if p.side == "key" else (through(W_Q), W_K.mT)
 
-        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK")
+        spectra = head_spectra(inputs, heads, factors, around, ctx, "QK", p.behind)
     return QkSpectrumResult(
         **spectra.fields(),
         positivity=spectra.score,
         positivity_raw=spectra.score_raw,
         unit="unscaled score" if p.matrix == "full" else "weight units",
-        conventions=words(inputs, *_conventions(inputs, p), zeros_words(spectra.score), ends=False),
+        conventions=words(
+            inputs,
+            *_conventions(inputs, p),
+            zeros_words(spectra.score),
+            spectra.rounding_words(),
+            ends=False,
+            unscaled=left_unscaled(c, p.embed, p.behind is not None) if p.matrix == "full" else (),
+        ),
     )
 
 
@@ -140,7 +146,7 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 
 def _conventions(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
     c = inputs.weights.config
-    phrases = [*qk_words(c, p.distance), "" if p.matrix == "bare" else embedding_words(c, p.embed)]
+    phrases = [*qk_words(c, p.distance), "" if p.matrix == "bare" else matrix_words(c, p.embed)]
     phrases += [] if p.behind is None else [f"{p.side} composed with {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK alone: no vocabulary to centre over, so raw is the same", reading_words(inputs), *phrases]

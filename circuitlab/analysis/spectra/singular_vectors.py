@@ -20,6 +20,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.circuits.factor_products import factors_of, reading_words
 from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, rotated, words
+from circuitlab.analysis.circuits.rounding import below, rounding_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -35,22 +36,28 @@ class SingularVectorsParams:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SingularVectorsResult(Result):
-    """`U`, `V` [d_model, index], orthonormal columns; `S` [index], the largest first: W = U diag(S) Vᵀ. float64."""
+    """`U`, `V` [d_model, index], orthonormal columns; `S` [index], the largest first: W = U diag(S) Vᵀ. float64.
+
+    Singular values under `rounding` of the largest are rounding of the weights, and their vectors no directions of the head.
+    """
 
     U: np.ndarray = over("d_model", "index", unit="dimensionless")
     S: np.ndarray = over("index", unit="weight units")
     V: np.ndarray = over("d_model", "index", unit="dimensionless")
+    rounding: float
 
     def table(self) -> Table:
         """One row per singular value."""
-        return Table((Column("index", np.arange(len(self.S))), Column("singular value", self.S, "weight units")))
+        marked = np.where(below(self.S, self.rounding), "rounding", "")
+        values = Column("singular value", self.S, "weight units")
+        return Table((Column("index", np.arange(len(self.S))), values, Column("rounding", marked)))
 
 
 def _memory(c: ModelConfig, n: int, p: SingularVectorsParams) -> int:
     return 8 * (8 * c.d_model * c.d_head + 6 * c.d_head**2) + 4 * 8 * c.n_heads * c.d_model * c.d_head
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory)
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory)
 def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> SingularVectorsResult:
     """All singular vectors of a head's bare OV or QK circuit, with their singular values."""
     c = inputs.weights.config
@@ -69,6 +76,7 @@ def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> Sing
         sign = torch.sign(U.gather(0, U.abs().argmax(0, keepdim=True)))
         sign[sign == 0] = 1
         U, V = U * sign, V * sign
+    rounding = rounding_of(inputs, (p.head.layer,))
     smeared = BEFORE_SMEARING if p.matrix == "QK" and factors.sigma is not None else ""
     scores = (p.head.layer,) if p.matrix == "QK" else ()
     at = f"distance {p.distance}" if scores and c.rotation(p.head.layer) is not None else ""
@@ -76,7 +84,15 @@ def singular_vectors(inputs: Inputs, p: SingularVectorsParams, ctx: Ctx) -> Sing
         U=read_only(U.cpu().numpy()),
         S=read_only(S.cpu().numpy()),
         V=read_only(V.cpu().numpy()),
+        rounding=rounding.share,
         conventions=words(
-            inputs, f"bare W_{p.matrix} of {p.head}", reading_words(inputs), at, smeared, scores=scores, ends=False
+            inputs,
+            f"bare W_{p.matrix} of {p.head}",
+            reading_words(inputs),
+            at,
+            smeared,
+            rounding.of_these(S.cpu().numpy()),
+            scores=scores,
+            ends=False,
         ),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.circuits.token_readings import reads_normed
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number
@@ -49,6 +50,13 @@ def token_axis(label: str, token_ids: tuple[int, ...], facts: Facts) -> Axis:
 @lru_cache(maxsize=16)
 def _token_axis(label: str, texts: tuple[str, ...]) -> Axis:
     return Axis(label, texts, tokens=True)
+
+
+def equal_column(equal: np.ndarray) -> tuple[RowColumn, ...]:
+    """Beside a rank: how many have it, `equal` [row], where more than one has it anywhere; () elsewhere."""
+    values = np.where(equal > 0, equal, np.nan)
+    tip = "how many have this rank, as they are exactly equal; none of them is first"
+    return (RowColumn("equal", values, digits=0, tip=tip),) if (equal > 1).any() else ()
 
 
 def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head") -> RowColumn:
@@ -134,6 +142,11 @@ def rotates(facts: Facts) -> bool:
 def has_mlps(facts: Facts) -> bool:
     """Whether tokens pass an MLP."""
     return not facts.config.attention_only
+
+
+def reads_normed_tokens(facts: Facts) -> bool:
+    """Whether attention reads tokens through a norm, so that rows of W_E can be read with its scale or without."""
+    return reads_normed(facts.config)
 
 
 def quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What panels of heads share: ranks, the map of all heads, what they are called in a table, and choosing one."""
+"""What panels of heads share: the rank of one, the map of all heads, what they are called in a table, and choosing one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from circuitlab.analysis.ordering import descending
+from circuitlab.analysis.ordering import all_ranks, rank_in
+from circuitlab.counting import ranked
 from circuitlab.errors import bounded
 from circuitlab.figures.marks import Axis, Heatmap, RowColumn
 from circuitlab.model.records.known_heads import YOURS, KnownHeads
@@ -18,12 +19,15 @@ from circuitlab.state.state import State
 NOTE = 48  # characters of a note in a table; the readout has all of it
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Rank from 1 of each entry, the largest first; NaN last."""
-    order = descending(values)
-    rank = np.empty(values.size, dtype=np.int64)
-    rank[order] = np.arange(1, values.size + 1)
-    return rank.reshape(values.shape)
+def head_rank(values: np.ndarray, head: Head, among: bool = True) -> str:
+    """In words: the rank of a head by `values` [layer, head], among those that have a value; "no rank" where it has none."""
+    return ranked(*rank_in(values.ravel(), values[head]), int((~np.isnan(values)).sum()) * among)
+
+
+def rank_column(values: np.ndarray) -> np.ndarray:
+    """[row]: ranks from 1 among `values` [row], equal ones alike; NaN for rows without a value."""
+    rank = all_ranks(values).rank
+    return np.where(rank > 0, rank.astype(float), np.nan)
 
 
 @lru_cache(maxsize=16)

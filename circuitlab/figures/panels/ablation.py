@@ -24,7 +24,7 @@ from circuitlab.figures.contracts.common import (
     top_level,
 )
 from circuitlab.figures.contracts.facts import HEADS_ELSEWHERE, PINNED_ELSEWHERE
-from circuitlab.figures.contracts.heads import head_map, pick_head, ranks
+from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
@@ -136,8 +136,8 @@ def _title(result: AblationResult, head: Head) -> str:
     """The leading head's own entry of the answer, which is one to all heads, and its rank."""
     if not (head.layer < result.effect.shape[0] and head.head < result.effect.shape[1]):
         return "Ablation"
-    rank, sign = ranks(np.abs(result.effect))[head], "" if result.exact[head] else "≈ "
-    return f"without {head}: {sign}{number(result.effect[head], '+.3f')} {result.unit}, rank {rank} of {result.effect.size}"
+    rank, sign = head_rank(np.abs(result.effect), head), "" if result.exact[head] else "≈ "
+    return f"without {head}: {sign}{number(result.effect[head], '+.3f')} {result.unit}, {rank}"
 
 
 def _map(answer: Answer, result: AblationResult, state: State) -> Heatmap:

@@ -27,7 +27,7 @@ from circuitlab.figures.contracts.common import (
     token_at,
     top_level,
 )
-from circuitlab.figures.contracts.heads import head_map, pick_head
+from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import selected_heads
@@ -120,8 +120,7 @@ def _title(facts: Facts, answer: Answer[DirectAttributionResult], head: Head | N
     by_head = result.heads[:, :, result.at]
     if head is None or np.isnan(by_head).any():
         return title
-    rank = int((np.nan_to_num(by_head) > np.nan_to_num(by_head[head])).sum()) + 1
-    return f"{title}, of it {head} {_signed(by_head[head])} (no. {rank} of {by_head.size})"
+    return f"{title}, of it {head} {_signed(by_head[head])} ({head_rank(by_head, head)})"
 
 
 def _short(name: str) -> str:

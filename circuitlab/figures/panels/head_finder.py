@@ -15,14 +15,14 @@ from circuitlab.analysis.attention.copying_on_random_tokens import (
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Analysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
 from circuitlab.analysis.ordering import descending, head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import captions, has_mlps, head_column, hints, published, rows_of_heads
-from circuitlab.figures.contracts.heads import pick_head, published_column, ranks
+from circuitlab.figures.contracts.heads import head_rank, pick_head, published_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
@@ -300,7 +300,9 @@ def _title(state: State, view: HeadFinderView, x: np.ndarray, y: np.ndarray) -> 
     if not (head.layer < y.shape[0] and head.head < y.shape[1]):
         return "Head finder"
     both = {view.y: y, view.x: x}
-    score_words = [f"{name} {number(v[head])} (rank {ranks(v)[head]})" for name, v in both.items() if np.isfinite(v[head])]
+    score_words = [
+        f"{name} {number(v[head])} ({head_rank(v, head, among=False)})" for name, v in both.items() if np.isfinite(v[head])
+    ]
     return f"{head} · " + (" · ".join(score_words) or "not scored") + f" · {number_of(y.size, 'head')}"
 
 

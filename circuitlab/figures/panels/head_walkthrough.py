@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.attribution.head_step import HeadStepParams, HeadStepResult, head_step
 from circuitlab.analysis.attribution.tensor_identity import TensorIdentityParams, TensorIdentityResult, tensor_identity
-from circuitlab.analysis.ordering import descending
+from circuitlab.analysis.ordering import descending, rank_in
 from circuitlab.counting import number, number_of, probability
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, digits, prompt_of, quoted, texts, token_at, top_level
@@ -125,12 +125,16 @@ def _scored(result: HeadStepResult, facts: Facts, d: str, s: str) -> list[tuple[
 
 
 def _moved(result: HeadStepResult, facts: Facts, s: str) -> list[tuple[int, str, str]]:
-    n_visible, rank = int(result.mask.sum()), int((result.pattern > result.attention).sum()) + 1
+    n_visible, (rank, equal) = int(result.mask.sum()), rank_in(result.pattern[result.mask], result.attention)
     target = [quoted(facts.token_text(int(i))) for i in result.target_ids if i >= 0]
     target_name = " − ".join(target) or result.target_words
     lines = [
         (7, "mask", f"{n_visible} of {number_of(len(result.mask), 'source')} visible"),
-        (8, "softmax over them", f"A = {probability(result.attention)}, the {_ordinal(rank)}"),
+        (
+            8,
+            "softmax over them",
+            f"A = {probability(result.attention)}, the {_ordinal(int(rank))}{f' of {equal} equal' * bool(equal > 1)}",
+        ),
         (9, "v = x_s W_V", _vector(result.v)),
         (9, "A · v", f"length {_norm(result.weighted)}"),
         (10, f"z = Σ A v of {n_visible}", _vector(result.z)),

@@ -21,7 +21,7 @@ from circuitlab.figures.contracts.common import (
     top_level,
     with_edit_notes,
 )
-from circuitlab.figures.contracts.heads import head_map, pick_head, published_column, ranks
+from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head, published_column, rank_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights
@@ -60,10 +60,10 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     name, params = view.score.replace("_", " "), answer.request.params
     if np.isnan(result.of(view.score)).all():
         return empty(f"No position of this prompt has a target for {name}: repeat a word in it.", "Heads")
-    head, rank = state.selection.head, ranks(result.of(view.score))
+    head, values = state.selection.head, result.of(view.score)
     title = f"{name} · {head}"
-    if head.layer < rank.shape[0] and head.head < rank.shape[1]:
-        title += f" {number(result.of(view.score)[head], '.2f')}, rank {rank[head]} of {rank.size}"
+    if head.layer < values.shape[0] and head.head < values.shape[1]:
+        title += f" {number(values[head], '.2f')}, {head_rank(values, head)}"
     title += f" {short_sample(facts.config, params)}"
     return Figure(
         ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
@@ -90,7 +90,7 @@ def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: S
         layer, head = np.unravel_index(order, values.shape)
         top = 1.0 if view.score not in UNITS else top_level(values)
         columns = (
-            RowColumn("#", np.arange(1, values.size + 1), digits=0),
+            RowColumn("#", rank_column(values.ravel()[order]), digits=0),
             head_column(layer, head),
             RowColumn("mean", values.ravel()[order], digits=3, bar=True, levels=(0.0, top), reads="ranked"),
             RowColumn("sd", result.spread[i].ravel()[order], digits=3, tip="standard deviation over samples"),

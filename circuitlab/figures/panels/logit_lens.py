@@ -11,7 +11,17 @@ from circuitlab.analysis.attribution.logit_lens import LogitLensParams, LogitLen
 from circuitlab.analysis.attribution.residual_norms import ResidualNormsParams, ResidualNormsResult, residual_norms
 from circuitlab.counting import probability
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import caption, destination, pick_position, prompt_of, quoted, texts, token_at, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    destination,
+    equal_column,
+    pick_position,
+    prompt_of,
+    quoted,
+    texts,
+    token_at,
+    top_level,
+)
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Axis, ColourMap, Figure, Heatmap, Hit, Lines, RowColumn, Rows, ids
@@ -153,7 +163,7 @@ def _title(answer: Answer[LogitLensResult], facts: Facts, at: int) -> str:
     follows = quoted(facts.token_text(int(result.actual[at])))
     if (result.rank[:, at] < 1).any():
         return f"{after}: {follows} follows"
-    leads = np.flatnonzero(result.rank[:, at] == 1)
+    leads = np.flatnonzero((result.rank[:, at] == 1) & (result.equal[:, at] < 2))
     since = f"first at {result.stages[leads[0]]}" if leads.size else "never first"
     return f"{after}: {follows} follows, {since}"
 
@@ -168,6 +178,7 @@ def _table(result: LogitLensResult, facts: Facts, at: int, targeted: bool) -> Ro
             "p", np.exp(result.log_prob[back, at]), digits=3, tip="probability of the token that follows", reads="probability"
         ),
         RowColumn("rank", _or_empty(result.rank[back, at]), digits=0, tip="of the token that follows"),
+        *equal_column(result.equal[back, at]),
         RowColumn("entropy", result.entropy[back, at], digits=2, tip="nats"),
         RowColumn("KL", result.kl[back, at], digits=2, tip="KL divergence of the final prediction from this one, nats"),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from circuitlab.analysis.behaviour.predictions import PredictionsParams, PredictionsResult, predictions
-from circuitlab.counting import probability
+from circuitlab.counting import probability, ranked
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, destination, prompt_of, quoted, texts, token_at
 from circuitlab.figures.contracts.memo import memo
@@ -72,7 +72,8 @@ def _actual(result: PredictionsResult, facts: Facts, n: int) -> tuple[str, str]:
         last = result.position == n - 1
         return entropy, "end of the prompt" if last else "a token follows that the model cannot predict"
     follows = f"follows: {quoted(facts.token_text(result.actual))}"
-    return entropy, f"{follows} rank {result.actual_rank:,}, p {probability(np.exp(result.actual_log_prob))}"
+    rank = ranked(result.actual_rank, result.actual_equal)
+    return entropy, f"{follows} {rank}, p {probability(np.exp(result.actual_log_prob))}"
 
 
 def pick(state: State, hit: Hit) -> State:
@@ -87,7 +88,7 @@ PANEL = register(
         name="predictions",
         title="Predictions",
         view=PredictionsView,
-        equation="p = softmax(norm(x_L) W_U + b_U);  rank = tokens with a larger logit + 1",
+        equation="p = softmax(norm(x_L) W_U + b_U);  rank = tokens with a larger logit + 1, equal ones alike",
         source="Elhage et al. 2021",
         help="The most probable next tokens at the selected position; the one that really follows is set in bold.",
         needs_tokens="Type some text in the Prompt to see what comes next.",

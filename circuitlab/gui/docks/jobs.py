@@ -9,7 +9,9 @@ import time
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
+from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.engine.memory_report import holding, size
 from circuitlab.gui.docks.process_row import ProcessRow
 from circuitlab.gui.panel.title_bar import TitleBar
 from circuitlab.gui.widgets.labels import ShortLabel
@@ -103,11 +105,13 @@ class JobsDock(QDockWidget):
             row.show_job(job)
         self._refresh_processes()
         self.idle.setVisible(not jobs and not self.processes)
-        cache = self.context.engine.cache
-        budget, held = self.context.engine.memory, self.context.engine.held_bytes
+        engine = self.context.engine
+        held = holding(engine)
+        prepared = f" · prepared or stored: {size(held.prepared)}" if held.prepared else ""
         self.memory.setText(
-            f"results and runs cached: {cache.nbytes / 2**20:,.1f} of {cache.limit / 2**20:,.0f} MiB"
-            f"{f' · prepared or stored: {held / 2**20:,.1f} MiB' if held else ''} · budget {budget / 2**30:.1f} GiB"
+            f"{number_of(held.n_models, 'model')} open: {size(held.models)}"
+            f" · cached results and runs: {size(held.cached)} of {size(engine.cache.limit)}{prepared} · "
+            f"budget {engine.memory / 2**30:.1f} GiB"
         )
 
     def _refresh_processes(self) -> None:

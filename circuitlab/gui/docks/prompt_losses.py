@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
@@ -35,6 +35,7 @@ class LossStrip(QObject):
 
     failed = Signal(str)
     figure_changed = Signal()
+    _again = Signal()
 
     def __init__(self, context: AppContext, parent: QWidget) -> None:
         super().__init__(parent)
@@ -55,6 +56,7 @@ class LossStrip(QObject):
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
         context.read_again.connect(self._read_again)
+        self._again.connect(self._seen_again, Qt.ConnectionType.QueuedConnection)
         context.theme_changed.connect(self.view.set_theme)
         context.notes.changed.connect(self.draw)
         self.view.set_theme(context.theme)
@@ -79,6 +81,12 @@ class LossStrip(QObject):
     def _read_again(self) -> None:
         """Ask once more at the next refresh: the answers are of weights that have been read again since."""
         self._request = self._answer = self._reference_request = self._reference_answer = None
+        self._again.emit()
+
+    @Slot()
+    def _seen_again(self) -> None:
+        if self._request is None and self.context.engine.store.peek(self.context.document.state.model) is not None:
+            self.refresh()
 
     def _ask_reference(self, state: State) -> None:
         """Request the losses of the reference, where it is compared."""
@@ -91,13 +99,13 @@ class LossStrip(QObject):
 
     @Slot(object)
     def _answered(self, answer: Answer[TokenLossResult]) -> None:
-        if answer.request == self._request:
+        if answer.request == self._request and self.context.is_current(answer):
             self._answer = answer
             self.draw()
 
     @Slot(object)
     def _reference_answered(self, answer: Answer[TokenLossResult]) -> None:
-        if answer.request == self._reference_request:
+        if answer.request == self._reference_request and self.context.is_current(answer):
             self._reference_answer = answer
             self.draw()
 

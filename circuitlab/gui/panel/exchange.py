@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -37,7 +37,6 @@ class Exchange(QObject):
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
         self.requests: dict[str, dict[str, Request]] = {"now": {}, "ref": {}}
         self.failures: dict[tuple[str, str], CircuitLabError] = {}
-        self._models: dict[str, Hashable] = {}  # by side, what the model was read from when the requests were sent
         self.asked: Questions | None = None  # those of the State that was sent last
         self._asked_with: OrderedDict[Request, Questions] = OrderedDict()  # of the State that each recent request came from
         self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)  # by side and role
@@ -66,20 +65,18 @@ class Exchange(QObject):
         """Forget requests and failures, so that `send` sends every request once more."""
         self.requests, self.failures = {"now": {}, "ref": {}}, {}
 
+    def forget(self) -> None:
+        """Forget answers too: they may be of weights that have been read again since."""
+        self.forget_requests()
+        self.answers = {"now": {}, "ref": {}}
+        self._asked_with.clear()
+
     def slot(self, side: str, role: str) -> WorkSlot:
         """The slot in which the runner answers one role of one side."""
         return self._slots[side, role]
 
     def _send_side(self, side: str, question: Question) -> None:
-        """Send the requests that are new on one side, all of a model whose files have been read again since.
-
-        A failure stays until its role gets another request.
-        """
-        ref = question.state.model
-        model = self.context.engine.store.peek(ref)
-        read, self._models[side] = self._models.get(side), None if model is None else (ref, model.key)
-        if read is not None and read != self._models[side]:
-            self.requests[side], self.answers[side] = {}, {}
+        """Send the requests that are new on one side. A failure stays until its role gets another request."""
         requests, before = dict(question.by_role), self.requests[side]
         self.requests[side] = requests
         self.answers[side] = {r: a for r, a in self.answers[side].items() if r in requests}
@@ -118,6 +115,8 @@ class Exchange(QObject):
         request = self.requests.get(side, {}).get(role)
         if request is None:  # this role is no longer requested
             return self._delete_unused_slots()
+        if not self.context.is_current(answer):
+            return None  # computed before the model was read again: it is asked for anew
         present = self.answers[side].get(role)
         if request.asked != answer.request.asked and present is not None and present.request.asked == request.asked:
             return  # a late answer never replaces the present one

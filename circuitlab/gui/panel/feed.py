@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, TableOf, needs
@@ -51,6 +51,7 @@ class Feed(QObject):
     refreshing = Signal(object)
     opens = Signal(str)
     drawn = Signal()
+    _again = Signal()
 
     def __init__(self, panel: Panel, context: AppContext, view: FigureView, shown: Callable[[], bool], parent: QObject) -> None:
         super().__init__(parent)
@@ -65,6 +66,8 @@ class Feed(QObject):
         context.theme_changed.connect(view.set_theme)
         context.scales_held.connect(self._scales_held)
         context.read_again.connect(self._read_again)
+        context.reopened.connect(self._seen_again)
+        self._again.connect(self._seen_again, Qt.ConnectionType.QueuedConnection)
         context.notes.changed.connect(self._draw_or_defer)
         context.loader.waiting_changed.connect(self._loading_changed)
         self.exchange.changed.connect(self._draw_or_defer)
@@ -83,7 +86,15 @@ class Feed(QObject):
 
     @Slot()
     def _read_again(self) -> None:
+        """The answers may be of other weights; they are asked for anew, once whoever has read the model has shown it."""
+        self.exchange.forget()
         self.stale = True
+        self._again.emit()
+
+    @Slot()
+    def _seen_again(self) -> None:
+        if self.stale and self._shown() and not self.quiet:
+            self.refresh()
 
     def catch_up(self) -> None:
         """The view has come to the front: refresh it after a change meanwhile, unless views are still rearranged."""
@@ -101,7 +112,9 @@ class Feed(QObject):
         self.stale = False
         state = self.context.document.state
         if self.context.engine.store.peek(state.model) is None:
-            self.view.set_busy(True)  # the model is being reopened; the figure stays on the screen until then
+            self.stale = True
+            self.view.set_busy(True)  # the figure stays on the screen until the model is open again
+            self.context.reopen()
             return
         self.refreshing.emit(state)
         self.exchange.send(state)

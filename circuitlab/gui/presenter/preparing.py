@@ -257,13 +257,11 @@ class Preparing(QObject):
 
     def _take(self, readiness: Readiness, shown: tuple[_Shown, ...]) -> None:
         before, self._readiness, self._shown = self._readiness, readiness, shown
-        self.context.use_models()
         before.release(self.context.engine)
 
     @Slot(object)
     def _finished(self, outcome: _Outcome) -> None:
         wanted = outcome.of is self._of
-        self.context.use_models()
         while self._outcomes:  # one that was overtaken by another does not come here, and must not stay held
             one = self._outcomes.popleft()
             if one is not outcome or not wanted:

@@ -403,6 +403,5 @@ class Stage(QWidget):
         self.views.hush()
         self.film.stop()
         self.context.runner.cancel_of(self)
-        self._window.use_models()
         self.context.engine.store.let_go(self._kept)
         self.ended.emit()

@@ -19,7 +19,7 @@ from circuitlab.errors import Cancelled, CircuitLabError, reason
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
-from circuitlab.session_files.last import Stamp, keep_last
+from circuitlab.session_files.last import Stamp, keep_last, need_room_for_last
 from circuitlab.session_files.orphans import Orphan
 from circuitlab.session_files.recovery import Recovery
 from circuitlab.session_files.session import Session
@@ -40,6 +40,7 @@ class Sessions(Protocol):
     context: AppContext
     path: Path | None
     saved: Session
+    cannot_keep: Callable[[], str]
 
     @property
     def work(self) -> Work: ...
@@ -79,10 +80,13 @@ class _Own:
 class Autosave(QObject):
     """See the module. `written()`: the recovery file has been written, or is gone because there is nothing unsaved.
 
+    `failing(why)`: the work cannot be autosaved, from now on until it comes with "".
+
     `remember` False: nothing is written (pictures, tests).
     """
 
     written = Signal()
+    failing = Signal(str)
 
     def __init__(self, sessions: Sessions, remember: bool, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -92,10 +96,11 @@ class Autosave(QObject):
         self.timer.timeout.connect(self.write)
         self._own = _Own()
         self._ended: list[Recovery] = []  # of sessions that were left in order, to be removed
-        self._failing = False
+        self.problem = ""  # why the work cannot be autosaved
         self.stamp: Stamp | None = None  # of the session that this window came back to
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         if remember:
+            sessions.cannot_keep = self.cannot_keep
             self.context.document.history_changed.connect(self._changed)
             self.context.document.work_changed.connect(self._changed)
             sessions.changed.connect(self._changed)
@@ -173,8 +178,9 @@ class Autosave(QObject):
             self._own.work, self._own.session, self._own.touched = writing.work, session, session is not None
             if writing.adopts is not None:
                 self._own.adopts = None
-        if self._failing:
-            self._failing = False
+        if self.problem:
+            self.problem = ""
+            self.failing.emit("")
             self.context.message.emit("The session is autosaved again.")
         self._changed()
         if self._own.adopts is not None:
@@ -184,11 +190,21 @@ class Autosave(QObject):
     @Slot(object)
     def _failed(self, error: BaseException) -> None:
         self.timer.start(INTERVAL if isinstance(error, Cancelled) else RETRY)
-        if not isinstance(error, Cancelled) and not self._failing:
-            self._failing = True
-            self.context.message.emit(f"The session cannot be autosaved, which is tried again: {reason(error)}")
+        if not isinstance(error, Cancelled) and self.problem != reason(error):
+            self.problem = reason(error)
+            self.failing.emit(self.problem)
 
     # -- the end of the window ----------------------------------------------------------------------------------------------
+
+    def cannot_keep(self) -> str:
+        """Why what is unsaved could not be kept for the next start, "" where it can be."""
+        if self.problem:
+            return self.problem
+        try:
+            need_room_for_last()
+        except CircuitLabError as error:
+            return reason(error)
+        return ""
 
     def last_session(self) -> MakeSession | None:
         """The session that the next start comes back to, to be made once the workers have stopped; None if none is kept.

@@ -18,13 +18,13 @@ from PySide6.QtWidgets import QFileDialog, QMainWindow, QMessageBox, QWidget
 from circuitlab.counting import number_of
 from circuitlab.disk.formats import PICTURES, SESSION, is_picture, opens_as_session, suffixes
 from circuitlab.draw.look.plain_text import PlainBox, confirmed
-from circuitlab.errors import Cancelled, bounded
+from circuitlab.errors import BadInput, Cancelled, bounded
 from circuitlab.figures.contracts.panel import view_types
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text
-from circuitlab.gui.sessions.file_hold import COPY, READ_ONLY, FileHold, in_use, in_use_box
-from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, unknown_words
+from circuitlab.gui.sessions.file_hold import COPY, ELSEWHERE, READ_ONLY, REPLACE, FileHold, changed_box, in_use, in_use_box
+from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, Version, unknown_words
 from circuitlab.gui.sessions.first_state import fresh_work
 from circuitlab.gui.sessions.found_elsewhere import elsewhere_words
 from circuitlab.gui.sessions.opening import SessionOpening
@@ -60,13 +60,14 @@ class Host(Protocol):
     def commit_typing(self) -> None: ...
 
 
-def unsaved_box(parent: QWidget, name: str) -> PlainBox:
-    """The question what to do with unsaved changes to a session, "" for one without a file."""
+def unsaved_box(parent: QWidget, name: str, why: str = "") -> PlainBox:
+    """The question what to do with unsaved changes to a session, "" for one without a file. `why` it cannot be kept unsaved."""
     buttons = QMessageBox.StandardButton
     text = f"Save the changes to “{name}”?" if name else "Save this session?"
     which = buttons.Save | buttons.Discard | buttons.Cancel
     box = PlainBox(QMessageBox.Icon.Question, "Unsaved changes", text, which, parent)
-    box.setInformativeText("Changes that are discarded cannot be brought back.")
+    kept = f"It cannot be kept for the next start: {why}\n\n" if why else ""
+    box.setInformativeText(f"{kept}Changes that are discarded cannot be brought back.")
     box.setDefaultButton(buttons.Save)
     return box
 
@@ -93,10 +94,11 @@ class SessionController(QObject):
         self.path: Path | None = None
         self.context.exports.beside = lambda: self.path
         self.saved = Session()
-        self.hold, self.read_only = FileHold(), False
+        self.hold, self.read_only, self._version = FileHold(), False, Version()
         self._saved_work: Work | None = self.context.document.work
         self._told, self._id = (False, False), object()  # `_id`: of the session, to tell it from those before it
         self._unrestored: Session | None = None  # its layout is not restored yet
+        self.cannot_keep: Callable[[], str] = lambda: ""  # why a session without a file could not be kept at the end
         self._given_up: Work | None = None  # the work that may be left for what is being opened
         self.saves = Saves(self.context, self._views, self)
         self.saves.written.connect(self._written)
@@ -231,7 +233,24 @@ class SessionController(QObject):
         capture = self.capture()
         if results != "as it is":
             capture = replace(capture, results=results)
-        self.saves.add(Save(path.absolute(), capture.work, self._id, then, otherwise), capture)
+        path = path.absolute()
+        version = self._version if path == self.path else Version()
+        save = Save(path, capture.work, self._id, then, otherwise, version)
+        self.saves.add(save, capture, lambda error: self._ask_replace(save, capture, error))
+
+    def _ask_replace(self, save: Save, capture: Capture, error: BadInput) -> None:
+        """The file is not what this window read or wrote last: replace it, save elsewhere, or neither."""
+        box = changed_box(self.window, save.path, error)
+        box.exec()
+        chosen = box.clickedButton().text() if box.clickedButton() is not None else ""
+        box.deleteLater()
+        if chosen == REPLACE:
+            save.version.forget()
+            self.saves.add(save, capture, lambda error: self._ask_replace(save, capture, error))
+        elif chosen == ELSEWHERE and save.of is self._id:
+            self.save_as(save.then, save.otherwise)
+        elif save.otherwise is not None:
+            save.otherwise()
 
     @Slot(object, object)
     def _written(self, save: Save, file: SessionFile) -> None:
@@ -241,7 +260,7 @@ class SessionController(QObject):
         if save.of is self._id:  # not of one that was left meanwhile
             self.path, self.saved, self._saved_work = save.path, file.session, save.work
             self.results.of_file = file.results
-            self.read_only = self.hold.take(save.path) is not None
+            self.read_only, self._version = self.hold.take(save.path) is not None, save.version
             self._tell()
 
     # -- opening ----------------------------------------------------------------------------------------------------------
@@ -366,7 +385,7 @@ class SessionController(QObject):
         self.results.take(staged)
         self.context.stand_ins = {replace(ref, checkpoint=None): name for name, ref in staged.changed.items()}
         self._id, self.path, self.saved = object(), staged.path, staged.session
-        self.read_only = self.hold.take(staged.path) is not None
+        self.read_only, self._version = self.hold.take(staged.path) is not None, staged.version
         self.context.begin(staged.work)
         self._saved_work = None if staged.unsaved else self.context.document.work
         self.host.layout_of_docks.zooms.show(staged.session.now.zoom)
@@ -383,15 +402,16 @@ class SessionController(QObject):
     def may_close(self) -> bool:
         """Whether the window may close now. If not, it closes by itself once what the person wants saved is on disk.
 
-        A session without a file is not asked about.
+        A session without a file is not asked about, as the next start comes back to it, unless it cannot be kept.
         """
         if self.saves.busy:
             self.saves.after(self.window.close)
             return False
         self.host.commit_typing()
-        if self.path is None or not self.dirty:
+        why = self.cannot_keep() if self.path is None and self.dirty else ""
+        if not self.dirty or (self.path is None and not why):
             return True
-        answer = self._answer()
+        answer = self._answer(why)
         if answer == QMessageBox.StandardButton.Save:
             self.save(self.window.close)
         return answer == QMessageBox.StandardButton.Discard
@@ -416,10 +436,10 @@ class SessionController(QObject):
         self.host.commit_typing()
         act() if self.work == self._given_up else self._unless_dirty(act, given_up)
 
-    def _answer(self) -> QMessageBox.StandardButton:
+    def _answer(self, why: str = "") -> QMessageBox.StandardButton:
         """The person's answer: Save, Discard or Cancel."""
         buttons = QMessageBox.StandardButton
-        box = unsaved_box(self.window, self.name)
+        box = unsaved_box(self.window, self.name, why)
         answer = box.exec()
         box.deleteLater()
         return QMessageBox.StandardButton(answer) if answer in (buttons.Save, buttons.Discard) else buttons.Cancel

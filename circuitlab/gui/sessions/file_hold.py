@@ -13,6 +13,7 @@ from circuitlab.gui.sessions.moments import moment
 from circuitlab.session_files.session_lock import session_lock
 
 READ_ONLY, COPY = "Open read-only", "Open a copy"
+REPLACE, ELSEWHERE = "Replace it", "Save elsewhere…"
 
 
 def owner(holder: Holder) -> str:
@@ -39,6 +40,16 @@ def in_use_box(parent: QWidget, path: Path, holder: Holder) -> PlainBox:
         f"By {owner(holder)}.\n\nRead-only, it is saved under another name. A copy is a session of its own, without a file yet."
     )
     for words in (READ_ONLY, COPY):
+        box.addButton(words, QMessageBox.ButtonRole.AcceptRole)
+    box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
+    return box
+
+
+def changed_box(parent: QWidget, path: Path, error: BadInput) -> PlainBox:
+    """The question what becomes of a session file that another program has changed."""
+    box = PlainBox(QMessageBox.Icon.Warning, "Changed by another program", error.what, parent=parent)
+    box.setInformativeText(f"Replaced, it is kept beside the new one, as {path.name}~.")
+    for words in (ELSEWHERE, REPLACE):
         box.addButton(words, QMessageBox.ButtonRole.AcceptRole)
     box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
     return box

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from circuitlab.disk.files import read_at_most, write_whole
 from circuitlab.disk.formats import is_picture
+from circuitlab.disk.unfinished_files import remove_abandoned
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel, UsageError
+from circuitlab.errors import BadInput, BadModel, UsageError
 from circuitlab.figures.contracts.panel import with_plugins
 from circuitlab.gui.work.job import StoppableContext
 from circuitlab.model.subject import ModelRef
@@ -98,19 +100,58 @@ class Capture:
         )
 
 
-def save_file(file: SessionFile, path: Path) -> SessionFile:
+class ChangedFile(BadInput):
+    """A session file is not what the window read or wrote last."""
+
+
+class Version:
+    """What a file held when this window read or wrote it last. Used by one worker thread at a time."""
+
+    def __init__(self) -> None:
+        self._digest: bytes | None = None
+
+    def note(self, data: bytes | None) -> None:
+        """It holds this now; None: nobody knows."""
+        self._digest = None if data is None else hashlib.sha256(data).digest()
+
+    def forget(self) -> None:
+        """Whatever it holds may be replaced."""
+        self._digest = None
+
+    def need(self, data: bytes | None, path: Path) -> None:
+        """Raise `ChangedFile` where it holds something else; one that is gone has nothing to lose."""
+        if self._digest is not None and data is not None and hashlib.sha256(data).digest() != self._digest:
+            raise ChangedFile(
+                f"{path.name} has been changed by another program since it was opened or saved here.",
+                expected="the file as this window read or wrote it last",
+                got="another content",
+                remedy="Save under another name, or replace it.",
+            )
+
+
+def _data_at(path: Path) -> bytes | None:
+    """What a file holds; None without one, or where it cannot be read: there is nothing to keep of it then."""
+    try:
+        return read_at_most(path, LARGEST_FILE) if path.is_file() else None
+    except OSError:
+        return None
+
+
+def save_file(file: SessionFile, path: Path, version: Version | None = None) -> SessionFile:
     """Write a session; the file that was there is kept as `previous_path`. At every moment `path` is the old file or the new one.
 
-    Returns what was written, its results as those of the file. Raises `BadMachine` where it cannot be written.
+    `version`: what it has to hold before, and what it holds then. Returns what was written, its results as those of the file.
+    Raises `ChangedFile`, and `BadMachine` where it cannot be written.
     """
     data = file_bytes(file.session, path.absolute().parent, file.results)
-    try:
-        before = read_at_most(path, LARGEST_FILE) if path.is_file() else None
-    except OSError:
-        before = None  # it cannot be read, so there is nothing to keep of it
+    before = _data_at(path)
+    if version is not None:
+        version.need(before, path)
     if before is not None and before != data:
         write_whole(previous_path(path), before)
     write_whole(path, data, named=True)
+    if version is not None:
+        version.note(data)
     return file if file.results is None else replace(file, results=read_results(path) or file.results)
 
 
@@ -130,7 +171,8 @@ class Staged:
     `folder`: where models are looked for first. `unsaved`: it has changes that its file does not have.
     `work`: None while the person must choose models: `missing` names those that were not found, `changed` those whose files have
     another hash, with where these are, and `hashes` theirs, as far as they are known. `missing_files` and `changed_files` name
-    files of panels' settings that are not there, or hold something else than they did. `results`: those inside the file;
+    files of panels' settings that are not there, or hold something else than they did. `version`: what the file held before it
+    was read. `results`: those inside the file;
     `stored`: the models that are known by these alone. `elsewhere`: as in `Located`.
     """
 
@@ -147,6 +189,7 @@ class Staged:
     missing_files: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
     elsewhere: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    version: Version = field(default_factory=Version, compare=False)
 
     @property
     def in_question(self) -> tuple[str, ...]:
@@ -192,9 +235,13 @@ class Searcher:
 
     def stage(self, path: Path) -> Staged:
         """Read a session and find its models. Raises `BadInput`, `Cancelled`, and what opening its models raises."""
+        remove_abandoned(path.absolute().parent)
+        before = _data_at(path)
         file = read_file(path)
         with_plugins(panels_of_story(file.session.now, file.session.story))  # here, on a worker, before their words are read
-        return self.find(Staged(path, file.session, path.parent, results=file.results))
+        staged = Staged(path, file.session, path.parent, results=file.results)
+        staged.version.note(before)
+        return self.find(staged)
 
     def find(self, staged: Staged) -> Staged:
         """Look for the models and files of a session that has been read; resolve it where they are all as they were."""

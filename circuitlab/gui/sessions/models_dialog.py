@@ -218,7 +218,7 @@ class ModelsDialog(Dialog):
     def _do(self, title: str, work: Callable[[Callable[[], bool]], Staged]) -> None:
         self._busy(True)
         self.message.setText("Reading…")
-        self._runner.do(self._slot, title, lambda job: work(job.cancelled.is_set))
+        self._runner.do(self._slot, title, lambda job: work(job.cancelled.is_set), "search")
 
     @Slot(object)
     def _finished(self, staged: Staged) -> None:

@@ -64,7 +64,7 @@ class SessionOpening(QObject):
             with titled(failure):
                 return stage(replace(searcher, stopped=job.cancelled.is_set))
 
-        self.context.runner.do(self._slot, title, work)
+        self.context.runner.do(self._slot, title, work, "search")
 
     @Slot(object, object)
     def _finished(self, staged: Staged, follows: _Follows) -> None:

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
+from circuitlab.engine.memory_report import holding, size
 from circuitlab.gui.panel.target_button import TargetButton
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, icon, tint
@@ -315,6 +316,8 @@ class Status(QStatusBar):
         self.context = context
         self.readout = ShortLabel(self)
         self.readout.setContentsMargins(8, 0, 8, 0)
+        self.standing = ShortLabel(self, "warning", 480)
+        self.standing.hide()
         self.running = ShortLabel(self, "caption", 320)
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(120)
@@ -347,7 +350,7 @@ class Status(QStatusBar):
         row.setSpacing(6)
         row.addWidget(self.readout, 1)
         row.addStretch(0)
-        for widget in (self.running, self.progress, self.cancel, self.memory):
+        for widget in (self.standing, self.running, self.progress, self.cancel, self.memory):
             row.addWidget(widget)
         self.room = Room(line, self, QSize(160, 0))
         self.addWidget(self.room, 1)
@@ -358,6 +361,12 @@ class Status(QStatusBar):
         self._message = message
         self.readout.setText(message)
         self.message_timer.start()
+
+    @Slot(str)
+    def stand(self, problem: str) -> None:
+        """Say that work is not autosaved for as long as that lasts, and why; "" ends it."""
+        self.standing.setText(f"Not autosaved: {problem}" if problem else "")
+        self.standing.setVisible(bool(problem))
 
     @Slot(str)
     def _show_readout(self, readout: str) -> None:
@@ -388,4 +397,4 @@ class Status(QStatusBar):
             self.running.setText(f"{job.title} {job.done}/{job.total}{more}" if job.total else f"{job.title}{more}")
             self.progress.setRange(0, job.total)
             self.progress.setValue(job.done)
-        self.memory.setText(f"{self.context.engine.device.upper()} · {self.context.engine.cache.nbytes / 2**20:,.1f} MiB cached")
+        self.memory.setText(f"{self.context.engine.device.upper()} · {size(holding(self.context.engine).total)}")

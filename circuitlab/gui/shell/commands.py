@@ -16,6 +16,7 @@ from circuitlab.model.archives.offering import all_obtainable
 SHEET_TIP = "Its panels as parts A, B, C of one figure for print, with its caption as text and LaTeX, and its numbers"
 FILM_TIP = "What the present step plays, else the whole training, as an animated picture for a slide"
 GET_TIP = "Weights along the training of shipped models that are not on this machine: downloaded, or from a file"
+MODEL_TIP = "Known models by name, with what each shows, its size and licence: downloaded, then opened"
 SWEEP_TIP = "What the panel asks, over training steps and prompts: a sweep in a process of its own, and its table"
 CONVENTION_KEYS = {"fold_norm": "Ctrl+Shift+F", "centre": "Ctrl+Shift+M"}
 
@@ -157,6 +158,7 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("open", "Open model…", "File", lambda w: w.dialogs.ask_open(), "Ctrl+O", separator=True),
     Command("open-file", "Open model file…", "File", lambda w: w.dialogs.ask_open_file()),
     Command("open-hub", "Open from the hub…", "File", lambda w: w.dialogs.ask_hub(), "Ctrl+Shift+O"),
+    Command("get-model", "Get a model…", "File", lambda w: w.dialogs.ask_model(), tip=MODEL_TIP),
     Command("assumed", "What was assumed…", "File", lambda w: w.dialogs.show_assumptions(), enabled=_has_assumptions),
     Command("get-checkpoints", "Get checkpoints…", "File", _get_checkpoints, enabled=_can_get, tip=GET_TIP),
     Command("train", "Train a model…", "File", lambda w: w.dialogs.ask_training()),

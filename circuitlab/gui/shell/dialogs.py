@@ -19,6 +19,7 @@ from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.menus import Menus
+from circuitlab.gui.shell.model_dialog import ModelDialog
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.shell.palette import Palette
 from circuitlab.gui.shell.palette_entries import SearchEntries
@@ -73,6 +74,7 @@ class Dialogs(QObject):
         self._menus, self._window = menus, window
         self._hub: HubDialog | None = None
         self._getting: GetDialog | None = None
+        self._models: ModelDialog | None = None
         self._training: TrainingDialog | None = None
         self.sweeps = Sweeps(context, self)
         self._error: ErrorDialog | None = None  # the one that is open
@@ -106,6 +108,17 @@ class Dialogs(QObject):
         self._hub.raise_()
         if name is not None:
             self._hub.start(name)
+
+    @Slot()
+    def ask_model(self, name: str = "") -> None:
+        """Show the catalogue, with the model of this name chosen; what is got opens. Closed, the dialog is only hidden."""
+        if self._models is None:
+            self._models = ModelDialog(self.context, self._window)
+            self._models.opens.connect(self.opening.open)
+        if not self._models.busy:
+            self._models.list_models(name)
+        self._models.show()
+        self._models.raise_()
 
     @Slot()
     def ask_checkpoints(self) -> None:

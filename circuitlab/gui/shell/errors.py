@@ -41,7 +41,8 @@ class ErrorDialog(PlainBox):
         if isinstance(error, CircuitLabError):
             self.setText(bounded(error.what, 2 * LONGEST))
             parts = [f"Expected: {error.expected}" if error.expected else "", f"Got: {error.got}" if error.got else ""]
-            self.setInformativeText("\n".join(bounded(p, 4 * LONGEST) for p in (*parts, error.remedy) if p))
+            known = f"Opened: {error.known}" if isinstance(error, UnknownFamily) and error.known else ""
+            self.setInformativeText("\n".join(bounded(p, 4 * LONGEST) for p in (*parts, error.remedy, known) if p))
         else:
             self.setText("This is a bug in CircuitLab. Your work is unchanged, and you can go on.")
             self.setInformativeText(reason(error))

@@ -114,7 +114,7 @@ class HubDialog(Dialog):
         def work(job: Job) -> object:
             from circuitlab.model.sources.hub_download import plan, revisions
 
-            return revisions(name.repo), plan(name)
+            return revisions(name.repo, job.cancelled.is_set), plan(name, job.cancelled.is_set)
 
         self.status.setText(f"Asking the hub about {name}…")
         self.runner.do(self._lookup_slot, f"look up {name}", work, "net")
@@ -137,7 +137,7 @@ class HubDialog(Dialog):
                 share = 1000 * progress.done // max(1, progress.total)
                 self.runner.report_progress(job, share, 1000, str(progress))
 
-            return fetch(plan(name), report, job.cancelled.is_set)
+            return fetch(plan(name, job.cancelled.is_set), report, job.cancelled.is_set)
 
         self.status.setText(f"Downloading {name} into {cache_folder()}")
         self.runner.do(self._download_slot, f"download {name}", work, "net")

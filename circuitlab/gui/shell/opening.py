@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMenu
 
 from circuitlab.disk.paths import shipped, shipped_models
 from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.engine.memory_report import opening_cost
 from circuitlab.engine.store import OpenModel, reference
 from circuitlab.errors import BadModel, Cancelled, CircuitLabError
 from circuitlab.gui.work.app_context import AppContext
@@ -21,12 +22,11 @@ from circuitlab.gui.work.settings import settings_file
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.assumptions import Assumption
-from circuitlab.model.loading.checkpoint import WEIGHT_FILES
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES, is_gguf
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, Origin, origin_of
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.subject import ModelRef
 from circuitlab.state.model_change import state_on, warm_tokenizer
-from circuitlab.state.state import State
 
 log = logging.getLogger("circuitlab.opening")
 RECENT = 8
@@ -60,7 +60,7 @@ def _identity(source: str) -> str:
 
 
 class Opening(QObject):
-    """Opens models. `opened()`: another model has become the subject, or the present one has been reread from disk.
+    """Opens models. `opened()`: another model has become the subject, or the present one has been read from disk again.
 
     `hub_download_needed(HubName)`: a requested hub model is not in the cache. `assumptions_needed(ModelRef, error)`: a model
     cannot be opened before the user supplies what its files leave open.
@@ -77,7 +77,7 @@ class Opening(QObject):
         self._ref: ModelRef | None = None
         self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._read_slot, self._hash_slot = WorkSlot(self, failed=self._report_failure), WorkSlot(self)
-        context.document.changed.connect(self._changed)
+        context.reopened.connect(self.opened)
 
     def open(self, source: str, text: str | None = None) -> None:
         """Open by path, `builtin:NAME` or `file:PATH`."""
@@ -100,7 +100,9 @@ class Opening(QObject):
 
     def _read(self, ref: ModelRef, prompt: str, job: Job) -> OpenModel:
         """Read a model on the file thread. Raises `Cancelled` if the job was cancelled meanwhile."""
-        model = self.context.engine.store.open(ref)
+        if cost := opening_cost(ref, self.context.engine.store.largest_copy):
+            self.context.runner.report_progress(job, 0, 1, cost)
+        model = self.context.engine.store.open_now(ref)
         warm_tokenizer(model, prompt)
         if job.cancelled.is_set():
             raise Cancelled
@@ -127,7 +129,7 @@ class Opening(QObject):
     def drop(self, data: QMimeData) -> None:
         """Open dropped data: a folder, a file in a model folder, or a weight file on its own."""
         path = Path(data.urls()[0].toLocalFile())
-        alone = path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file()
+        alone = is_gguf(path) or (path.suffix in WEIGHT_FILES and not (path.parent / "config.json").is_file())
         self.open(str(path if path.is_dir() or alone else path.parent))
 
     @Slot(object)
@@ -164,12 +166,6 @@ class Opening(QObject):
             read = lambda job, work=work: work(model.ref, job.cancelled.is_set)
             self.context.runner.do(slot, f"{title} {model.ref.name}", read, "hash")
         log.info("opened %s: %s", model.path, "; ".join(model.opened.notes) or "nothing assumed")
-
-    @Slot(object, object)
-    def _changed(self, old: State, new: State) -> None:
-        """Reopen the model of a new State if it has been closed."""
-        if old.model != new.model and self.context.engine.store.peek(new.model) is None:
-            self.context.loader.reopen(new, self.opened.emit)
 
     # -- the recent list ----------------------------------------------------------------------------------------------
 

@@ -114,6 +114,7 @@ class Window(QMainWindow):
     def _make_bars(self) -> None:
         self.status = Status(self.context, self)
         self.setStatusBar(self.status)
+        self.autosave.failing.connect(self.status.stand)
         self.top = TopBar(self.context, self.opening, self.state_commands, self)
         self.addToolBar(self.top)
         self.checkpoints = CheckpointBar(self.context, self.state_commands, lambda: self.waiting, self)

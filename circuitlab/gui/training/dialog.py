@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QPushButton, QStackedWid
 from circuitlab.draw.look.plain_text import PlainBox
 from circuitlab.gui.training.form import TrainingForm
 from circuitlab.gui.training.process import TrainingProcess
+from circuitlab.gui.training.remembered import remember, run_that_goes_on
 from circuitlab.gui.training.view import TrainingView
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.work.app_context import AppContext
@@ -29,6 +30,8 @@ def closing_box(parent: QWidget) -> tuple[PlainBox, QPushButton, QPushButton]:
 
 class TrainingDialog(Dialog):
     """The dialog. `opens(path)`: the window should open this model folder.
+
+    A run that an earlier window started and that goes on is shown at once.
 
     Enter does not start a run: confirming a number in the form must not begin hours of work.
     """
@@ -53,6 +56,9 @@ class TrainingDialog(Dialog):
         self.view.again.connect(self.choose)
         self.view.shut.clicked.connect(self.close)
         self.view.opens.connect(self.opens)
+        self._found = run_that_goes_on()
+        if self._found is not None:
+            self.form.show_job(self._found)
 
     def _lay_out(self) -> None:
         buttons = QHBoxLayout()
@@ -78,6 +84,8 @@ class TrainingDialog(Dialog):
         checked = self.form.checked
         if checked is None or self.process.running:
             return
+        self._found = None
+        remember(checked.job)
         self.pages.setCurrentWidget(self.view)
         self.view.begin(checked)
 
@@ -91,6 +99,8 @@ class TrainingDialog(Dialog):
     def _checked(self) -> None:
         self.start.setEnabled(self.form.checked is not None)
         self.start.setText("Resume training" if self.form.checked is not None and self.form.checked.resumes else "Start training")
+        if self._found is not None and self.form.checked is not None and self.form.checked.job == self._found:
+            self.begin()  # which finds the process that trains there, and follows it
 
     def showEvent(self, event: QShowEvent) -> None:
         """Check the job again: files may have changed meanwhile."""

@@ -105,6 +105,17 @@ class TrainingForm(QWidget):
         seed = None if values["seed"] == SEED else values["seed"]
         return TrainingJob(text=self.texts.texts(), **(values | {"out": values["out"].strip(), "seed": seed}))
 
+    def show_job(self, job: TrainingJob) -> None:
+        """Fill the fields in as they were, and check them."""
+        self.choose_recipe(job.recipe)
+        seed = SEED if job.seed is None else job.seed
+        self.fields.show_values(
+            {"out": job.out, "tokenizer": job.tokenizer, "seed": seed, "threads": job.threads, "device": job.device}
+        )
+        for name, share in job.text:
+            self.texts.add(name, share)
+        self._schedule_check()
+
     def choose_recipe(self, path: str) -> None:
         """Select a recipe: a file, or a shipped recipe by its name."""
         index = self.recipe.findData(path)

@@ -19,10 +19,11 @@ from circuitlab.child_process import environment, python
 from circuitlab.disk.own_files import open_own
 from circuitlab.gui.training.job import TrainingJob
 from circuitlab.training.files import holder_of
+from circuitlab.training.output import LOG
 
 PATIENCE = 15_000  # ms a process gets to stop before it is killed
 TAIL = 4000  # characters of stderr that are kept for the error message
-LOG = "train.log"
+KILLED = "The process was killed before it had saved. Resume continues from its last save."
 ELSEWHERE = "Another process is training in this folder."
 STOPPED, TYPED = 130, (2, 3, 4)  # exit codes; see `circuitlab.errors`
 
@@ -48,6 +49,7 @@ class TrainingProcess(QObject):
         self.program = program
         self.job: TrainingJob | None = None
         self.outcome, self.error, self.stopping = "", "", False
+        self._killed = False
         self._partial_line, self._stderr = "", ""
         self._process = QProcess(self)
         self._process.setProcessEnvironment(_environment())
@@ -73,7 +75,7 @@ class TrainingProcess(QObject):
         """Start or resume a run; nothing happens while one is running."""
         if self.running:
             return
-        self.job, self.outcome, self.error, self.stopping = job, "", "", False
+        self.job, self.outcome, self.error, self.stopping, self._killed = job, "", "", False, False
         self._partial_line = self._stderr = ""
         program, *arguments = python(*job.arguments(), program=self.program)
         self._process.start(program, arguments)
@@ -102,6 +104,7 @@ class TrainingProcess(QObject):
     @Slot()
     def kill(self) -> None:
         """End the process at once, without a save."""
+        self._killed = True
         self._process.kill()
 
     def hand_over(self) -> bool:
@@ -129,10 +132,12 @@ class TrainingProcess(QObject):
         return bool(started[0] if isinstance(started, tuple) else started)
 
     def end(self) -> None:
-        """Stop the process and wait for its end, as the window does before it closes."""
+        """Stop the process and wait for its end, as the window does before it closes. One that saves already is not asked again,
+        which would kill it."""
         if not self.running:
             return
-        self.stop()
+        if not self.stopping:
+            self.stop()
         if not self._process.waitForFinished(PATIENCE):
             self.kill()
             self._process.waitForFinished(PATIENCE)
@@ -182,8 +187,10 @@ class TrainingProcess(QObject):
         crashed = status == QProcess.ExitStatus.CrashExit
         if code == 0 and not crashed:
             self.outcome = "done"
-        elif self.stopping or (code == STOPPED and not crashed):
+        elif code == STOPPED and not crashed:
             self.outcome = "stopped"
+        elif crashed and self.stopping and (self._killed or code == signal.SIGTERM):  # by then, it had nothing to save
+            self.outcome, self.error = "stopped", KILLED if self._killed else ""
         else:
             self.outcome, self.error = "failed", self._why(code, crashed)
         self.stopping = False

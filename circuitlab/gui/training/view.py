@@ -169,8 +169,9 @@ class TrainingView(QWidget):
                 outcome = "done" if progress.state == "done" else "stopped" if STOPPED in progress.error else "failed"
                 self.process.set_outcome(outcome, progress.error if outcome == "failed" else "")
         if self._has_changed(METRICS):
-            out = self.out
-            self.context.runner.do(self._curves_slot, "read the curves of a training run", lambda job: read_curves(out))
+            of, out = self.checked, self.out
+            work = lambda job: (of, read_curves(out))
+            self.context.runner.do(self._curves_slot, "read the curves of a training run", work)
 
     def _has_changed(self, name: str) -> bool:
         """Whether a file of the run is new or has changed since the last call."""
@@ -262,8 +263,9 @@ class TrainingView(QWidget):
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self.out)))
 
     @Slot(object)
-    def _read(self, curves: Curves | None) -> None:
-        if curves is not None:  # None while the run is writing the file
+    def _read(self, read: tuple[CheckedJob, Curves | None]) -> None:
+        of, curves = read
+        if of is self.checked and curves is not None:  # None while the run is writing the file
             self.curves = curves
             self._draw()
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from circuitlab.caption_parts import Essential
 from circuitlab.draw.look.theme import LIGHT, Theme
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
@@ -23,6 +24,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.known_heads import with_notes
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.text.tokenizer import Tokenizer
+from circuitlab.session_files.model_table import refs_of
 from circuitlab.session_files.work import Work
 from circuitlab.state.model_change import without_missing
 from circuitlab.state.state import State
@@ -41,7 +43,8 @@ class AppContext(QObject):
 
     `readout(text)`: what the pointer is over, "" when it has left. `message(text)`: what has just happened. `failed(error)`: an
     error to show. `theme_changed(theme)`. `scales_held(on)`: from now on colour scales only grow, or each fits its figure again.
-    `read_again()`: the files of a model have been read again, and answers that are shown may be of other weights.
+    `read_again()`: the files of a model have been read again, and answers that are shown may be of other weights. `reopened()`:
+    what the document shows was closed, and is open again.
     """
 
     readout = Signal(str)
@@ -50,6 +53,7 @@ class AppContext(QObject):
     failed = Signal(object)
     scales_held = Signal(bool)
     read_again = Signal()
+    reopened = Signal()
 
     def __init__(
         self,
@@ -74,8 +78,12 @@ class AppContext(QObject):
         self.holds_scales = False
         self.stand_ins: dict[ModelRef, str] = {}  # models in use that are not those of the session, with their names there
         self._facts: OrderedDict[ModelRef, Facts] = OrderedDict()
+        self.runner.weights_changed.connect(self.forget)
         document.fit = self._fit
         document.dropped.connect(self._dropped)
+        document.changed.connect(self._changed)
+        document.history_changed.connect(self._keep_models)
+        self._keep_models()
 
     def beside(self, state: State, parent: QObject) -> AppContext:
         """Another context on the same engine, runner and settings, with a document of its own: what is recorded, in this State.
@@ -205,15 +213,37 @@ class AppContext(QObject):
         """The configuration of a model, None while it is not open."""
         return None if self.engine.store.peek(ref) is None else self.facts(ref).config
 
-    def use_models(self) -> None:
-        """Mark the models of what is recorded as used: others are closed before them where some are let go."""
-        for ref in models_of(self.document.recorded):
-            self.engine.store.use(ref)
+    @Slot()
+    def _keep_models(self) -> None:
+        """Have the models of what is recorded and shown stay open, and their words known, with those of pins."""
+        recorded, shown = self.document.recorded, self.document.state
+        self.engine.store.show(self.document, (*models_of(recorded), *models_of(shown)), (*refs_of(recorded), *refs_of(shown)))
 
+    @Slot(object, object)
+    def _changed(self, old: State, new: State) -> None:
+        self._keep_models()
+        if old.model != new.model:
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Open what the document shows, where it has been closed; `reopened` follows."""
+        state = self.document.state
+        if not self.loader.waiting and self.engine.store.peek(state.model) is None:
+            self.loader.reopen(state, self.reopened.emit)
+
+    @Slot(object)
     def forget(self, ref: ModelRef) -> None:
-        """Drop the facts of a model that has been read again: they may have changed."""
-        self._facts.pop(ref, None)
+        """Drop what is known of a model that has been read again, and every answer that is shown: it may be of others."""
+        same = replace(ref, checkpoint=None)
+        for one in [one for one in self._facts if replace(one, checkpoint=None) == same]:  # each lists the checkpoints of all
+            del self._facts[one]
+        self.document.refit()
         self.read_again.emit()
+
+    def is_current(self, answer: Answer) -> bool:
+        """Whether an answer is of the weights that are open now, as far as both are known: not of files that were read before."""
+        model = self.engine.store.peek(answer.request.subject.model)
+        return model is None or answer.identity in (None, model.key)
 
     def hold_scales(self, on: bool) -> None:
         """Hold the colour scales while a series is played or dragged through: a colour means the same number in every frame."""

@@ -132,6 +132,11 @@ class Document(QObject):
         before = self.work
         self._step_to(before, self._history.redo())
 
+    def refit(self) -> None:
+        """Fit what is recorded to its model, which has been read again and may have other heads; without a preview."""
+        self._history.mend(replace(self.work, state=self.fit(self.recorded, self.recorded)))
+        self._show(self.recorded)
+
     def _step_to(self, before: Work, work: Work | None) -> None:
         """Show the work of a step, its state fitted again: its model may have been reread with other shapes meanwhile."""
         if work is not None:

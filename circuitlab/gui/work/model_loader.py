@@ -140,10 +140,11 @@ class ModelLoader(QObject):
     def _open(self, pending: PendingState) -> None:
         """Open the models on a thread of their own, so that a slider never waits for a file that is being written."""
         self._opening = pending
+        self._store.show(pending, pending.needs)  # one is not closed while the other is opened
         store, text = self._store, pending.target_state().text
 
         def work(job: Job) -> None:
-            for ref in pending.needs:  # the reference first: it is used, and not the one that is closed to make room
+            for ref in pending.needs:
                 warm_tokenizer(store.open(ref), text)
 
         self._runner.do(self._slot, f"open {pending.needs[-1].name}", work, LANE)

@@ -1,12 +1,13 @@
-"""The worker threads: two lanes for answers, five for other work; results come back as queued signals.
+"""The worker threads: two lanes for answers, six for other work; results come back as queued signals.
 
-live    cheap work while typing and dragging: the newest request of a slot waits, the running one finishes and is shown
-        (conflate)
+live    cheap work while typing and dragging: the newest request of a slot waits, in the place of the one before it, the running
+        one finishes and is shown (conflate)
 slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
 io      opening models and writing files
 models  opening the checkpoints that are stepped to, which must not wait for a file that is being written
 net     downloads, which may take long and must not hold up opening and writing
 hash    reading the weights of an opened model whole, and their sha256
+search  reading a session and finding its models, for which whole files may be hashed: no save waits for that
 text    tokens of a prompt that a keystroke should not wait for
 
 Likely next requests are computed while the first two lanes are idle, and stopped when they no longer are (`prefetch`).
@@ -32,19 +33,22 @@ from circuitlab.errors import Cancelled
 from circuitlab.gui.work.job import Job, JobCtx, WorkCtx
 from circuitlab.gui.work.prefetch import Prefetch
 from circuitlab.gui.work.work_slot import WorkSlot, belongs
+from circuitlab.model.subject import ModelRef
 
 log = logging.getLogger("circuitlab.runner")
-LANES = ("live", "slow", "io", "models", "net", "hash", "text")
+LANES = ("live", "slow", "io", "models", "net", "hash", "search", "text")
 
 
 class Runner(QObject):
     """`ask(slot, request)` and `do(slot, title, work)`; the slot's signals deliver the outcome (`WorkSlot`).
 
-    `jobs_changed()`: a job has started, progressed or ended.
+    `jobs_changed()`: a job has started, progressed or ended. `weights_changed(ModelRef)`: other files of a model have been read
+    than before, by whoever opened it; heard before any answer that is of them.
     """
 
     jobs_changed = Signal()
     reported = Signal(str, object, object)
+    weights_changed = Signal(object)
 
     def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -57,6 +61,7 @@ class Runner(QObject):
         self._lead: QObject | None = None
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
         self.reported.connect(self._receive)
+        engine.store.when_changed(self._weights_changed)
 
     @property
     def jobs(self) -> list[Job]:
@@ -87,7 +92,8 @@ class Runner(QObject):
         """The answer if it is in the cache; else None, and the slot's `answered` later. The newest request of a slot wins."""
         answer = self.engine.cached(request)
         if answer is not None:
-            self._forget(slot)
+            self._overtake(slot)
+            self._waiting.pop(slot, None)
             slot.shown = slot.serial
             return answer
         lane = request.analysis.lane
@@ -108,6 +114,11 @@ class Runner(QObject):
         if job.set_progress(done, total, text):
             self.reported.emit("progress", job, None)
 
+    def _weights_changed(self, ref: ModelRef) -> None:
+        """On whichever thread has opened it."""
+        if not self._closed:
+            self.weights_changed.emit(ref)
+
     def ctx(self, job: Job) -> WorkCtx:
         """The `Ctx` of other work that computes."""
         return WorkCtx(job, self.live_busy, self.report_progress)
@@ -116,20 +127,21 @@ class Runner(QObject):
         """What runs for a slot, else what waits for it; None without either."""
         return self._running.get(slot) or self._waiting.get(slot)
 
-    def _forget(self, slot: WorkSlot) -> None:
-        """Drop what waits for a slot and cancel what runs for it, unless on the live lane, where it finishes."""
+    def _overtake(self, slot: WorkSlot) -> None:
+        """Something newer counts for a slot: what runs for it is cancelled, unless on the live lane, where it finishes."""
         slot.serial += 1
-        waiting = self._waiting.pop(slot, None)
-        for job in (waiting, self._running.get(slot)):
+        for job in (self._waiting.get(slot), self._running.get(slot)):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
     def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], Any]) -> None:
         if self._closed:
             return
-        self._forget(slot)
-        job = Job(slot, slot.serial, title, lane, work)
-        self._waiting[slot] = job
+        self._overtake(slot)
+        job, before = Job(slot, slot.serial, title, lane, work), self._waiting.get(slot)
+        if before is not None and before.lane != lane:
+            del self._waiting[slot]
+        self._waiting[slot] = job  # in the place of the one before it: at the end, those asked for first would always go first
         if lane == "slow" and belongs(slot, self._lead):
             self._give_way()
         self._next(lane)

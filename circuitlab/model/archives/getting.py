@@ -17,9 +17,10 @@ from circuitlab.model.archives.address import is_url, need_address
 from circuitlab.model.archives.index import Archive
 from circuitlab.model.archives.transfer import transfer
 from circuitlab.model.archives.unpacking import check_zip, damaged, need_room, sweep, unpack
+from circuitlab.model.archives.zipped import Zipped
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
-__all__ = ["OnProgress", "Progress", "check", "get", "part_of"]
+__all__ = ["OnProgress", "Progress", "alone", "check", "get", "install", "part_of", "take"]
 
 
 @dataclass(frozen=True)
@@ -52,34 +53,47 @@ def get(
             raise _damaged_here(own)
     if "://" in source:
         need_address(source)
-    with _alone(archive):
-        sweep(archive)
-        if source and not is_url(source):
-            place = os.path.expanduser(source)  # a person that there is not stays as it is written
-            _install(archive, Path(place, archive.zip.name) if os.path.isdir(place) else Path(place), on_progress, cancelled)
-        else:
-            _fetch(archive, source or archive.url, on_progress, cancelled)
+    take(archive, source or archive.url, on_progress, cancelled)
     return Outcome(archive.fetched_folder, True)
 
 
+def take(
+    archive: Zipped,
+    source: str,
+    on_progress: OnProgress = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Put the files of an archive in their place: from its zip, a folder that holds it, or an address on the web.
+
+    Raises as `get` does.
+    """
+    with alone(archive):
+        sweep(archive)
+        if source and not is_url(source):
+            place = os.path.expanduser(source)  # a person that there is not stays as it is written
+            install(archive, Path(place, archive.zip.name) if os.path.isdir(place) else Path(place), on_progress, cancelled)
+        else:
+            _fetch(archive, source, on_progress, cancelled)
+
+
 def check(
-    archive: Archive, on_progress: OnProgress = lambda progress: None, cancelled: Callable[[], bool] = lambda: False
+    archive: Zipped, on_progress: OnProgress = lambda progress: None, cancelled: Callable[[], bool] = lambda: False
 ) -> tuple[Path, ...]:
-    """Read the checkpoints that are here, and return those that differ from the list. Raises `Cancelled`."""
+    """Read its files that are here, and return those that differ from the list. Raises `Cancelled`."""
     meter = Meter(archive.nbytes, on_progress, cancelled, "checking")
     return damaged(archive, lambda n: meter.add(n, moved=False))
 
 
-def part_of(archive: Archive) -> Path:
+def part_of(archive: Zipped) -> Path:
     """Where a download grows."""
     return archive.fetched_folder.with_name(f"{archive.zip.sha256[:16]}.zip.part")
 
 
-def _fetch(archive: Archive, url: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
+def _fetch(archive: Zipped, url: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
     """Download, check, unpack; the download is removed at the end, and at once where it is not the archive."""
     if not url:
         raise BadMachine(
-            f"No address is known from which the checkpoints of {archive.model} could be fetched.",
+            f"No address is known from which {archive.contents} could be fetched.",
             expected=f"the address of {archive.zip.name}, or the file",
             got="a version of CircuitLab that names none",
             remedy=f"Take the file from where CircuitLab came from: circuitlab get {archive.model} --from FILE.zip.",
@@ -89,14 +103,15 @@ def _fetch(archive: Archive, url: str, on_progress: OnProgress, cancelled: Calla
     need_room(archive, part.parent, max(0, archive.zip.size - have) + archive.nbytes)
     transfer(url, part, archive.zip.size, Meter(archive.zip.size, on_progress, cancelled, archive.zip.name))
     try:
-        _install(archive, part, on_progress, cancelled)
+        install(archive, part, on_progress, cancelled)
     except BadInput:  # it is not the archive, and asking for its rest will not help
         part.unlink(missing_ok=True)
         raise
     part.unlink(missing_ok=True)
 
 
-def _install(archive: Archive, file: Path, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
+def install(archive: Zipped, file: Path, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
+    """Check the zip in `file`, and put its files in their place; only `alone`. Raises `BadInput`, `BadMachine`, `Cancelled`."""
     meter = Meter(archive.zip.size + archive.nbytes, on_progress, cancelled, "checking")
     tick = lambda n: meter.add(n, moved=False)
     check_zip(archive, file, tick)
@@ -105,13 +120,13 @@ def _install(archive: Archive, file: Path, on_progress: OnProgress, cancelled: C
 
 
 @contextlib.contextmanager
-def _alone(archive: Archive) -> Iterator[None]:
+def alone(archive: Zipped) -> Iterator[None]:
     """Inside, no other process gets this archive. Raises `BadMachine` where one does, or the folder cannot be written."""
     folder = archive.fetched_folder.parent
     made_folder(folder)
     lock = FileLock(folder / f"{archive.zip.sha256[:16]}.lock")
     fetching = lambda holder: BadMachine(
-        f"The checkpoints of {archive.model} are being fetched already.",
+        f"Another process is fetching {archive.contents} already.",
         expected="one CircuitLab that does it",
         got=holder,
         remedy="Wait for it, or stop it.",

@@ -65,6 +65,26 @@ class Archive:
         return f"{self.address.rstrip('/')}/{self.zip.name}" if self.address else ""
 
     @property
+    def files(self) -> tuple[Stored, ...]:
+        """What is taken from the zip."""
+        return self.checkpoints
+
+    @property
+    def alone(self) -> bool:
+        """The zip holds nothing else."""
+        return True
+
+    @property
+    def inside(self) -> str:
+        """The folder of the checkpoints."""
+        return FOLDER
+
+    @property
+    def contents(self) -> str:
+        """For a sentence."""
+        return f"the checkpoints of {self.model}"
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its checkpoints."""
         return sum(one.size for one in self.checkpoints)
@@ -154,13 +174,14 @@ def _read(path: Path, mtime: int, size: int) -> Mapping[str, Archive]:
 
 def _archive(name: str, address: str, entry: Any) -> Archive:
     named = entry["checkpoints"].items()
-    checkpoints = tuple(_stored(file, about, STEP) for file, about in sorted(named))
+    checkpoints = tuple(stored(file, about, STEP) for file, about in sorted(named))
     if not _NAME.fullmatch(name) or not checkpoints:
         raise ValueError(f"{name!r}")
-    return Archive(name, _stored(entry["file"], entry, _NAME), checkpoints, address)
+    return Archive(name, stored(entry["file"], entry, _NAME), checkpoints, address)
 
 
-def _stored(name: str, about: Any, form: re.Pattern[str]) -> Stored:
+def stored(name: str, about: Any, form: re.Pattern[str]) -> Stored:
+    """The file of an entry that states its size and hash. Raises `ValueError`, `LookupError`, `TypeError`."""
     size, sha256 = about["size"], about["sha256"]
     if not form.fullmatch(name) or type(size) is not int or not 0 < size <= LARGEST or not _HASH.fullmatch(sha256):
         raise ValueError(f"the entry of {name!r}")

@@ -51,6 +51,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
+def opener() -> urllib.request.OpenerDirector:
+    """What asks an address on the web, and follows where a server sends on to another one."""
+    return urllib.request.build_opener(_Redirects)
+
+
 def transfer(url: str, part: Path, size: int, meter: Meter) -> None:
     """Append to `part` what it lacks of the `size` bytes of the zip at `url`. Whatever comes of it stays for the next attempt.
 
@@ -118,7 +123,7 @@ def _stream(url: str, file: IO[bytes], size: int, meter: Meter) -> None:
     start = file.tell()
     headers = {"User-Agent": f"circuitlab/{__version__}", "Accept-Encoding": "identity"}
     request = urllib.request.Request(url, headers=headers | ({"Range": f"bytes={start}-"} if start else {}))
-    with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT) as response:
+    with opener().open(request, timeout=TIMEOUT) as response:
         again = bool(start) and response.status != 206  # the server sends the whole
         _refuse_another_file(response, 0 if again else start, size, meter.file)
         if again:

@@ -1,4 +1,4 @@
-"""From a zip to checkpoints in their place: checked as a whole and file by file, written beside, put in place by one rename."""
+"""From a zip to files in their place: checked as a whole and file by file, written beside, put in place by one rename."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import secrets
 import shutil
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -16,7 +17,8 @@ from typing import IO
 from circuitlab.counting import number_of
 from circuitlab.disk.files import opened, writing
 from circuitlab.errors import BadInput, BadMachine, bounded, cause, printable
-from circuitlab.model.archives.index import FOLDER, Archive, Stored, size_words
+from circuitlab.model.archives.index import Stored, size_words
+from circuitlab.model.archives.zipped import Zipped
 
 PIECE = 1 << 20
 SPARE = 2**20  # bytes beyond the files themselves, for folders and what the file system notes
@@ -26,7 +28,7 @@ _DISCARD = "Nothing was changed. Fetch or copy the archive again."
 Tick = Callable[[int], None]  # called with the bytes just read; may raise
 
 
-def check_zip(archive: Archive, file: Path, tick: Tick = lambda n: None) -> None:
+def check_zip(archive: Zipped, file: Path, tick: Tick = lambda n: None) -> None:
     """Raise `BadInput` unless `file` is the archive, byte for byte, or cannot be read."""
     with _reading(file), opened(file) as source:
         size = os.fstat(source.fileno()).st_size
@@ -37,28 +39,28 @@ def check_zip(archive: Archive, file: Path, tick: Tick = lambda n: None) -> None
         raise _another(archive, f"sha256 {archive.zip.sha256[:16]}…", f"{sha256[:16]}…")
 
 
-def damaged(archive: Archive, tick: Tick = lambda n: None) -> tuple[Path, ...]:
-    """The checkpoints on this machine that are not what the list says, by size and hash; unreadable ones too."""
-    return tuple(path for one in archive.checkpoints if (path := archive.place(one)) is not None and not _whole(path, one, tick))
+def damaged(archive: Zipped, tick: Tick = lambda n: None) -> tuple[Path, ...]:
+    """Its files on this machine that are not what the list says, by size and hash; unreadable ones too."""
+    return tuple(path for one in archive.files if (path := archive.place(one)) is not None and not _whole(path, one, tick))
 
 
-def need_room(archive: Archive, folder: Path, nbytes: int) -> None:
+def need_room(archive: Zipped, folder: Path, nbytes: int) -> None:
     """Raise `BadMachine` unless `nbytes` fit on the disk of `folder`, which exists."""
     free = shutil.disk_usage(folder).free
     if free < nbytes + SPARE:
         raise BadMachine(
-            f"There is no room for the checkpoints of {archive.model}.",
+            f"There is no room for {archive.contents}.",
             expected=f"{size_words(nbytes + SPARE)} free at {folder}",
             got=size_words(free),
             remedy="Free space, then run it again; nothing was changed.",
         )
 
 
-def unpack(archive: Archive, file: Path, tick: Tick = lambda n: None) -> Path:
-    """Put the checkpoints of a zip that `check_zip` has passed in `archive.fetched_folder`, and return that folder.
+def unpack(archive: Zipped, file: Path, tick: Tick = lambda n: None) -> Path:
+    """Put the files of a zip that `check_zip` has passed in `archive.fetched_folder`, and return that folder.
 
-    What is there is replaced whole, or stays as it was. Raises `BadInput` for a zip that holds anything else than the list says,
-    `BadMachine` where they cannot be written; and what `tick` raises.
+    What is there is replaced whole, or stays as it was. Raises `BadInput` for a zip whose members are not what the list
+    says, `BadMachine` where they cannot be written; and what `tick` raises.
     """
     place = archive.fetched_folder
     with writing(place):
@@ -66,25 +68,26 @@ def unpack(archive: Archive, file: Path, tick: Tick = lambda n: None) -> Path:
         need_room(archive, place.parent, archive.nbytes)
         staging = place.parent / f"{STAGING}{secrets.token_hex(6)}"
         try:
-            (staging / FOLDER).mkdir(parents=True)
+            inside = staging / archive.inside
+            inside.mkdir(parents=True)
             with _opened(file) as source, _zip(source) as members:
                 _refuse_other_members(archive, members)
-                for one in archive.checkpoints:
-                    _write(archive, one, members, staging / FOLDER / one.name, tick)
+                for one in archive.files:
+                    _write(archive, one, members, inside / one.name, tick)
             _swap(staging, place)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return place
 
 
-def sweep(archive: Archive) -> None:
+def sweep(archive: Zipped) -> None:
     """Remove what unpackings that were killed have left. Only while the archive is locked."""
     for staging in archive.fetched_folder.parent.glob(f"{STAGING}*"):
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _write(archive: Archive, one: Stored, members: zipfile.ZipFile, path: Path, tick: Tick) -> None:
-    """Write one checkpoint, no longer than it must be, and compare it with its hash while it is written."""
+def _write(archive: Zipped, one: Stored, members: zipfile.ZipFile, path: Path, tick: Tick) -> None:
+    """Write one file, no longer than it must be, and compare it with its hash while it is written."""
     digest, remaining = hashlib.sha256(), one.size
     with members.open(archive.member(one)) as source, path.open("xb") as file:
         while remaining and (piece := source.read(min(PIECE, remaining))):
@@ -98,17 +101,19 @@ def _write(archive: Archive, one: Stored, members: zipfile.ZipFile, path: Path, 
         raise _another(archive, f"{one.name} of sha256 {one.sha256[:16]}…", f"{digest.hexdigest()[:16]}…")
 
 
-def _refuse_other_members(archive: Archive, members: zipfile.ZipFile) -> None:
-    """Only files, under the names of the list, stored as they are; so that no name can lead out of the folder."""
-    expected = {archive.member(one): one.size for one in archive.checkpoints}
-    infos = members.infolist()
+def _refuse_other_members(archive: Zipped, members: zipfile.ZipFile) -> None:
+    """Only files of the sizes of the list, each under one name, so that no name can lead out of the folder; and nothing else in
+    the zip where the archive is `alone`."""
+    expected = {archive.member(one): one.size for one in archive.files}
+    infos = [info for info in members.infolist() if archive.alone or info.filename in expected]
+    methods = (zipfile.ZIP_STORED,) if archive.alone else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     for info in infos:
         kind = stat.S_IFMT(info.external_attr >> 16)
-        plain = kind in (0, stat.S_IFREG) and info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
+        plain = kind in (0, stat.S_IFREG) and info.compress_type in methods and not info.flag_bits & 1
         if expected.get(info.filename) != info.file_size or not plain:
-            raise _another(archive, "its checkpoints alone", f"{printable(info.filename)}, {number_of(info.file_size, 'byte')}")
+            raise _another(archive, "the files of the list", f"{printable(info.filename)}, {number_of(info.file_size, 'byte')}")
     if len(infos) != len(expected):
-        raise _another(archive, number_of(len(expected), "checkpoint"), number_of(len(infos), "file"))
+        raise _another(archive, number_of(len(expected), "file"), number_of(len(infos), "file"))
 
 
 def _swap(staging: Path, place: Path) -> None:
@@ -152,7 +157,7 @@ def _zip(source: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(source) as members:
             yield members
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise BadInput("The archive is not a zip that can be read.", got=printable(error), remedy=_DISCARD) from error
 
 
@@ -172,7 +177,7 @@ def _whole(path: Path, one: Stored, tick: Tick) -> bool:
         return False
 
 
-def _another(archive: Archive, expected: str, got: str) -> BadInput:
+def _another(archive: Zipped, expected: str, got: str) -> BadInput:
     return BadInput(
         f"That is not the archive of {archive.model} that this version lists.",
         expected=expected,

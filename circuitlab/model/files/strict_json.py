@@ -1,6 +1,8 @@
-"""Strict JSON for model files: no name twice in one object, no integer beyond 64 bits, bounded nesting.
+"""Strict JSON for model files: no name twice in one object, bounded nesting, bounded whole numbers.
 
-Python's parser takes the last of two equal names and accepts integers of any length; either could go unnoticed.
+Python's parser takes the last of two equal names, which could go unnoticed. A whole number beyond 64 bits is read as a float:
+nearly every tokenizer's configuration has one that decides nothing (`"model_max_length": 1000000000000000019884624838656`), and
+what needs a whole number refuses a float by its name.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from circuitlab.model.files.whole_file import WholeFile
 
 LARGEST = 16 * 2**20  # bytes of the file: in memory they take up to 24 times as much
 _DEEPEST = 64
+_MOST_DIGITS = 4300  # as many as Python itself reads of a whole number
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def read_object(path: Path) -> dict[str, Any]:
 def parse(data: bytes, name: str) -> dict[str, Any]:
     """The JSON object in `data`, the contents of the file `name`. Raises `BadModel`."""
     try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_int64)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_once, parse_int=_whole_number)
     except (ValueError, RecursionError) as error:
         reason = "nesting without end" if isinstance(error, RecursionError) else str(error)[:200]
         raise BadModel(
@@ -51,10 +54,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return by_name
 
 
-def _int64(text: str) -> int:
-    if len(text) > 19:
+def _whole_number(text: str) -> int | float:
+    if len(text) > _MOST_DIGITS:
         raise ValueError(f"a number of {number_of(len(text), 'digit')}")
-    return int(text)
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else float(text)  # infinite beyond a float's range, as 1e999 is
 
 
 def _deeper_than(value: Any, most: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from circuitlab.model.files.places import Place, safetensors_places
 from circuitlab.model.files.whole_file import WholeFile
 
 T = TypeVar("T")
+NO_KINDS: Mapping[str, str] = MappingProxyType({})
 WEIGHT_KINDS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -56,12 +58,12 @@ def _entry(by_name: Mapping[str, T], name: str) -> T:
 
 
 class ResidentTensors:
-    """Tensors already in memory."""
+    """Tensors already in memory. `kinds`: dtypes that they had in a file, by name, where these were others."""
 
     resident = True
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = dict(tensors)
+    def __init__(self, tensors: Mapping[str, Tensor], kinds: Mapping[str, str] = NO_KINDS) -> None:
+        self._tensors, self._kinds = dict(tensors), dict(kinds)
 
     def names(self) -> frozenset[str]:
         """All names."""
@@ -76,8 +78,8 @@ class ResidentTensors:
         return self._at(name)
 
     def kind(self, name: str) -> str:
-        """Its dtype, in torch's words."""
-        return str(self._at(name).dtype).removeprefix("torch.")
+        """Its dtype in the file, in torch's words."""
+        return self._kinds.get(name) or str(self._at(name).dtype).removeprefix("torch.")
 
     def copy(self, name: str) -> Tensor:
         """One tensor in memory of its own."""
@@ -309,7 +311,7 @@ def copied(source: TensorSource, dtype: torch.dtype = torch.float32, names: Coll
             by_alias[alias] = source.copy(name).to(dtype)
             check_finite(name, by_alias[alias])
         tensors[name] = by_alias[alias]
-    return ResidentTensors(tensors)
+    return ResidentTensors(tensors, {name: source.kind(name) for name in tensors})
 
 
 def check_finite(name: str, value: Tensor) -> None:

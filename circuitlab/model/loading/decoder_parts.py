@@ -13,7 +13,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import Checkpoint
-from circuitlab.model.loading.family import Keep, Opened, find_tokenizer
+from circuitlab.model.loading.family import Keep, Opened, tokenizer_of
 from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
 from circuitlab.model.loading.rotary_scaling import context, rotary
@@ -157,4 +157,4 @@ def lay_out_and_open(
     """The model whose tensors lie as `where` says. Raises `BadModel`."""
     config, notes = read
     parts, unused = lay_out(config, where, checkpoint.needed(), keep == "resident")
-    return Opened(LazyWeights(config, find_tokenizer(checkpoint.folder), parts), (*notes, *unused), checkpoint.files, "", title)
+    return Opened(LazyWeights(config, tokenizer_of(checkpoint), parts), (*notes, *unused), checkpoint.files, "", title)

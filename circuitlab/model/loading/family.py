@@ -22,8 +22,7 @@ from circuitlab.model.loading.checkpoint import Checkpoint, look, read_json
 from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
 from circuitlab.model.loading.refusals import refuse_parts
-from circuitlab.model.loading.tokenizer_files import find_tokenizer as find_tokenizer
-from circuitlab.model.loading.tokenizer_files import fitted
+from circuitlab.model.loading.tokenizer_files import find_tokenizer, fitted
 from circuitlab.model.records.series import series_of
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import Weights
@@ -149,15 +148,24 @@ def _opened(candidate: Checkpoint, path: Path, keep: Keep) -> Opened:
     raise unknown_family(candidate)
 
 
+def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer | None:
+    """The tokenizer of a checkpoint: its file's own, else the one beside it. Raises `BadModel` for damaged files."""
+    if checkpoint.tokenizer is None:
+        return find_tokenizer(checkpoint.folder)
+    return None if "tokenizer" in checkpoint.assume else checkpoint.tokenizer()
+
+
 def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     """The error for a checkpoint that no family claims: its tensor names, and the command that imports it."""
-    kind = checkpoint.model_type or checkpoint.config.get("format") or "none stated"
+    kind = checkpoint.model_type or checkpoint.config.get("format") or ""
     lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
+    stated = f"model_type {str(kind)[:60]!r}" if kind else "no model_type"
     return UnknownFamily(
         "The model's family is unknown.",
-        expected=_titles(),
-        got=f"model_type {str(kind)[:60]!r} in {shown(checkpoint.path)}",
-        remedy="Convert it to one of these, or import it with a map of its parameter names.",
+        expected="an architecture or a format of those at the end of this text",
+        got=f"{stated} in {shown(checkpoint.path)}",
+        remedy="Import it with a map of its parameter names, or open another model.",
+        known=_titles(),
         tensors=lines,
         n_tensors=n,
         command=f"circuitlab import {shlex.quote(shown(checkpoint.path))} --map map.toml --check" if n else "",
@@ -190,11 +198,16 @@ def _settled(opened: Opened, checkpoint: Checkpoint) -> Opened:
             remedy="Leave it out; `circuitlab info` lists the assumptions of a model.",
         )
     if isinstance(weights, LazyWeights):
+        if checkpoint.dequantised:
+            config = replace(weights.config, dequantised=checkpoint.dequantised)
+            weights = LazyWeights(config, weights.tokenizer, weights.parts, weights.dtype)
+            of_file = "every number is of the file's weights, not of those before they were quantised"
+            notes = (*notes, f"weights dequantised from {checkpoint.dequantised}: {of_file}")
         weights, more = fitted(weights, checkpoint.folder)
         notes = (*notes, *more)
     if checkpoint.skipped:
         notes = (*notes, f"beside the weights, not read: {', '.join(checkpoint.skipped)}")
-    return replace(opened, weights=weights, notes=(*opened.notes, *notes), assumptions=assumptions)
+    return replace(opened, weights=weights, notes=(*checkpoint.notes, *opened.notes, *notes), assumptions=assumptions)
 
 
 def _with_tokenizer(weights: LazyWeights, checkpoint: Checkpoint, choice: str | None) -> tuple[Assumption, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.circuitlab_dir import card_of
 from circuitlab.model.loading.decoder_parts import filled, tied_note
-from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
+from circuitlab.model.loading.family import Family, Keep, Opened, tokenizer_of
 from circuitlab.model.loading.huggingface import activation, flag, head_size, number, refuse, scale_note, size
 from circuitlab.model.loading.layout import Layout, Stored, lay_out, norm, stored
 
@@ -80,7 +80,7 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     config, notes = read_config(checkpoint.config)
     where = layout(config, flag(checkpoint.config, _SCALES, False))
     parts, unused = lay_out(config, where, checkpoint.needed(), keep == "resident")
-    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    weights = LazyWeights(config, tokenizer_of(checkpoint), parts)
     return Opened(weights, (*notes, *unused), checkpoint.files, card_of(checkpoint.folder), "GPT-2")
 
 

@@ -258,6 +258,10 @@ class LaidOut:
         block = self.layout.layer(i)
         return Named(block, lambda name: block[name].take(self.config, self._get, i))
 
+    def kinds(self, name: str, i: int) -> frozenset[str]:
+        """The dtypes in the file of what a tensor of block i is made of."""
+        return frozenset(self.source.kind(self.full(stored_as)) for stored_as in self.layout.layer(i)[name].names(i))
+
     def _end(self, name: str, where: Stored) -> Tensor:
         if where.join is None:
             return where.take(self.config, self._get)
@@ -307,11 +311,37 @@ def _checked(parts: LaidOut) -> set[str]:
             _check_shape(name, where, i, parts, shapes)
     used = {stored_as for names in used_by.values() for stored_as in names}
     if missing := sorted(used - stored_names):
+        _refuse_headless(missing, used_by, stored_names - used)
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
         raise BadModel("The weights lack tensors.", expected=", ".join(missing[:6]) + more, got=f"{len(missing)} missing")
     if left := sorted(n for n in set(shapes) - set(used_by) if not n.endswith(("norm.gain", "norm.bias"))):
         raise BadModel("The layout names no tensor for a part of the model.", expected=", ".join(left[:6]), got="nothing")
     return used
+
+
+_CLASSES = (
+    "score.weight",
+    "classifier.weight",
+    "classifier.bias",
+    "classifier.dense.weight",
+    "qa_outputs.weight",
+    "summary.weight",
+)
+
+
+def _refuse_headless(missing: Sequence[str], used_by: Mapping[str, tuple[str, ...]], left: Iterable[str]) -> None:
+    """Raise `BadModel` where all that is missing is the unembedding: a classifier, or the body of a model alone."""
+    if not set(missing) <= {n for ours, theirs in used_by.items() if ours in ("unembed.W_U", "unembed.b_U") for n in theirs}:
+        return
+    heads = sorted(n for n in left if n.endswith(_CLASSES))
+    raise BadModel(
+        "This is a classifier: it scores classes, not the next token."
+        if heads
+        else "This is the body of a model without its unembedding: it does not score the next token.",
+        expected=f"an unembedding, {missing[0]}",
+        got=f"{heads[0][:80]}, and no unembedding" if heads else "no unembedding",
+        remedy="Open the language model that it was made from.",
+    )
 
 
 def _check_shape(name: str, where: Stored, i: int, parts: LaidOut, by_config: Mapping[str, tuple[int, ...]]) -> None:

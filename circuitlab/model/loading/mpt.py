@@ -29,13 +29,7 @@ def read_config(config: Mapping[str, Any]) -> Read:
         raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=quoted(attention))
     refuse(attention, _REFUSED)
     refuse(config, {"logit_scale": "A scale of the logits"})
-    heads = attention.get("attn_type") or "multihead_attention"
-    if not flag(attention, "alibi", True) or not flag(config, "no_bias", True) or heads != "multihead_attention":
-        raise BadModel(
-            "This kind of MPT is not known.",
-            expected="ALiBi, no biases, multihead_attention",
-            got=f"alibi or no_bias false, or {str(heads)[:60]}",
-        )
+    _refuse_kind(config, attention)
     if number(attention, "alibi_bias_max", 8) != 8:  # `transformers` and the family's own code read it differently
         raise BadModel(
             "The slopes of ALiBi are not the usual ones.", expected="alibi_bias_max 8", got=str(attention["alibi_bias_max"])
@@ -59,6 +53,22 @@ def read_config(config: Mapping[str, Any]) -> Read:
     )
     scale = scale_note(model.score_scale, model.d_head, "softmax_scale, or the family's own")
     return model, (scale, *alibi_notes(model), *tied_note(model), *assumed)
+
+
+def _refuse_kind(config: Mapping[str, Any], attention: Mapping[str, Any]) -> None:
+    """Raise `BadModel`, each for its own reason, where an MPT is of a kind that is not read."""
+    heads = attention.get("attn_type") or "multihead_attention"
+    reasons = (
+        (heads != "multihead_attention", "its queries share keys and values", "attn_type multihead_attention", f"{heads!s:.60}"),
+        (not flag(attention, "alibi", True), "its positions are not ALiBi's", "alibi true", "alibi false"),
+        (not flag(config, "no_bias", True), "it has biases", "no_bias true", "no_bias false"),
+    )
+    for applies, reason, expected, got in reasons:
+        if applies:
+            what = f"This MPT is of a kind that is not opened: {reason}."
+            raise BadModel(
+                what, expected=expected, got=got, remedy="Open another MPT, for instance mpt-7b, or import it with a map."
+            )
 
 
 def layout(config: ModelConfig) -> Layout:

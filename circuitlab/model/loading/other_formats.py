@@ -32,10 +32,9 @@ class _Format:
 
 _FORMATS = (
     _Format(
-        "a GGUF file, the format of llama.cpp",
-        f"{_FROM}: its Hugging Face folder. Most GGUF files are quantised, and their numbers are not the trained ones.",
-        (b"GGUF", b"lmgg", b"tjgg", b"fmgg"),
-        (".gguf",),
+        "a file of llama.cpp in a form older than GGUF",
+        f"{_FROM}: its GGUF file, or its Hugging Face folder.",
+        (b"lmgg", b"tjgg", b"fmgg"),
     ),
     _Format("an HDF5 file (Keras, TensorFlow)", f"{_STATE}.", (b"\x89HDF\r\n\x1a\n",), (".h5", ".hdf5")),
     _Format(
@@ -65,7 +64,7 @@ _NPZ = _Format("an NPZ file of NumPy arrays", _FORMATS[2].remedy)
 _ZIP = _Format("a packed archive", "Unpack it, and open what is in it.", _PACKED)
 
 
-def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torch, or a llama2.c file") -> None:
+def refuse_format(path: Path, expected: str = "safetensors, a checkpoint of torch, a GGUF or a llama2.c file") -> None:
     """Raise `BadModel` for a file of a recognised kind that is not supported; a missing file is no error here."""
     try:
         kind = _kind_of(path)
@@ -100,7 +99,7 @@ def refuse_text(path: Path) -> None:
     kind = "a JSON file" if text.lstrip()[:1] in ("{", "[") else "a text file"
     raise BadModel(
         f"{shown(Path(path.name))} is {f'{kind}, not weights' if head else 'empty'}.",
-        expected="safetensors, a checkpoint of torch, or a llama2.c file",
+        expected="safetensors, a checkpoint of torch, a GGUF or a llama2.c file",
         got=shown(path)[:300],
         remedy="Open the model's folder, or the file of its weights; if this should be that file, copy or download it again.",
     )

@@ -31,10 +31,22 @@ _SUPPORTED_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")  # the mixtu
 
 
 def _is_mixture(config: Mapping[str, Any]) -> bool:
-    if config.get("model_type") in _SUPPORTED_EXPERTS:
+    if config.get("model_type") in _SUPPORTED_EXPERTS or config.get("use_moe") is False:
         return False
     counts = (config.get(n) for n in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"))
     return any(isinstance(n, int) and n > 1 for n in counts)
+
+
+_SENSES = (
+    "vision_config audio_config speech_config visual vision_cfg vision_tower mm_vision_tower img_processor mm_audio_tower "
+    "audio_processor"
+).split()
+
+
+def _sees_or_hears(config: Mapping[str, Any]) -> bool:
+    if config.get("model_type") == "gemma3":
+        return False
+    return any(isinstance(config.get(n), Mapping) or (n != "vision_config" and bool(config.get(n))) for n in _SENSES)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -53,12 +65,19 @@ TABLE: tuple[Refusal, ...] = (
         _is_mixture,
     ),
     Refusal(
+        "This is a Phi of 2023, whose tensors are stored under other names.",
+        "the files of Phi-1, Phi-1.5 and Phi-2 as they are since January 2024, model_type phi",
+        "Download the model again from where it comes from: the present files of microsoft/phi-1, phi-1_5 and phi-2 are opened. "
+        "A fine-tuned one can be imported with a map of its parameter names.",
+        _names("mixformer-sequential phi-msft"),
+    ),
+    Refusal(
         "This is an encoder-decoder.",
         "one stream in which each token sees those before it; here a second stack reads another text through cross-attention",
         "Open a decoder-only model, for instance of the GPT-2, Llama or Gemma families.",
         _names(
             "t5 mt5 umt5 longt5 bart mbart pegasus marian m2m_100 led blenderbot prophetnet fsmt whisper t5gemma "
-            "bigbird_pegasus"
+            "bigbird_pegasus speech-encoder-decoder encoder-decoder vision-encoder-decoder"
         ),
         lambda config: config.get("is_encoder_decoder") is True,
     ),
@@ -77,7 +96,8 @@ TABLE: tuple[Refusal, ...] = (
         "attention in every block; here information moves through a recurrent state, which has no pattern and no QK circuit",
         "Open a model with attention in every block: of this one the panels would show a part as if it were the whole.",
         _names(
-            "mamba mamba2 falcon_mamba rwkv jamba zamba zamba2 bamba recurrent_gemma xlstm nemotron_h granitemoehybrid lfm2 "
+            "mamba mamba2 falcon_mamba rwkv rwkv5 rwkv6 rwkv7 jamba zamba zamba2 bamba recurrent_gemma xlstm nemotron_h "
+            "granitemoehybrid lfm2 "
             "falcon_h1 olmo_hybrid kimi_linear retnet hyena minimax_m1"
         ),
     ),
@@ -88,29 +108,46 @@ TABLE: tuple[Refusal, ...] = (
         _names(
             "vit clip siglip siglip2 dinov2 dinov3_vit deit swin beit blip blip-2 llava llava_next llava_onevision "
             "qwen2_vl qwen2_5_vl qwen3_vl paligemma mllama idefics idefics2 idefics3 smolvlm fuyu kosmos-2 mistral3 "
-            "gemma3n gemma4 wav2vec2 hubert musicgen internvl phi4_multimodal"
+            "gemma3n gemma4 wav2vec2 hubert musicgen internvl internvl_chat phi4_multimodal phi3_v florence2 molmo minicpmv "
+            "minicpmo deepseek_vl_v2 got_ocr2 janus chameleon emu3 cogvlm git imagegpt llava_llama llava_mistral llava_qwen "
+            "bunny-phi moondream1 qwen2_audio qwen2_5_omni ultravox speecht5 speech_to_text bark encodec moshi csm dia vits "
+            "seamless_m4t"
         ),
-        lambda config: config.get("model_type") != "gemma3" and isinstance(config.get("vision_config"), Mapping),
+        _sees_or_hears,
     ),
 )  # fmt: skip
 
 
 def refuse_unsupported(config: Mapping[str, Any]) -> None:
-    """Raise `BadModel` for a model of a kind, or stored in a form, that is not opened."""
+    """Raise `BadModel` for a model of a kind that is not opened."""
     kind = config.get("model_type")
     named = str(kind)[:60] if isinstance(kind, str) else "none stated"
     for refusal in TABLE:
         if (isinstance(kind, str) and kind in refusal.model_types) or refusal.recognises(config):
             raise BadModel(refusal.what, expected=refusal.why, got=f"model_type {named!r}", remedy=refusal.instead)
-    stored = config.get("quantization_config")
-    if stored:
-        method = stored.get("quant_method") or stored.get("quant_algo") if isinstance(stored, Mapping) else stored
-        raise BadModel(
-            "The weights are quantised.",
-            expected="tensors of float32, float16 or bfloat16: packed integers are not weights until they are unpacked",
-            got=f"quantization_config, method {str(method or 'not stated')[:40]!r}",
-            remedy="Open the checkpoint it was made from, or dequantise it with the library that made it and save that.",
-        )
+
+
+def refuse_original(path: Path) -> None:
+    """Raise `BadModel` for a folder, or a file in it, in the form of Llama's and Mistral's makers: params.json and weights.
+
+    Where files in Hugging Face's form lie beside them, those are read and this is no error.
+    """
+    folder = path if path.is_dir() else path.parent
+    found = [path.name] if folder != path else sorted(f.name for f in folder.glob("consolidated*"))
+    if not (found and found[0].startswith("consolidated") and (folder / "params.json").is_file()):
+        return
+    if folder == path and any((folder / name).exists() for name in _HUGGING_FACE):
+        return
+    raise BadModel(
+        "This is a Llama or Mistral as its makers give it away, not in Hugging Face's form.",
+        expected="config.json and model.safetensors (or its shards)",
+        got=f"params.json and {found[0][:60]} in {shown(folder)}",
+        remedy="Open the Hugging Face folder of the same model, or convert it: transformers has convert_llama_weights_to_hf.py "
+        "and convert_mistral_weights_to_hf.py.",
+    )
+
+
+_HUGGING_FACE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def refuse_parts(path: Path) -> None:

@@ -183,7 +183,19 @@ def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     return theta, amplitude, f"LongRoPE's short factors, queries and keys times {amplitude:.4g}"
 
 
+def _divided(scaling: _Scaling) -> tuple[Frequencies, float, str]:
+    """A divisor for each pair, worked out when the file was written (GGUF's `rope_freqs`)."""
+    stated = scaling.fields.get("divisors")
+    divisors = [number({"divisors": x}, "divisors") for x in stated] if isinstance(stated, list) else []
+    if len(divisors) != len(scaling.theta):
+        expected = f"{number_of(len(scaling.theta), 'divisor')} of the rotary frequencies"
+        raise BadModel("The rotary frequencies do not match the columns.", expected=expected, got=str(len(divisors)))
+    theta = tuple(t / x for t, x in zip(scaling.theta, divisors, strict=True))
+    return theta, 1.0, f"each divided by a number of the file, {min(divisors):g} to {max(divisors):g}"
+
+
 _SCALINGS: dict[str, Scaling] = {
+    "divided": _divided,
     "linear": _linear,
     "dynamic": _dynamic,
     "llama3": _llama3,

@@ -10,13 +10,15 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from circuitlab.disk.files import write_whole
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
+from circuitlab.disk.files import made_folder, unwritable, write_whole
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError
 from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_bare, is_hash
+from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_bare, is_hash, unreachable
+from circuitlab.model.sources.silent_server import asked
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
 __all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
@@ -51,10 +53,10 @@ def _endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT") or None
 
 
-def revisions(repo: str) -> tuple[str, ...]:
-    """Branches and tags of a repository, `main` first. Raises `CircuitLabError`."""
+def revisions(repo: str, cancelled: Callable[[], bool] = lambda: False) -> tuple[str, ...]:
+    """Branches and tags of a repository, `main` first. Raises `Cancelled`, or another `CircuitLabError`."""
     with _library(HubName(repo)) as hub:
-        refs = hub.HfApi(endpoint=_endpoint()).list_repo_refs(repo)
+        refs = asked(lambda: hub.HfApi(endpoint=_endpoint()).list_repo_refs(repo), cancelled)
         names = [*(b.name for b in refs.branches), *(t.name for t in refs.tags)]
     return tuple(sorted(set(names), key=lambda n: (n != "main", _by_number(n))))
 
@@ -65,10 +67,11 @@ def _by_number(name: str) -> tuple[str, int]:
     return stem, int(name[len(stem) :][:18] or 0)
 
 
-def plan(name: HubName) -> Plan:
-    """The commit and files to fetch. Raises `CircuitLabError`."""
+def plan(name: HubName, cancelled: Callable[[], bool] = lambda: False) -> Plan:
+    """The commit and files to fetch. Raises `Cancelled`, or another `CircuitLabError`."""
     with _library(name) as hub:
-        info = hub.HfApi(endpoint=_endpoint()).model_info(name.repo, revision=name.revision, files_metadata=True, timeout=20)
+        about = partial(hub.HfApi(endpoint=_endpoint()).model_info, name.repo, revision=name.revision)
+        info = asked(lambda: about(files_metadata=True, timeout=20), cancelled)
     listed = {s.rfilename: s for s in info.siblings or () if is_bare(s.rfilename)}
     sizes = {name: max(0, int(one.size or 0)) for name, one in listed.items()}
     weights = _weights(sizes)
@@ -113,7 +116,7 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
             into_cache(hub, what.name, what.commit, file, _endpoint(), meter)
         ref = what.name.folder / "refs" / what.name.revision
         if what.name.revision != what.commit:
-            ref.parent.mkdir(parents=True, exist_ok=True)
+            made_folder(ref.parent)
             write_whole(ref, what.commit.encode())
     folder = snapshot(HubName(what.name.repo, what.commit))
     if folder is None:
@@ -186,11 +189,6 @@ def _translated(name: HubName, error: Exception) -> CircuitLabError:
         )
     if isinstance(error, hub_errors.OfflineModeIsEnabled):
         return BadMachine("The hub's offline mode is on.", expected="a cached model", got=message, remedy="Unset HF_HUB_OFFLINE.")
-    if isinstance(error, OSError) and error.errno == 28:
-        return BadMachine("The disk is full.", expected=f"room for {name}", got=message, remedy="Free space, then resume.")
-    return BadMachine(
-        "The hub cannot be reached, or broke off.",
-        expected="an answer from the hub",
-        got=cause(error),
-        remedy="Check the network, then download again: it resumes where it stopped.",
-    )
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):  # of the disk, not of the network
+        return unwritable(Path(os.fsdecode(error.filename)), error)
+    return unreachable(error)

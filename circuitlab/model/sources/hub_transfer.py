@@ -2,8 +2,8 @@
 
 A server's answer becomes part of a path only after validation: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256 hash), a
 commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed, and its bytes have the hash
-that names them. A partial file is stored beside the cache's blobs under its own name until it is complete; bytes received are not
-requested twice, and one process receives them at a time.
+that names them. A partial file is stored beside the cache's blobs under its own name until it is complete and on disk; bytes
+received are not requested twice, and one process receives them at a time. Of what is there already size and hash are checked.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeGuard
 
 from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import FileLock
+from circuitlab.disk.files import FULL, made_folder, on_disk, writing
 from circuitlab.disk.own_files import open_own
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import HubName, cache_folder
+from circuitlab.model.sources.silent_server import asked, heard
 from circuitlab.model.sources.transfer_meter import Meter
 
 PART, LOCK = ".circuitlab-part", ".circuitlab-lock"
@@ -76,17 +80,16 @@ def is_bare(name: str) -> bool:
 def into_cache(hub: Any, name: HubName, commit: str, file: HubFile, endpoint: str | None, meter: Meter) -> None:
     """Download one file of a commit unless it is in the cache already. Raises `CircuitLabError`, or the library's errors."""
     link = name.folder / "snapshots" / commit / file.name
-    if isinstance(hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit), str):
+    cached = hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit)
+    if isinstance(cached, str) and file.etag and _is_whole(Path(cached), file.etag, file.size, meter):
         meter.add(file.size, moved=False)
         return
     url = hub.hf_hub_url(name.repo, file.name, revision=commit, endpoint=endpoint)
-    place = _place(file, url, hub.get_hf_file_metadata(url))
+    place = _place(file, url, asked(lambda: hub.get_hf_file_metadata(url), meter.cancelled))
     blob = name.folder / "blobs" / place.etag
-    if not blob.is_file():
-        _transfer(hub, place, blob, meter)
-    else:
-        meter.add(file.size, moved=False)
-    _link(link, blob)
+    _transfer(hub, place, blob, meter)
+    with writing(link):
+        _link(link, blob)
 
 
 def _place(file: HubFile, url: str, about: Any) -> Place:
@@ -115,44 +118,63 @@ def _place(file: HubFile, url: str, about: Any) -> Place:
 def _link(link: Path, blob: Path) -> None:
     """Link a snapshot's file to its blob, relatively as the library does; where links are impossible, move the blob there.
 
-    The library itself would ask the server once more and believe its second answer.
+    The library itself would ask the server once more and believe its second answer. Raises `OSError`.
     """
     link.parent.mkdir(parents=True, exist_ok=True)
-    fresh = link.with_name(link.name + PART)
-    fresh.unlink(missing_ok=True)
+    fresh = link.with_name(f"{link.name}.{secrets.token_hex(6)}{PART}")  # of this download alone
     try:
-        fresh.symlink_to(os.path.relpath(blob, link.parent))
-    except (OSError, NotImplementedError):
-        shutil.move(blob, fresh)
-    fresh.replace(link)
+        try:
+            fresh.symlink_to(os.path.relpath(blob, link.parent))
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise
+            shutil.move(blob, fresh)
+        fresh.replace(link)
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _is_whole(path: Path, etag: str, size: int, meter: Meter) -> bool:
+    """Whether a file is there, with this size (0: not known) and the hash that names it."""
+    try:
+        return path.is_file() and path.stat().st_size == (size or path.stat().st_size) and _has_hash(path, etag, meter)
+    except OSError:
+        return False
 
 
 def _transfer(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
-    blob.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(blob.with_name(blob.name + LOCK), meter):
-        if blob.is_file():  # another process has had it meanwhile
+    made_folder(blob.parent)
+    part = blob.with_name(blob.name + PART)
+    with _alone(blob.with_name(blob.name + LOCK), part, meter) as alone:
+        if _is_whole(blob, place.etag, place.size, meter):  # of before, or of another process meanwhile
             meter.add(place.size, moved=False)
         else:
-            _transfer_alone(hub, place, blob, meter)
+            _transfer_alone(hub, place, part if alone else part.with_name(f"{part.name}-{secrets.token_hex(6)}"), blob, meter)
 
 
 @contextmanager
-def _alone(path: Path, meter: Meter) -> Iterator[None]:
-    """Waits until no other download receives the same file. On a disk without locks nobody waits: the size is checked then."""
-    lock = FileLock(path)
+def _alone(path: Path, part: Path, meter: Meter) -> Iterator[bool]:
+    """Waits until no other download receives the same file, and shows how far that is. False on a disk without locks."""
+    lock, seen = FileLock(path), 0
     with suppress(OSError):
         while lock.take() is not None:
+            size = part.stat().st_size if part.is_file() else seen
+            meter.add(size - seen)
+            seen = size
             meter.wait(0.2)
+    meter.add(-seen, moved=False)
     try:
-        yield
+        yield lock.held
     finally:
         lock.release(remove=True)
 
 
-def _transfer_alone(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
-    part = blob.with_name(blob.name + PART)
-    with open_own(part, append=False) as file:  # each byte at its own place, whoever else writes
+def _transfer_alone(hub: Any, place: Place, part: Path, blob: Path, meter: Meter) -> None:
+    with writing(part):
+        file = open_own(part, append=False)
+    with file:
         file.seek(0, os.SEEK_END)
         if file.tell() > place.size:  # part of another file, or from a server that sent too much
             _empty(file)
@@ -161,24 +183,39 @@ def _transfer_alone(hub: Any, place: Place, blob: Path, meter: Meter) -> None:
         while file.tell() < place.size:
             before = file.tell()
             try:
-                _stream(place, file, meter)
+                _stream(place, part, file, meter)
                 break
             except (CircuitLabError, hub.errors.HfHubHTTPError):
                 raise
-            except Exception:  # the transport's own classes differ between versions of the library
+            except Exception as error:  # the transport's own classes differ between versions of the library
                 failures = 0 if file.tell() > before else failures + 1
                 if failures == _ATTEMPTS:
-                    raise
+                    raise unreachable(error) from error
                 meter.wait(failures)
         if file.tell() != place.size:
-            raise OSError(f"{meter.file}: {number_of(file.tell(), 'byte')} came, not {place.size}")
-        file.truncate()
+            came = number_of(file.tell(), "byte")
+            raise unreachable(EOFError(f"{meter.file}: {came} came, not {place.size}"))
+        with writing(part):
+            file.truncate()
+            os.fsync(file.fileno())
     _check(part, place.etag, meter)
-    part.replace(blob)
+    with writing(blob):
+        part.replace(blob)
+        on_disk(blob.parent)
 
 
-def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
-    """Append the server's bytes to `file` up to the announced size. Raises `BadModel` where the server sends more."""
+def unreachable(error: Exception) -> BadMachine:
+    """The error for a hub that does not answer, or ends before its answer does."""
+    return BadMachine(
+        "The hub cannot be reached, or broke off.",
+        expected="an answer from the hub",
+        got=cause(error),
+        remedy="Check the network, then download again: it resumes where it stopped.",
+    )
+
+
+def _stream(place: Place, part: Path, file: IO[bytes], meter: Meter) -> None:
+    """Append the server's bytes to `file`, at `part`, up to the announced size. Raises `BadModel` where the server sends more."""
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
@@ -186,15 +223,24 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
         headers.pop("authorization", None)  # the token is for the hub, not for the host it redirects to
     start = file.tell()
     headers |= {"Range": f"bytes={start}-"} if start else {}
-    with get_session().stream("GET", place.url, headers=headers, follow_redirects=True, timeout=10) as response:
-        hf_raise_for_status(response)
-        _refuse_packed(response, meter.file)
-        if start and not _resumes_at(response, start):  # the server starts again from the first byte, or elsewhere
-            _empty(file)
-            meter.add(-start, moved=False)
-            if response.status_code == 206:
-                raise OSError(f"{meter.file}: the server sent another part than requested")
-        for chunk in response.iter_raw():
+    get = partial(get_session().stream, "GET", place.url, headers=headers, follow_redirects=True, timeout=10)
+
+    def chunks() -> Iterator[bytes]:
+        """An empty one first where the server starts again from the first byte, or elsewhere."""
+        with get() as response:
+            hf_raise_for_status(response)
+            _refuse_packed(response, meter.file)
+            if start and not _resumes_at(response, start):
+                yield b""
+                if response.status_code == 206:
+                    raise ConnectionError(f"{meter.file}: the server sent another part than requested")
+            yield from filter(None, response.iter_raw())
+
+    with closing(heard(chunks, meter.cancelled)) as heard_chunks:
+        for chunk in heard_chunks:
+            if not chunk:
+                _empty(file)
+                meter.add(-start, moved=False)
             if file.tell() + len(chunk) > place.size:
                 _empty(file)
                 raise BadModel(
@@ -203,7 +249,10 @@ def _stream(place: Place, file: IO[bytes], meter: Meter) -> None:
                     got="a stream that continues beyond them",
                     remedy="The download was discarded. Check HF_ENDPOINT and the network between; then download again.",
                 )
-            file.write(chunk)
+            with writing(part):  # the disk's errors are not the network's
+                left = memoryview(chunk)
+                while left:
+                    left = left[file.write(left) :]
             meter.add(len(chunk))
 
 
@@ -229,22 +278,28 @@ def _refuse_packed(response: Any, name: str) -> None:
 
 
 def _check(part: Path, etag: str, meter: Meter) -> None:
-    """Check a file against the hash that names it: a large one's sha256, a small one's name in git, the sha1 of its head and its
-    bytes. Raises `BadModel`, and removes the file, where they differ."""
-    if len(etag) not in (40, 64):
+    """Raise `BadModel`, and remove the file, where it does not have the hash that names it."""
+    if _has_hash(part, etag, meter):
         return
+    part.unlink()
+    raise BadModel(
+        f"{meter.file} was damaged in transit, or is another file.",
+        expected=f"{'sha256' if len(etag) == 64 else 'the git hash'} {etag[:16]}…",
+        got="another one",
+        remedy="Download it again.",
+    )
+
+
+def _has_hash(path: Path, etag: str, meter: Meter) -> bool:
+    """Whether a file has the hash that names it: a large one's sha256, a small one's name in git, the sha1 of its head and its
+    bytes. True for a name of another length, which nobody can check. Raises `OSError`."""
+    if len(etag) not in (40, 64):
+        return True
     digest = hashlib.sha256()
     if len(etag) == 40:
-        digest = hashlib.sha1(b"blob %d\0" % part.stat().st_size, usedforsecurity=False)
-    with part.open("rb") as file:
+        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
         while chunk := file.read(1 << 22):
             meter.add(0, moved=False)
             digest.update(chunk)
-    if digest.hexdigest() != etag.lower():
-        part.unlink()
-        raise BadModel(
-            f"{meter.file} was damaged in transit, or is another file.",
-            expected=f"{'sha256' if len(etag) == 64 else 'the git hash'} {etag[:16]}…",
-            got=f"{digest.hexdigest()[:16]}…",
-            remedy="Download it again.",
-        )  # fmt: skip
+    return digest.hexdigest() == etag.lower()

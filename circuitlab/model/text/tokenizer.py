@@ -153,6 +153,12 @@ class Tokenizer:
         """The id of the token with this spelling in the vocabulary, special tokens included."""
         return self._inner.token_to_id(text)
 
+    @property
+    def unknown(self) -> int | None:
+        """The id of the token for what the vocabulary cannot spell, None without one that is named."""
+        name = getattr(self._inner.model, "unk_token", None)
+        return self._inner.token_to_id(name) if isinstance(name, str) else None
+
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
         return self._inner.to_str(pretty=False) if self._process is None else self._process.data.decode("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,11 @@ from circuitlab.state.state import State
 
 LENGTHS = (1, 2, 7, 13)
 PANELS = ("model", "attention", "composition", "predictions", "circuits", "logit_lens", "attribution")
+
+
+def configuration(kind: str, sizes: Mapping[str, Any], changes: Mapping[str, Any]) -> Any:
+    """The configuration of that class of `transformers`: a family's small sizes, and what one case changes."""
+    return getattr(pytest.importorskip("transformers"), kind)(**{**sizes, **changes})
 
 
 def saved(path: Path, config: Any, dtype: torch.dtype = torch.float32, shards: str = "5GB") -> Any:

@@ -14,7 +14,7 @@ from circuitlab.errors import BadModel
 from circuitlab.model.config import alibi_slopes
 from circuitlab.model.forward import forward, logits
 from circuitlab.model.loading import open_model
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 FALCON = {
     "vocab_size": 31, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "max_position_embeddings": 64,
@@ -43,10 +43,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**changes)
+    return configuration(kind, {}, changes)
 
 
 def reference(path: Path, name: str) -> Any:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import open_model
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SIZES = {
     "vocab_size": 31, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -79,10 +79,8 @@ ANALYSED = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**({} if "n_embd" in changes else SIZES) | changes)
+    return configuration(kind, {} if "n_embd" in changes else SIZES, changes)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -110,20 +108,25 @@ EXAONE = {
 }  # fmt: skip
 
 
+def renamed_to_exaone(folder: Path) -> None:
+    """A folder of Llama as one of EXAONE 3."""
+    tensors = load_file(folder / "model.safetensors")
+    for theirs, ours in EXAONE.items():
+        tensors = {name.replace(ours, theirs): value for name, value in tensors.items()}
+    save_file(tensors, folder / "model.safetensors")
+    fields = {**json.loads((folder / "config.json").read_text()), "model_type": "exaone", "activation_function": "silu"}
+    for theirs, ours in {"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps"}.items():
+        fields[theirs] = fields.pop(ours)
+    del fields["hidden_act"]
+    (folder / "config.json").write_text(json.dumps(fields))
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_exaone_3_is_llama_under_other_names(tmp_path: Path, tied: bool) -> None:
     """`transformers` has no code for it: Llama with the same tensors is the reference."""
     transformers = pytest.importorskip("transformers")
     llama = saved(tmp_path, transformers.LlamaConfig(**SIZES, tie_word_embeddings=tied, rms_norm_eps=1e-5))
-    tensors = load_file(tmp_path / "model.safetensors")
-    for theirs, ours in EXAONE.items():
-        tensors = {name.replace(ours, theirs): value for name, value in tensors.items()}
-    save_file(tensors, tmp_path / "model.safetensors")
-    fields = {**json.loads((tmp_path / "config.json").read_text()), "model_type": "exaone", "activation_function": "silu"}
-    for theirs, ours in {"num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps"}.items():
-        fields[theirs] = fields.pop(ours)
-    del fields["hidden_act"]
-    (tmp_path / "config.json").write_text(json.dumps(fields))
+    renamed_to_exaone(tmp_path)
     opened = assert_agrees(tmp_path, llama)
     assert opened.weights.config.family == "exaone"
 

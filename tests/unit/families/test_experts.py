@@ -22,7 +22,7 @@ from circuitlab.errors import BadModel, Refused
 from circuitlab.model.loading import open_model
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.model.weights import Mixture
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 from tests.unit.families.test_decoders import SIZES
 
 FEW = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -47,10 +47,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**{**SIZES, **changes})
+    return configuration(kind, SIZES, changes)
 
 
 @pytest.mark.parametrize("name", CASES)

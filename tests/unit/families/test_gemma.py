@@ -12,7 +12,7 @@ import torch
 
 from circuitlab.model.forward import forward
 from circuitlab.model.loading import gemma2, gemma3, open_model
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 from tests.unit.families.test_llama import ODD, SMALL
 
 BASE = {**SMALL, "head_dim": 10, "pad_token_id": 0}
@@ -37,10 +37,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**{**BASE, **changes})
+    return configuration(kind, BASE, changes)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SMALL = {
     "vocab_size": 31, "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 48, "bos_token_id": 1, "eos_token_id": 2,
@@ -22,8 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def made(changes: dict[str, Any]) -> Any:
-    return pytest.importorskip("transformers").GPT2Config(**{**SMALL, **changes})
+made = partial(configuration, "GPT2Config", SMALL)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SMALL = {
     "vocab_size": 31, "hidden_size": 24, "num_layers": 2, "num_heads": 3, "max_position_embeddings": 48, "window_size": 5,
@@ -25,8 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def made(changes: dict[str, Any]) -> Any:
-    return pytest.importorskip("transformers").GPTNeoConfig(**{**SMALL, **changes})
+made = partial(configuration, "GPTNeoConfig", SMALL)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from circuitlab.model.loading import mistral
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SMALL = {
     "vocab_size": 31, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -30,10 +30,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
     kind, changes = CASES[name]
-    return getattr(transformers, kind)(**{**SMALL, **changes})
+    return configuration(kind, SMALL, changes)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 from tests.unit.families.test_llama import ODD, SMALL
 
 CASES: dict[str, dict[str, Any]] = {"olmo2": {}, "odd": ODD, "biases": {"attention_bias": True, "tie_word_embeddings": True}}
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
-    return transformers.Olmo2Config(**{**SMALL, **CASES[name]})
+    return configuration("Olmo2Config", SMALL, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 
 SMALL = {
     "vocab_size": 31, "hidden_size": 24, "ffn_dim": 40, "num_hidden_layers": 2, "num_attention_heads": 3,
@@ -29,8 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def made(changes: dict[str, Any]) -> Any:
-    return pytest.importorskip("transformers").OPTConfig(**{**SMALL, **changes})
+made = partial(configuration, "OPTConfig", SMALL)
 
 
 @pytest.mark.parametrize("name", CASES)

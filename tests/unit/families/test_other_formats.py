@@ -34,8 +34,7 @@ def _npz_named(path: Path) -> None:
 
 
 FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
-    "gguf": ("model.gguf", "GGUF", lambda p: p.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))),
-    "gguf by another name": ("model.bin", "GGUF", lambda p: p.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(500))),
+    "older than gguf": ("model.bin", "older than GGUF", lambda p: p.write_bytes(b"tjgg" + struct.pack("<IQQ", 3, 0, 0))),
     "hdf5": ("model.h5", "HDF5", lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))),
     "npz": ("weights.npz", "NPZ", lambda p: np.savez(p, a=np.zeros(3))),
     "packed npz": ("weights.npz", "NPZ", lambda p: np.savez_compressed(p, a=np.zeros(3))),

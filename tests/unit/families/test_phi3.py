@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 from tests.unit.families.test_llama import ODD, SMALL
 
 LONG = {
@@ -27,9 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
-    return transformers.Phi3Config(**{**SMALL, **CASES[name]})
+    return configuration("Phi3Config", SMALL, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)

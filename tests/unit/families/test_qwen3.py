@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from circuitlab.model.loading import qwen2, qwen3
-from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, saved
+from tests.unit.families.agreement import assert_agrees, assert_agrees_in_bfloat16, assert_analyses_work, configuration, saved
 from tests.unit.families.test_llama import ODD, SMALL
 
 CASES: dict[str, dict[str, Any]] = {
@@ -20,9 +20,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def made(name: str) -> Any:
-    """The configuration of one case."""
-    transformers = pytest.importorskip("transformers")
-    return transformers.Qwen3Config(**{**SMALL, "head_dim": 10, **CASES[name]})
+    return configuration("Qwen3Config", {**SMALL, "head_dim": 10}, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)

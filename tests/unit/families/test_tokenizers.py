@@ -193,6 +193,15 @@ def test_a_tokenizer_of_another_size_is_said_and_harmless(tmp_path: Path, d_voca
             forward(opened.weights, tokenizer.encode("zebra"))
 
 
+def test_a_longest_text_without_end_opens(tmp_path: Path) -> None:
+    """What `transformers` writes where a tokenizer knows no longest text."""
+    folder = model_in(tmp_path / "m", 257)
+    byte_tokenizer().save(folder / "tokenizer.json")
+    write(folder, tokenizer_config={"model_max_length": int(1e30), "tokenizer_class": "PreTrainedTokenizerFast"})
+    assert "1000000000000000019884624838656" in (folder / "tokenizer_config.json").read_text()
+    assert open_model(folder).weights.tokenizer is not None
+
+
 def test_a_bos_outside_the_vocabulary_is_not_used(tmp_path: Path) -> None:
     folder = model_in(tmp_path / "m", 60)
     byte_tokenizer().save(folder / "tokenizer.json")
@@ -211,16 +220,6 @@ def test_prompts_of_a_model_begin_with_bos_where_its_tokenizer_puts_it(tmp_path:
     assert open_model(folder).weights.config.prepend_bos
     write(folder, tokenizer=json.loads(sentencepiece_like()))
     assert not open_model(folder).weights.config.prepend_bos
-
-
-def test_a_lone_sentencepiece_file_is_not_read_and_ids_still_work(tmp_path: Path) -> None:
-    folder = model_in(tmp_path / "m", 31)
-    (folder / "tokenizer.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
-    opened = open_model(folder)
-    assert opened.weights.tokenizer is None
-    assert any("tokenizer.model (SentencePiece) is not read" in note and "typed as ids" in note for note in opened.notes)
-    assert forward(opened.weights, (1, 2, 3)).logits().shape == (3, 31)
-    assert_analyses_work(folder)
 
 
 DAMAGED: dict[str, dict[str, str]] = {
@@ -252,6 +251,35 @@ def test_added_tokens_stand_where_the_files_say(tmp_path: Path) -> None:
     assert [made.display(i) for i in (256, 257)] == ["<|a|>", "<|b|>"]
     assert all(made.decode(made.encode(text)) == text for text in NASTY)
     assert made.notes[0].startswith("tokenizer built from vocab.json and merges.txt")
+
+
+SPACES = {" " * n: 288 - n for n in range(2, 31)} | {"\t" * n: 295 - n for n in range(2, 9)}
+RUNS = ("def f(x):\n        return x", "a    b", "\t\tif x:\n\t\t\ty", " " * 40 + "z", "<|endoftext|> hi", " \t  \t\t", " ", "")
+
+
+@pytest.mark.parametrize("stated", ["added_tokens.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("kind", ["GPT2Tokenizer", "Qwen2Tokenizer"])
+def test_runs_of_spaces_that_a_tokenizer_adds_are_text(tmp_path: Path, stated: str, kind: str) -> None:
+    """Phi-2 and CodeGen have them as added tokens that are not special: they stand in a text and come back from it."""
+    transformers = pytest.importorskip("transformers")
+    vocab = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))} | {"ab": 256, "<|endoftext|>": 257}
+    entry = {"lstrip": False, "rstrip": False, "single_word": False}
+    table = {str(i): {**entry, "content": text, "normalized": True, "special": False} for text, i in SPACES.items()}
+    table |= {str(vocab["<|endoftext|>"]): {**entry, "content": "<|endoftext|>", "normalized": False, "special": True}}
+    files: dict[str, Any] = {"added_tokens": SPACES} if stated == "added_tokens.json" else {}
+    decoder = {"added_tokens_decoder": table} if not files else {}
+    config = {"tokenizer_class": kind, "unk_token": "<|endoftext|>", "bos_token": "<|endoftext|>", **decoder}
+    folder = write(tmp_path / "t", vocab=vocab, tokenizer_config=config, **files)
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+    ours, theirs = find_tokenizer(folder), getattr(transformers, kind).from_pretrained(folder, local_files_only=True)
+    assert ours is not None
+    for text in (*RUNS, *NASTY):
+        assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False, split_special_tokens=True), text
+        assert ours.decode(ours.encode(text)) == text or kind == "Qwen2Tokenizer"
+    assert SPACES[" " * 8] in ours.encode(RUNS[0])
+    assert not ours.is_special(SPACES[" " * 8])
+    assert ours.is_special(vocab["<|endoftext|>"])
+    assert ours.display(SPACES["   "]) == "···"
 
 
 def test_the_pieces_of_gpt_1_are_words_not_bytes(tmp_path: Path) -> None:

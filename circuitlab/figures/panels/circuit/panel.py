@@ -9,7 +9,7 @@ import numpy as np
 from circuitlab.analysis.interventions.circuit_faithfulness import KeepOnlyParams, KeepOnlyResult, keep_only
 from circuitlab.analysis.interventions.edges import Edge, Through
 from circuitlab.analysis.interventions.faithfulness_result import names_of
-from circuitlab.counting import number
+from circuitlab.counting import number, ranked
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption
 from circuitlab.figures.contracts.facts import HEADS_ELSEWHERE
@@ -68,7 +68,7 @@ def _title(result: KeepOnlyResult) -> str:
     if np.isnan(result.faithfulness):
         return f"only {members}"
     rank, n = result.rank("faithfulness")
-    among = f" (rank {rank} of {n})" if n > 1 else ""
+    among = f" ({ranked(*rank, n)})" if n > 1 else ""
     return f"only {members}: faithfulness {_percent(result.faithfulness)}{among}, completeness {_percent(result.completeness)}"
 
 

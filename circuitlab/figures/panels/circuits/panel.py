@@ -13,9 +13,10 @@ from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams, LargestEntriesResult, largest_entries
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, SkipTrigramsResult, skip_trigrams
 from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, TokenCircuitsResult, token_circuits
+from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, digits, has_mlps, quoted, rotates, texts, top_level
+from circuitlab.figures.contracts.common import captions, digits, has_mlps, quoted, reads_normed_tokens, rotates, texts, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
@@ -72,6 +73,14 @@ class CircuitsView:
         tip="Tokens as later heads read them: W_E + MLP₀ instead of W_E, attention left out",
         only=has_mlps,
     )
+    unnormalised: bool = control(
+        False,
+        label="W_E unnormalised",
+        tip="Rows of W_E as they are stored, up to a scale per token, not as the norm before attention scales them",
+        only=reads_normed_tokens,
+        when="page",
+        values=("tables", "triples", "bugs", "largest"),
+    )
 
 
 def _view(state: State) -> CircuitsView:
@@ -97,12 +106,18 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     subject = of_weights(state)
     if view.page == "largest":
         through = None if edge is None else edge[0]
-        ov = LargestEntriesParams(head, "OV", k=100, through=through)
-        qk = LargestEntriesParams(head, "QK", k=100, distance=distance)
+        embed = _reading(view, facts)
+        ov = LargestEntriesParams(head, "OV", k=100, through=through, embed=embed)
+        qk = LargestEntriesParams(head, "QK", k=100, distance=distance, embed=embed)
         return {"OV": Request(largest_entries, ov, subject), "QK": Request(largest_entries, qk, subject)}
     source = -1 if state.selection.token is None else state.selection.token
-    skip = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs")
+    skip = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs", embed=_reading(view, facts))
     return {"skip": Request(skip_trigrams, skip, subject)}
+
+
+def _reading(view: CircuitsView, facts: Facts) -> Embedding:
+    """What stands for a token, before any MLP."""
+    return "tokens" if view.unnormalised and reads_normed_tokens(facts) else "normalised tokens"
 
 
 def _in_text(state: State, view: CircuitsView, head: Head) -> Requests | Why:
@@ -123,7 +138,7 @@ def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | N
     behind = None if edge is None else edge[0]
     side = "query" if state.selection.edge_kind == "Q" else "key"
     reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
-    embed = "after the first MLP" if reads_mlp else "tokens"
+    embed = "after the first MLP" if reads_mlp else _reading(view, facts)
     # whole rows beside a reference: then both values of each token that either side lists are computed
     params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
     return {"token": Request(token_circuits, params, subject)}

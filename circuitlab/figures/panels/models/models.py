@@ -12,12 +12,12 @@ from circuitlab.engine.request import Answer
 from circuitlab.engine.store import reference
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Answers, control
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.origin import Builtin, File
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.state.state import State
 
 MOST = 6  # models taken from the control
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 Measure = Literal["loss", "less the first", "less the open model", "probability", "top token"]
 
 
@@ -69,7 +69,7 @@ def _holds_weights(where: Path) -> bool:
     """Whether a path looks like a model; opening it checks the rest."""
     if where.is_file() or (where / "config.json").exists():
         return True
-    return any(child.suffix in WEIGHTS for child in where.iterdir())
+    return any(child.suffix in WEIGHT_FILES for child in where.iterdir())
 
 
 def entries(state: State) -> tuple[Entry, ...]:

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult, side_by_side
-from circuitlab.counting import number, probability
+from circuitlab.counting import number, probability, ranked
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, destination, pick_position, quoted, top_level
+from circuitlab.figures.contracts.common import captions, destination, equal_column, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
@@ -126,6 +126,7 @@ def _models(models: tuple[ComparedModel, ...], texts: tuple[str, ...], at: int) 
             RowColumn(f"− {short}", change, digits=2, map="signed", levels=(-top, top), tip=f"mean loss minus that of {short}"),
             RowColumn("loss", of(lambda r: r.loss[at]), digits=2, tip="loss of the selected token, nats"),
             RowColumn("rank", np.where(rank > 0, rank, np.nan), digits=0, tip="rank of the selected token among all predictions"),
+            *equal_column(of(lambda r: r.equal[at])),
             RowColumn("guess", np.array(guesses, dtype=object), tokens=True, tip="the most probable token at its position"),
         )
 
@@ -215,7 +216,7 @@ def _loss_and_rank(result: SideBySideResult, at: int) -> str:
     """The loss and rank of a token that is not the first."""
     if result.rank[at] < 1:
         return "a token it cannot predict"
-    return f"loss {number(float(result.loss[at]))} nats, rank {int(result.rank[at]):,}"
+    return f"loss {number(float(result.loss[at]))} nats, {ranked(int(result.rank[at]), int(result.equal[at]))}"
 
 
 def _tips(result: SideBySideResult, texts: tuple[str, ...]) -> tuple[str, ...]:

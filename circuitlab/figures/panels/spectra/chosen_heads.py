@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.circuits.rounding import below
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumResult
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumResult
 from circuitlab.counting import number
@@ -91,18 +93,30 @@ def on_log_radius(values: np.ndarray) -> np.ndarray:
         return np.where(size > 0, values / np.where(size > 0, size, 1) * radius, values * 0)
 
 
+def rounding_words(answers: Iterable[Answer[Any]]) -> str:
+    """For captions: what is dashed; "" where nothing is."""
+    marked = any(below(answer.result.singular_values, answer.result.rounding).any() for answer in answers)
+    return "dashed: singular values that are rounding" if marked else ""
+
+
 def singular_values(role: str, answer: Answer[Any]) -> Lines:
-    """Singular values over their index, a curve for each head."""
+    """Singular values over their index, a curve for each head; dashed where they are rounding."""
     result: Spectrum = answer.result
 
     def make() -> Lines:
-        heads, values = _heads(result), result.singular_values
+        heads, values = _heads(result), np.where(result.singular_values > 0, result.singular_values, np.nan)
+        rounded = below(result.singular_values, result.rounding)
+        behind = np.flatnonzero(rounded.any(axis=1))  # heads that have such values; from the last one above on
+        tail = np.where(rounded | np.roll(rounded, -1, axis=1), values, np.nan)[behind]
+        names = (*map(str, heads), *(f"{heads[i]} rounding" for i in behind))
         return Lines(
             name=f"{role} values",
             x=np.arange(1, values.shape[1] + 1, dtype=float),
-            ys=np.where(values > 0, values, np.nan),
-            names=tuple(map(str, heads)),
-            hues=tuple(map(head_hue, heads)),
+            ys=np.concatenate([np.where(rounded, np.nan, values), tail]),
+            names=names,
+            hues=tuple(head_hue(head) for head in (*heads, *(heads[i] for i in behind))),
+            dashed=(False,) * len(heads) + (True,) * len(behind),
+            named=tuple(range(len(heads))),
             x_axis=Axis("index"),
             y_axis=Axis(f"{role}: singular value", log=True),
         )

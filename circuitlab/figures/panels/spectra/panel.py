@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
-from circuitlab.analysis.circuits.vocabulary_rows import Embedding
+from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult, ov_spectrum
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, previous_head_spectrum
@@ -29,7 +29,14 @@ from circuitlab.figures.contracts.selection_reading import (
 )
 from circuitlab.figures.marks import Figure, Hit, joined
 from circuitlab.figures.panels.spectra.all_heads import chance, copying_page, own_share, plane_page
-from circuitlab.figures.panels.spectra.chosen_heads import ACROSS, DECADES, eigenvalue_planes, scores_of, singular_values
+from circuitlab.figures.panels.spectra.chosen_heads import (
+    ACROSS,
+    DECADES,
+    eigenvalue_planes,
+    rounding_words,
+    scores_of,
+    singular_values,
+)
 from circuitlab.model.subject import Head
 from circuitlab.state.state import Kind, State
 
@@ -135,7 +142,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.page == "singular values":
         ranks = ", ".join(f"effective rank {role} {answer.result.effective_rank[0]:.1f}" for role, answer in by_role.items())
         curves = tuple(singular_values(role, answer) for role, answer in by_role.items())
-        return Figure((curves,), title, captions(every, ranks, chance(own_result)))
+        return Figure((curves,), title, captions(every, ranks, rounding_words(by_role.values()), chance(own_result)))
     log = view.radius == "log"
     planes = [eigenvalue_planes(role, answer, view.raw, log) for role, answer in by_role.items()]
     radius = (

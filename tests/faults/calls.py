@@ -1,0 +1,109 @@
+"""A process in which one system call under a folder fails, or before which it is killed; all are walked in turn. POSIX only."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from circuitlab.errors import CircuitLabError
+
+# Audit events of what reads or changes a folder or a file; Python raises each before the call.
+_CALLS = {
+    "open",
+    "os.rename",
+    "os.remove",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.mkdir",
+    "os.truncate",
+    "os.rmdir",
+    "os.utime",
+}
+ENDED, SAID, KILLED, UNSAID = "ended", "said", "killed", "unsaid"
+_STATUS = {0: ENDED, 10: SAID, 11: UNSAID}
+MOST = 400  # calls of one writer
+
+
+def outcome(act: Callable[[], object], folder: Path, call: int, fault: int, room: int = -1) -> tuple[str, bool]:
+    """What becomes of `act` in a process of its own whose `call`-th call under `folder` fails; and whether it came to that call.
+
+    `fault`: an error number, or 0 to be killed before the call. `room`: bytes that no file may exceed, -1 for no such limit.
+    """
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(told)
+        _child(act, folder, call, fault, room, tell)
+    os.close(tell)
+    with os.fdopen(told, "rb") as pipe:
+        reached = pipe.read() == b"reached"
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return KILLED, True
+    return _STATUS[os.waitstatus_to_exitcode(status)], reached
+
+
+def walk(act: Callable[[], object], folder: Path, fault: int, prepare: Callable[[], object]) -> Iterator[tuple[int, str]]:
+    """(call, what became of it) for each call of `act` in turn, after `prepare`, until it ends before the fault."""
+    for call in range(1, MOST):
+        prepare()
+        how, reached = outcome(act, folder, call, fault)
+        if not reached:
+            assert how == ENDED, f"it failed by itself: {how}"
+            return
+        yield call, how
+    raise AssertionError("it never comes to an end")
+
+
+def _child(act: Callable[[], object], folder: Path, call: int, fault: int, room: int, tell: int) -> None:
+    """Nothing of the test's own process runs at its end."""
+    try:
+        if room >= 0:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+            os.write(tell, b"reached")
+        else:
+            _count_down(folder, call, fault, tell)
+        act()
+    except CircuitLabError as error:
+        assert str(error)
+        os._exit(10)
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        os._exit(11)
+    os._exit(0)
+
+
+def _count_down(folder: Path, call: int, fault: int, tell: int) -> None:
+    left, under = [call], os.fspath(folder)
+
+    def count() -> None:
+        left[0] -= 1
+        if left[0]:
+            return
+        os.write(tell, b"reached")
+        if not fault:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise OSError(fault, os.strerror(fault))
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _CALLS and any(_text(one).startswith(under) for one in arguments[:2]):
+            count()
+
+    def flushed(opened: int, flush: Callable[[int], None] = os.fsync) -> None:
+        count()
+        flush(opened)
+
+    os.fsync = flushed  # it has no audit event
+    sys.addaudithook(heard)
+
+
+def _text(one: object) -> str:
+    return os.fsdecode(one) if isinstance(one, str | bytes | os.PathLike) else ""

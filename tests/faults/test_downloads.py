@@ -1,0 +1,44 @@
+"""A download that is killed at each of its calls: what is there afterwards is whole, and the next one completes it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("huggingface_hub")
+if sys.platform == "win32":
+    pytest.skip("needs a POSIX system: processes that are killed", allow_module_level=True)
+
+from circuitlab.model.sources.hub import HubName, snapshot
+from circuitlab.model.sources.hub_download import fetch, plan
+from tests.faults.calls import ENDED, KILLED, outcome, walk
+from tests.hub_server import Hub, reached
+from tests.models import CONFIGS, directory
+
+NAME = HubName("somebody/small")
+
+
+@pytest.mark.slow
+def test_a_download_that_is_killed_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that asks the hub is a process of its own: connections are not shared."""
+    source, cache = directory(tmp_path / "repo", CONFIGS["gpt2"]), tmp_path / "cache"
+    get = lambda: fetch(plan(NAME), lambda progress: None)
+
+    def whole() -> bool:
+        """Whether the model is there; what is there under a file's name is that file."""
+        for file in NAME.folder.glob("snapshots/*/*"):
+            assert file.suffix == ".circuitlab-part" or file.read_bytes() == (source / file.name).read_bytes(), file.name
+        return snapshot(NAME) is not None
+
+    with reached(Hub({NAME.repo: source}), cache, monkeypatch):
+        calls = 0
+        for call, how in walk(get, cache, 0, lambda: shutil.rmtree(cache, ignore_errors=True)):
+            calls = call
+            assert how == KILLED
+            whole()
+            assert outcome(get, cache, 10_000, 0) == (ENDED, False) and whole(), f"after a kill at call {call}"
+    print(f"a download kill {calls} calls: each time the next one completed it")
+    assert calls > 10

