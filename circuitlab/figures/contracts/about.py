@@ -12,9 +12,10 @@ from circuitlab.figures.contracts.compare import with_reference
 from circuitlab.figures.contracts.compare_questions import heads_of_params
 from circuitlab.figures.contracts.declaration import Panel
 from circuitlab.figures.contracts.facts import Facts, as_answered, inputs_read
-from circuitlab.figures.contracts.pinned import SAME
+from circuitlab.figures.contracts.pinned import TheSame
 from circuitlab.figures.contracts.questions import Questions
-from circuitlab.figures.marks import BETWEEN, Figure, joined
+from circuitlab.figures.marks import Figure
+from circuitlab.figures.marks.title import parts_of, with_parts
 from circuitlab.model.subject import Head
 from circuitlab.state.cuts import CUT, edit_words, short_words
 from circuitlab.state.state import State
@@ -22,7 +23,6 @@ from circuitlab.state.state import State
 LONGEST = 36  # characters of a prompt
 MOST_HEADS = 4  # that a caption names
 OUTPUT = ("z", "result")  # sites at which a head's output is ablated
-BESIDE = "beside "  # begins what a title says of the reference beside which a table stands
 WITHOUT = "not in these numbers"  # of interventions, beside numbers of the weights or of other texts, on which none acts
 
 
@@ -47,11 +47,11 @@ def labelled_figure(
     edits = state.subject.edits
     ignores_edits = bool(edits) and panel.of_heads and bool(now) and not inputs_read(now)
     crosses_heads = any(getattr(mark, "struck", ()) for mark in figure.marks())
-    without = WITHOUT if ignores_edits and SAME not in figure.title else ""
+    without = WITHOUT if ignores_edits and not isinstance(parts_of(figure.title).beside, TheSame) else ""
     acts = bool(inputs_read(now)) and not is_reference
     cut = short_words(edits) if without or crosses_heads or acts else ""
     cut_words = ", ".join(filter(None, (f"{CUT} {cut}" if crosses_heads else cut, without)))
-    title = figure.title if acts and not crosses_heads and cut in figure.title else _with_cut(figure.title, cut_words)
+    title = figure.title if acts and not crosses_heads and cut in figure.title else with_parts(figure.title, cut=cut_words)
     figure = figure.with_caption("" if crosses_heads else silent_heads(state, facts, now), stored(now, ref))
     return replace(figure, title=title, cut=cut_words, about=about(state, facts, now))
 
@@ -62,13 +62,6 @@ def _reference_side(state: State, facts: Facts, ref: Mapping[str, Answer]) -> tu
     assert pin is not None
     at = replace(state.at(pin), compare="now")
     return as_answered(at, ref), facts if pin.subject.model == state.model else facts.others(pin.subject.model) or facts
-
-
-def _with_cut(title: str, cut: str) -> str:
-    """A title that names what is cut, before what it stands beside or is the same in."""
-    parts = title.split(BETWEEN)
-    end = next((i for i, part in enumerate(parts) if part.startswith((BESIDE, SAME))), len(parts))
-    return joined(*parts[:end], cut, *parts[end:])
 
 
 def stored(now: Mapping[str, Answer], ref: Mapping[str, Answer]) -> str:

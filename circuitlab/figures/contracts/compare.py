@@ -23,7 +23,8 @@ from circuitlab.figures.contracts.pinned import SAME, OfNow, Pinned, TheSame
 from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.contracts.shared_scales import colours, differences_on_one_scale, shared, tables_on_one_scale
 from circuitlab.figures.contracts.vocabulary import aligned, one_vocabulary, pinned_state
-from circuitlab.figures.marks import BETWEEN, Figure, Heatmap, Lines, Mark, Rows, Tokens, joined
+from circuitlab.figures.marks import Figure, Heatmap, Lines, Mark, Rows, Tokens
+from circuitlab.figures.marks.title import parts_of, with_parts
 from circuitlab.model.subject import ModelRef
 from circuitlab.state.reference_names import NameParts, reference_clause, reference_name
 from circuitlab.state.state import Pin, State
@@ -88,7 +89,7 @@ def _alone(panel: Panel, question: Question, answers: Mapping[str, Answer]) -> F
 def shows_reference(figure: Figure, state: State) -> bool:
     """Whether a figure of this State is of the reference alone, as its title then says first."""
     pin = state.reference
-    return state.compare == "reference" and pin is not None and figure.title.startswith(f"{pin.label}{BETWEEN}")
+    return state.compare == "reference" and pin is not None and parts_of(figure.title).side == pin.label
 
 
 def clause(state: State, pin: Pin, facts: Facts, now: Mapping[str, Answer]) -> Reference:
@@ -117,14 +118,26 @@ def titles_beside(title: str, state: State, facts: Facts, same: bool) -> tuple[s
     if (pin := state.reference) is None:
         return None
     label = short_label(state, pin, facts)
-    before, behind = (pin.label, f"now − {label}"), (f"beside {label}", f"{SAME} {label}")
-    for words in before:
-        title = title.removeprefix(f"{words}{BETWEEN}")
-    for words in behind:
-        title = title.removesuffix(f"{BETWEEN}{words}")
+    alone, unchanged = with_parts(title, side="", beside=""), with_parts(title, side="", beside=_the_same(label))
     if same:
-        return () if SAME in title else (joined(title, behind[1]),)
-    return (*(joined(words, title) for words in before), *(joined(title, words) for words in behind))
+        return (unchanged,)
+    sides = (with_parts(alone, side=pin.label), with_parts(alone, side=_change(label)))
+    return (*sides, with_parts(alone, beside=_beside(label)), unchanged)
+
+
+def _change(label: str) -> str:
+    """What a difference says first in its title."""
+    return f"now − {label}"
+
+
+def _beside(label: str) -> str:
+    """What the title of a table says that has both sides."""
+    return f"beside {label}"
+
+
+def _the_same(label: str) -> TheSame:
+    """What a title says where nothing has changed."""
+    return TheSame(f"{SAME} {label}")
 
 
 def _captioned(figure: Figure, *parts: str) -> Figure:
@@ -152,8 +165,8 @@ def _titled_the_same(panel: Panel, asked: Questions, pin: Pin, now: Mapping[str,
     if not now_alone.grid or not isinstance(asked.ref, Question):
         return now_alone
     same_title = _alone(panel, asked.ref, now).title == now_alone.title
-    words = f"{SAME} {short_label(asked.now.state, pin, asked.now.facts)}" if same_title else ""
-    return replace(now_alone, title=joined(now_alone.title, words))
+    words = _the_same(short_label(asked.now.state, pin, asked.now.facts)) if same_title else ""
+    return replace(now_alone, title=with_parts(now_alone.title, beside=words))
 
 
 def _same_reference(panel: Panel, asked: Questions, pin: Pin, now: Mapping[str, Answer]) -> Figure | None:
@@ -165,7 +178,7 @@ def _same_reference(panel: Panel, asked: Questions, pin: Pin, now: Mapping[str, 
     if ref_figure is None:
         return None
     what, words = clause(state, pin, facts, now), f"the same now: nothing here depends on {_differs(state, pin)}"
-    return _captioned(replace(ref_figure, title=joined(pin.label, ref_figure.title)), what, _full_name(pin, what), words)
+    return _captioned(replace(ref_figure, title=with_parts(ref_figure.title, side=pin.label)), what, _full_name(pin, what), words)
 
 
 def _differs(state: State, pin: Pin) -> str:
@@ -207,7 +220,7 @@ def _on_one_scale(figure: Figure, ref_figure: Figure, what: Reference) -> Figure
 def _reference(figure: Figure, ref_figure: Figure, pin: Pin, what: Reference) -> Figure:
     """The reference, on the scale of both."""
     grid = tuple(tuple(shared(mark, figure.find(mark.name)) for mark in row) for row in ref_figure.grid)
-    title = joined(pin.label, ref_figure.title)
+    title = with_parts(ref_figure.title, side=pin.label)
     return _captioned(replace(ref_figure, grid=grid, title=title), what, _full_name(pin, what), "on the scale of both")
 
 
@@ -302,11 +315,11 @@ def _difference(figure: Figure, ref_figure: Figure, state: State, pin: Pin, fact
     words = alignment.words if texts and not (same_ids and pin.subject.tokens == state.tokens) else ""
     title, ref_title = _titles(figure.title, ref_figure.title, label)
     if not differences:
-        title = joined(title, _why_unchanged(mark_words, label) if figure.title == ref_figure.title else "")
+        title = with_parts(title, beside=_why_unchanged(mark_words, label) if figure.title == ref_figure.title else "")
     elif all(isinstance(change, Rows) for change in differences):
-        title = joined(title, f"beside {label}")
+        title = with_parts(title, beside=_beside(label))
     else:
-        title = joined(f"now − {label}", title)
+        title = with_parts(title, side=_change(label))
     more = (what, _full_name(pin, what), *mark_words, words, ref_title)
     subtracted = any(not isinstance(change, Rows) for change in differences)
     parts = figure.caption_parts
@@ -344,4 +357,4 @@ def _of_both(ours: tuple[str, ...], theirs: tuple[str, ...], label: str) -> list
 def _why_unchanged(mark_words: list[str], label: str) -> str:
     """For a title: why no mark of a figure became a difference, if the reason is the same for all."""
     same = [isinstance(words, TheSame) for words in mark_words if not isinstance(words, OfNow)]
-    return f"{SAME} {label}" if same and all(same) else ""
+    return _the_same(label) if same and all(same) else ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from circuitlab.figures.marks import Bars, Edges, Figure, Heatmap, Lines, Mark, Points, Rows, Tokens
+from circuitlab.figures.marks.title import Title, parts_of
 from circuitlab.model.subject import Head
 
 FIRST = re.compile(rf"\b{Head(0, 0)}\b")  # the selection at the start
@@ -18,8 +19,17 @@ def without_choice(figure: Figure, heads: bool = True, places: bool = True) -> F
     A title that names the head shown says that it is the first one, not one that somebody chose.
     """
     grid = tuple(tuple(_plain(mark, heads, places) for mark in row) for row in figure.grid)
-    title = FIRST.sub(r"\g<0> (first head)", figure.title, count=1) if heads else figure.title
-    return replace(figure, grid=grid, title=title)
+    return replace(figure, grid=grid, title=_of_the_first(figure.title) if heads else figure.title)
+
+
+def _of_the_first(title: str) -> str:
+    """The title with the panel's first mention of that head explained; names of heads are written in one way alone."""
+    parts = parts_of(title)
+    at = next((i for i, part in enumerate(parts.own) if FIRST.search(part)), None)
+    if at is None:
+        return title
+    own = FIRST.sub(r"\g<0> (first head)", parts.own[at], count=1)
+    return Title(replace(parts, own=(*parts.own[:at], own, *parts.own[at + 1 :])))
 
 
 def _plain(mark: Mark, heads: bool, places: bool) -> Mark:

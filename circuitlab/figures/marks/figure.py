@@ -12,20 +12,15 @@ from circuitlab.errors import BadFigure
 from circuitlab.figures.marks.heatmap import Heatmap
 from circuitlab.figures.marks.plots import Bars, Dials, Edges, Lines, Points
 from circuitlab.figures.marks.texts import Prose, Rows, Tokens
+from circuitlab.figures.marks.title import BETWEEN, joined
 from circuitlab.model.subject import CONVENTION_WORDS
 
 EXACT = "exact"  # nothing was left out or assumed
 _SAMPLE = re.compile(
     r"^(?!control).*(\bsamples?\b|\bpieces?\b|random tokens).*\bseed \d"
 )  # a clause that says how many were drawn
-BETWEEN = " · "  # parts of a title or a caption, where they are written in one line
 Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
 Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
-
-
-def joined(*parts: str) -> str:
-    """Parts of a title or a caption in one line; "" is none."""
-    return BETWEEN.join(filter(None, parts))
 
 
 def beyond(above: str, title: str) -> str:

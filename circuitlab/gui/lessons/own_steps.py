@@ -8,7 +8,8 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, Slot
 
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.figures.marks import Figure
+from circuitlab.figures.marks import Figure, joined
+from circuitlab.figures.marks.title import parts_of
 from circuitlab.gui.checkpoints.film import Ends
 from circuitlab.gui.lessons.host import Host
 from circuitlab.gui.lessons.layout import arrangement_for
@@ -25,15 +26,14 @@ def proposed_title(figure: Figure, state: State) -> str:
     """What a step is called that shows this figure: the first parts of its title, what is ablated in it, and which side of a
     comparison it is.
     """
-    title, cut = figure.title, short_words(state.subject.edits)
+    parts, cut = parts_of(figure.title), short_words(state.subject.edits)
+    said = [*parts.own, *filter(None, (parts.cut, parts.beside, parts.note))]
     acts = any(words in figure.about for words in edit_words(state.subject.edits))  # not on numbers of the weights
     named = lambda parts: (*parts, *((cut,) if acts and not any(cut in part for part in parts) else ()))
     if state.compare == "now" or state.reference is None:
-        return " · ".join(named(_first(title.split(" · "), cut)))
-    parts = title.removeprefix(f"{state.reference.label} · ").split(" · ")
-    parts = [part for part in parts if not part.startswith("now − ")]
-    parts = parts[:TITLE_PARTS] if state.compare == "reference" else named(_first(parts, cut))
-    return " · ".join((*parts, state.compare))
+        return joined(*named(_first(said, cut)))
+    first = said[:TITLE_PARTS] if state.compare == "reference" else named(_first(said, cut))
+    return joined(*first, state.compare)
 
 
 def _first(parts: Sequence[str], cut: str) -> list[str]:

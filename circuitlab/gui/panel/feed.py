@@ -14,7 +14,8 @@ from circuitlab.errors import LONGEST, bounded, reason
 from circuitlab.figures.contracts.compare import titles_beside
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel
-from circuitlab.figures.marks import Figure, Hit, empty, joined
+from circuitlab.figures.marks import Figure, Hit, empty
+from circuitlab.figures.marks.title import with_parts
 from circuitlab.gui.panel.exchange import Exchange
 from circuitlab.gui.panel.panel_zoom import PanelZoom
 from circuitlab.gui.work.app_context import AppContext
@@ -171,7 +172,7 @@ class Feed(QObject):
         about_text = any(needs(r.analysis, r.params) == "tokens" for r in requests)
         if not (self.context.document.state.draft and about_text and figure.grid):
             return figure
-        return replace(figure, title=joined(figure.title, "earlier prompt"))
+        return replace(figure, title=with_parts(figure.title, note="earlier prompt"))
 
     def draw(self) -> None:
         """Show the figure; the old one stays, dimmed, until there is something new to show."""
