@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
+from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams
 from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.circuits.ov_top_tokens import OvTopTokensParams
@@ -22,6 +23,7 @@ from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams
+from circuitlab.analysis.circuits.token_readings import left_unscaled, token_words
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
@@ -30,7 +32,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import Conventions, Head, ModelRef
 from tests.models import CONFIGS, directory
 from tests.unit.test_tables import DOUBLE, ask
 
@@ -199,3 +201,18 @@ def test_without_a_norm_before_attention_both_readings_are_one_and_nothing_is_sa
         np.testing.assert_array_equal(one.top_ids, other.top_ids)
         np.testing.assert_allclose(one.top, other.top, atol=1e-12)
         assert one.conventions == other.conventions and "W_E rows" not in " · ".join(one.conventions)
+
+
+def test_what_a_norm_takes_off_or_scales_and_no_table_has_is_said() -> None:
+    """A LayerNorm at the end takes a mean over d_model off what W_U reads; a later layer's norm scales by the whole stream."""
+    gpt2 = CONFIGS["gpt2"]
+    after = replace(gpt2, norm_placement="post_sublayer")
+    assert exactness(gpt2) == "exact"
+    for config, conventions in ((after, Conventions()), (gpt2, Conventions(True, False))):
+        assert "mean over d_model" in exactness(config, conventions) and "exact up to" not in exactness(config, conventions)
+        assert "mean over d_model" not in exactness(config, conventions, ends=False)
+    assert left_unscaled(gpt2, "normalised tokens") == () and left_unscaled(gpt2, "tokens") == ("token",)
+    assert left_unscaled(gpt2, "normalised tokens", shared=True) == ("position",)
+    for embed in ("normalised tokens", "tokens"):
+        assert "what earlier layers write left out" in token_words(gpt2, embed, Head(1, 0))
+        assert "what earlier layers write left out" not in token_words(gpt2, embed, Head(0, 0))

@@ -36,14 +36,15 @@ def norm_read(config: ModelConfig, embed: Embedding) -> tuple[NormKind, float]:
     return (config.norm, config.norm_eps) if embed == "normalised tokens" and reads_normed(config) else ("none", 0.0)
 
 
-def left_unscaled(config: ModelConfig, embed: Embedding, through: bool = False) -> tuple[str, ...]:
+def left_unscaled(config: ModelConfig, embed: Embedding, shared: bool = False) -> tuple[str, ...]:
     """Of what the scale of a norm before attention is left out, for `exactness`.
 
-    `through`: rows pass an earlier head's OV circuit, whose output the reader's norm scales by all that is in the stream.
+    `shared`: the reader's norm scales its rows by more than they hold: those of an earlier head's OV circuit, or of a token
+    behind the first layer, by all that is in the stream.
     """
     if not reads_normed(config):
         return ()
-    return (*["position"] * through, *["token"] * (embed == "tokens"))
+    return (*["position"] * shared, *["token"] * (embed == "tokens"))
 
 
 def read_as(embed: Embedding, reader: Head) -> Embedding:
@@ -59,9 +60,9 @@ def token_words(config: ModelConfig, embed: Embedding, reader: Head) -> str:
         return effective_words(config)
     if not reads_normed(config):
         return f"{before}: the tokens themselves" if before else ""
-    if read == "tokens":
-        return f"{UNNORMALISED}: up to a scale per token"
     alone = ", what earlier layers write left out" if reader.layer else ""
+    if read == "tokens":
+        return f"{UNNORMALISED}: up to a scale per token{alone}"
     return "; ".join(t for t in (before, f"W_E rows as the norm before attention scales them{alone}") if t)
 
 

@@ -170,7 +170,7 @@ def side_of(inputs: Inputs, reader: Head, embed: Embedding, earlier: Head | None
     c, read = weights.config, read_as(embed, first)
     composed = "" if mover is None else f"composed with {earlier}: the virtual head, both patterns the identity"
     said = "; ".join(t for t in (composed, token_words(c, embed, first)) if t)
-    unscaled = left_unscaled(c, read, through=earlier is not None)
+    unscaled = left_unscaled(c, read, shared=earlier is not None or reader.layer > 0)
     if read == "after the first MLP":
         if not every:
             return _Few(weights.embed().W_E, 1.0, mover, said, unscaled=unscaled, weights=weights)

@@ -162,7 +162,7 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     result = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
-        conventions=words(inputs, *pair_words(inputs, p.embed), ends=False, unscaled=left_unscaled(c, p.embed, through=True)),
+        conventions=words(inputs, *pair_words(inputs, p.embed), ends=False, unscaled=left_unscaled(c, p.embed, shared=True)),
         done=done,
     )
     shown = time.monotonic()

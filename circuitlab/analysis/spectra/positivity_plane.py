@@ -112,7 +112,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
             f"sum over earlier heads, each weighted {weighting}",
             *pair_words(inputs, p.embed),
             ends=False,
-            unscaled=left_unscaled(c, p.embed, through=True),
+            unscaled=left_unscaled(c, p.embed, shared=True),
         ),
         done=done,
     )
