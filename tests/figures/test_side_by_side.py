@@ -222,3 +222,16 @@ def test_tokens_that_are_fewer_than_the_texts_are_not_compared(engine: Engine, z
     assert not ask(texts).why
     assert ask(texts[:4]).conventions
     assert "6 tokens" in ask(texts[:4]).why and np.isnan(ask(texts[:4]).loss).all()
+
+
+def test_what_is_not_of_all_models_is_said_of_those_that_it_is_of(engine: Engine, zoo: Any, tmp_path: Path) -> None:
+    """A convention of one model is no word on the others."""
+    config = replace(CONFIGS["gpt2"], d_vocab=CONFIGS["attention-only"].d_vocab, d_vocab_out=CONFIGS["attention-only"].d_vocab)
+    save_directory(tmp_path / "normed", config, random_tensors(config, 0, 0.35), byte_tokenizer())
+    parts = drawn(engine, state_of(zoo, f"small-0l small-1l !{tmp_path / 'normed'}")).caption_parts
+    assert (
+        "normed: norm folded" in parts
+        and "normed: centred" in parts
+        and "0l, 1l, 2l: W_U centred" in [part.replace("small-", "") for part in parts]
+    )
+    assert "norm folded" not in parts and "centred" not in parts and "float32" in parts

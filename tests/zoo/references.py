@@ -301,15 +301,8 @@ def path_expansion(m: Model, own: Passed, p: Any, result: Any) -> None:
         close(result.by_source[term, source], effect(own, through_norm_after(b, "attn", out), D)[d], f"path through L{layer}H{h}")
 
 
-def with_uncentred_table(m: Model) -> bool:
-    """Whether positions are sinusoids that should be centred and are not yet."""
-    return Circuits(m).centred and m.c.positions == "sinusoidal"
-
-
 @reference
 def residual_norms(m: Model, own: Passed, p: Any, result: Any) -> None:
-    if with_uncentred_table(m):
-        return
     centred = Circuits(m).centred
     length = lambda x: np.sqrt(((without_mean(x) if centred else x) ** 2).sum(-1))
     stages = dict(zip(result.stages, result.stream, strict=True))
@@ -319,8 +312,6 @@ def residual_norms(m: Model, own: Passed, p: Any, result: Any) -> None:
 
 @reference
 def activations(m: Model, own: Passed, p: Any, result: Any) -> None:
-    if with_uncentred_table(m):
-        return
     x = own.blocks[p.layer].pre if m.c.n_layers else own.final
     close(result.values, without_mean(x) if Circuits(m).centred else x, p.name)
 
@@ -475,8 +466,8 @@ def singular_vectors(m: Model, own: Passed, p: Any, result: Any) -> None:
 def virtual_weight(m: Model, own: Passed, p: Any, result: Any) -> None:
     """Direct products of heads, embeddings, positions and the unembedding."""
     circuits, c = Circuits(m), m.c
-    if p.writer == "mlp" or p.across or p.reader == "mlp" or (circuits.centred and c.positions == "sinusoidal"):
-        return  # the table of sinusoids is not centred yet
+    if p.writer == "mlp" or p.across or p.reader == "mlp":
+        return
     reader = circuits.head(*p.reader_head) if p.reader != "unembedding" else None
     if p.writer == "position" and c.positions == "shortformer":
         A, reader = m.t["embed.W_pos"], circuits.head(*p.reader_head, behind_norm=True)
