@@ -29,6 +29,7 @@ ELSEWHERE = {
     "model/sources/hub_download.py": "tests/faults/test_downloads.py",
     "model/sources/hub_transfer.py": "tests/faults/test_downloads.py",
     "model/importing/streamed.py": "into a folder of its own that is put in place as a whole: tests/unit/test_weights_import.py",
+    "model/catalogue/getting.py": "what pip says, in a folder that goes away",
     "model/archives/transfer.py": "tests/unit/test_archives.py",
     "model/archives/unpacking.py": "tests/unit/test_archives.py",
     "training/archiving.py": "a member of a zip that is written whole",
