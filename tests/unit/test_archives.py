@@ -582,7 +582,7 @@ def test_a_panel_of_python_or_a_lesson_that_lacks_one_names_the_command(installe
     with pytest.raises(BadInput) as after:
         nearest(reference(f"builtin:{NAME}"), (), 64)
     assert command not in after.value.remedy
-    assert lab.open(NAME).steps == STEPS, "opened again it has what came meanwhile"
+    assert lab.open(NAME).steps == tuple(STEPS), "opened again it has what came meanwhile"
 
 
 def test_the_command(installed: Installed, web: Web, capsys: pytest.CaptureFixture[str]) -> None:
