@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.tensors import GgufTensors
@@ -244,7 +245,7 @@ def table_of(said: Said, architecture: Architecture) -> dict[str, From]:
             continue
         if match and i >= said.n_layers:
             what = f"The tensor {name} is of a layer that the model does not have."
-            raise BadModel(what, expected=f"{said.n_layers} layers", got=f"layer {i}", remedy=_DAMAGED)
+            raise BadModel(what, expected=number_of(said.n_layers, "layer"), got=f"layer {i}", remedy=_DAMAGED)
         applied = {} if ending == "bias" and architecture.steps.get(stem) is minus_one else architecture.steps
         for target, where in _targets(stem, names, applied, From(name), packed.shape):
             if (full := f"{target.replace('{i}', str(i))}.{ending}") in table:
