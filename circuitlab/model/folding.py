@@ -5,9 +5,10 @@ For norms before sublayers ("pre") with gain g and bias b:
     reading weight  W -> diag(g) W,     its bias  c -> c + b W,     then gain 1 and bias 0
 
 is exact. Before a mixture of experts the norm is not folded. With a LayerNorm, which subtracts the mean itself, everything that
-writes to the stream may also lose its mean over d_model. Centring `W_U` over the vocabulary shifts all logits of a position
-alike. None of this changes a log-probability; logits lose their mean over the vocabulary (soft-capped logits are not centred, as
-that would not be exact).
+writes to the stream may also lose its mean over d_model; where it keeps one (a norm after the sublayer brings it back, or it is
+not to be centred), what reads behind a folded LayerNorm loses its own instead, as the norm has taken it off. Centring `W_U` over
+the vocabulary shifts all logits of a position alike. None of this changes a log-probability; logits lose their mean over the
+vocabulary (soft-capped logits are not centred, as that would not be exact).
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class FoldedWeights:
         c = raw.config
         self._fold, self._fold_final = conventions.folds_sublayers(c), conventions.folds_final(c)
         self._centre_writes, self._centre_logits = conventions.centres_writes(c), conventions.centres_logits(c)
+        self._centre_reads = c.norm == "layer" and not self._centre_writes
 
     @property
     def config(self) -> ModelConfig:
@@ -161,7 +163,8 @@ class FoldedWeights:
             stored = ends.W_U[:, _to_cpu(tokens)]
         columns = stored.to(self._device, _TORCH[self.conventions.dtype], copy=True)
         gain = ends.norm.gain if self._fold_final else None
-        return columns if gain is None else columns.mul_(self._cast(gain.to(self._device))[:, None])
+        columns = columns if gain is None else columns.mul_(self._cast(gain.to(self._device))[:, None])
+        return columns.sub_(columns.mean(0)) if self._fold_final and self._centre_reads else columns
 
     def _folded_embed(self) -> Embed:
         raw = self._stored.embed()
@@ -178,6 +181,7 @@ class FoldedWeights:
         if self._fold_final:
             b = _with_bias(b, norm.bias, W)
             W, norm = W if norm.gain is None else _times(W, norm.gain[:, None], raw.W_U), Norm()
+            W = self._read(W, raw.W_U, 0)
         if self._centre_logits:
             W = _less(W, W.mean(dim=1, keepdim=True), raw.W_U)
             b = None if b is None else b - b.mean()
@@ -190,6 +194,10 @@ class FoldedWeights:
     def _written(self, x: Tensor, stored: Tensor | None) -> Tensor:
         return _less(x, x.mean(dim=-1, keepdim=True), stored) if self._centre_writes else x
 
+    def _read(self, W: Tensor, stored: Tensor | None, axis: int) -> Tensor:
+        """What reads behind a folded norm, `axis` d_model: without what a LayerNorm has taken off, where the stream has it."""
+        return _less(W, W.mean(axis, keepdim=True), stored) if self._centre_reads else W
+
     def _folded_layer(self, stored: Layer) -> Layer:
         raw = mapped(stored, self._cast)  # experts stay as they are stored: each is converted where it is used
         # shortformer adds positions after the norm, where a folded gain would act on them too
@@ -197,7 +205,7 @@ class FoldedWeights:
         attention = self._folded_attention(raw, stored) if reads else raw
         mlp = attention.mlp
         if isinstance(mlp, Mlp) and self._fold:
-            mlp = _folded_mlp(mlp, raw.mlp_norm, stored.mlp)
+            mlp = self._folded_mlp(mlp, raw.mlp_norm, stored.mlp)
             attention = replace(attention, mlp_norm=Norm())
         if isinstance(mlp, Mixture):
             mlp = self._centred_mixture(mlp)
@@ -225,8 +233,19 @@ class FoldedWeights:
                 shift = torch.einsum("d,hdk->hk", bias, W)
                 b = shift if b is None else b + shift
             scaled = W if gain is None else _times(W, gain[None, :, None], getattr(stored, f"W_{name}"))
-            folded |= {f"W_{name}": scaled, f"b_{name}": b}
+            folded |= {f"W_{name}": self._read(scaled, getattr(stored, f"W_{name}"), 1), f"b_{name}": b}
         return replace(raw, attn_norm=Norm(), **folded)
+
+    def _folded_mlp(self, mlp: Mlp, norm: Norm, stored: Mlp | Mixture | None) -> Mlp:
+        assert isinstance(stored, Mlp)
+        folded: dict[str, Tensor | None] = {}
+        for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
+            weight, stored_weight = getattr(mlp, W), getattr(stored, W)
+            if weight is not None:  # the bias first: it reads the weight before its gain
+                folded[b] = _with_bias(getattr(mlp, b), norm.bias, weight)
+                scaled = weight if norm.gain is None else _times(weight, norm.gain[:, None], stored_weight)
+                folded[W] = self._read(scaled, stored_weight, 0)
+        return replace(mlp, **folded)  # type: ignore[arg-type]
 
 
 def _to_cpu(tokens: Tokens) -> Tokens:
@@ -248,14 +267,3 @@ def _times(W: Tensor, factor: Tensor, stored: Tensor) -> Tensor:
 def _less(W: Tensor, mean: Tensor, stored: Tensor | None) -> Tensor:
     """W − mean, in place likewise."""
     return W - mean if W is stored else W.sub_(mean)
-
-
-def _folded_mlp(mlp: Mlp, norm: Norm, stored: Mlp | Mixture | None) -> Mlp:
-    assert isinstance(stored, Mlp)
-    folded: dict[str, Tensor | None] = {}
-    for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
-        weight, stored_weight = getattr(mlp, W), getattr(stored, W)
-        if weight is not None:  # the bias first: it reads the weight before its gain
-            folded[b] = _with_bias(getattr(mlp, b), norm.bias, weight)
-            folded[W] = weight if norm.gain is None else _times(weight, norm.gain[:, None], stored_weight)
-    return replace(mlp, **folded)  # type: ignore[arg-type]

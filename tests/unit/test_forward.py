@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,6 +98,23 @@ def test_folding_and_centring_keep_log_probabilities(name: str) -> None:
     double = forward(under(weights, Conventions(dtype="float64")), TOKENS).log_probs()
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), raw, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("placement", ["pre", "both", "post_sublayer"])
+@pytest.mark.parametrize("final", [True, False])
+def test_what_reads_behind_a_folded_layer_norm_has_no_part_that_the_norm_takes_off(placement: Any, final: bool) -> None:
+    """A multiple of 1 added to what a head reads or to W_U before its gain changes no logit; so it is in no folded weight."""
+    config = replace(CONFIGS["gpt2"], norm_placement=placement, final_norm=final)
+    weights, _ = weights_of(config)
+    for conventions in (Conventions(centre=False, dtype="float64"), Conventions(dtype="float64")):
+        folded, tokens = under(weights, conventions), torch.tensor([[0, 5, 9, 5]])
+        differ = logits(folded, tokens) - logits(under(weights, Conventions(False, False, "float64")), tokens)
+        torch.testing.assert_close(differ, differ.mean(-1, keepdim=True).expand_as(differ), atol=1e-10, rtol=0)
+        if not conventions.centres_writes(config):
+            reads = [folded.layer(0).W_Q.mean(1), folded.layer(0).mlp.W_in.mean(0)] if placement != "post_sublayer" else []
+            reads += [folded.unembed().W_U.mean(0)] if final else []
+            for mean in reads:
+                torch.testing.assert_close(mean, torch.zeros_like(mean), atol=1e-12, rtol=0)
 
 
 def test_folding_leaves_nothing_to_fold() -> None:

@@ -32,7 +32,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
-from circuitlab.model.subject import Conventions, Head, ModelRef
+from circuitlab.model.subject import Head, ModelRef
 from tests.models import CONFIGS, directory
 from tests.unit.test_tables import DOUBLE, ask
 
@@ -170,7 +170,8 @@ def test_spectra_keep_the_matrices_of_the_papers_and_can_read_normalised_rows(mo
     engine, c = Engine(ModelStore()), own.c
     w = engine.store.open(ModelRef(f"file:{path}")).weights(DOUBLE, "cpu")
     W_E = w.embed().W_E.numpy() * c.embed_scale
-    of_rows = {"tokens": W_E, "normalised tokens": (W_E - W_E.mean(1, keepdims=True) * (c.norm == "layer")) * own.scale[:, None]}
+    W_E = W_E - W_E.mean(1, keepdims=True) * (c.norm == "layer")  # which the norm takes off
+    of_rows = {"tokens": W_E, "normalised tokens": W_E * own.scale[:, None]}
     gain, post = own.t["layers.0.attn_norm.gain"], own.t.get("layers.0.attn_post_norm.gain", 1.0)
     W_Q, W_K, W_V = (gain[:, None] * own.t[f"layers.0.W_{name}"][HEAD.head] for name in "QKV")
     W_OV = W_V @ (own.t["layers.0.W_O"][HEAD.head] * post)
@@ -203,14 +204,10 @@ def test_without_a_norm_before_attention_both_readings_are_one_and_nothing_is_sa
         assert one.conventions == other.conventions and "W_E rows" not in " · ".join(one.conventions)
 
 
-def test_what_a_norm_takes_off_or_scales_and_no_table_has_is_said() -> None:
-    """A LayerNorm at the end takes a mean over d_model off what W_U reads; a later layer's norm scales by the whole stream."""
+def test_a_scale_that_the_whole_stream_sets_is_said() -> None:
+    """The norm of a later layer scales a token's part by all that is in the stream."""
     gpt2 = CONFIGS["gpt2"]
-    after = replace(gpt2, norm_placement="post_sublayer")
     assert exactness(gpt2) == "exact"
-    for config, conventions in ((after, Conventions()), (gpt2, Conventions(True, False))):
-        assert "mean over d_model" in exactness(config, conventions) and "exact up to" not in exactness(config, conventions)
-        assert "mean over d_model" not in exactness(config, conventions, ends=False)
     assert left_unscaled(gpt2, "normalised tokens") == () and left_unscaled(gpt2, "tokens") == ("token",)
     assert left_unscaled(gpt2, "normalised tokens", shared=True) == ("position",)
     for embed in ("normalised tokens", "tokens"):

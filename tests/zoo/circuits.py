@@ -59,6 +59,7 @@ class Circuits:
         self.stored = without_mean(self.E) if pre and c.norm == "layer" else self.E
         self.tokens = normalised(self.E, c.norm, c.norm_eps) if pre else self.E
         self.U_raw = model.W_U * (t["unembed.norm.gain"][:, None] if c.final_norm and c.norm != "none" else 1.0)
+        self.U_raw = without_mean(self.U_raw, 0) if c.final_norm and c.norm == "layer" and not self.centred else self.U_raw
         self.U = self.U_raw if c.logit_soft_cap else without_mean(self.U_raw)
         self.d = c.d_model - 1 if self.centred else c.d_model
 
@@ -68,6 +69,7 @@ class Circuits:
             return W
         if c.norm != "none" and c.norm_placement in ("pre", "both"):
             W = self.m.of(layer, "attn_norm.gain")[:, None] * W
+            W = without_mean(W, 0) if c.norm == "layer" else W
         return without_mean(W, 0) if self.centred else W
 
     def _bias(self, layer: int, name: str, head: int) -> np.ndarray | None:
@@ -123,6 +125,7 @@ class Circuits:
             if c.norm != "none" and c.norm_placement in ("pre", "both"):
                 gain = self.m.of(0, "mlp_norm.gain")
                 W = (self.m.of(0, "attn_norm.gain") if gain is None else gain)[:, None] * W
+                W = without_mean(W, 0) if c.norm == "layer" else W
             return (without_mean(W, 0) if self.centred else W).T
         W = self.m.of(last, "mlp.W_out")
         if c.norm != "none" and c.norm_placement in ("post_sublayer", "both"):

@@ -49,11 +49,8 @@ def exactness(
     missing = normed and not conventions.fold_norm and ((layers and before) or (ends and c.final_norm))
     scaled = (c.qk_norm != "none" and bool(at)) or (layers and normed and c.norm_placement in ("post_sublayer", "both"))
     phrases = [f"not exact: gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
-    # a mean over d_model that a gain behind the sublayer, or an uncentred W_O, writes: folding the gain does not take it off
-    uncentred = c.norm == "layer" and c.final_norm and layers and ends and not conventions.centres_writes(c) and not missing
-    phrases += ["not exact: the mean over d_model that the final LayerNorm takes off is left in"] * uncentred
     per = dict.fromkeys((*["position"] * scaled, *unscaled))
-    phrases += [f"exact up to a positive scale per {' and per '.join(per)}"] if per and not missing and not uncentred else []
+    phrases += [f"exact up to a positive scale per {' and per '.join(per)}"] if per and not missing else []
     phrases += ["offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
     phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer" and bool(at))  # they are added after that scale
     if any(c.slopes_in(layer) for layer in at):  # the one part of a score that no weight holds; it is the same for all tokens
