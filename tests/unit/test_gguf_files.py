@@ -19,7 +19,7 @@ from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
-from circuitlab.model.loading.gguf import vocabulary
+from circuitlab.model.text import sentencepiece_bpe
 from tests.gguf_files import Kind, byte_tokenizer, converted, plain, random_blocks
 from tests.unit.families.agreement import saved
 
@@ -247,7 +247,7 @@ def test_sentencepiece_takes_the_best_piece_and_falls_back_to_bytes(tmp_path: Pa
 
 def test_tokens_of_more_merges_than_any_model_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """64,000 tokens in 4.8 MB can make millions of merges."""
-    monkeypatch.setattr(vocabulary, "_MOST_MERGES", 100)
+    monkeypatch.setattr(sentencepiece_bpe, "_MOST_MERGES", 100)
     tokens = ["<unk>", "<s>", "</s>", *("a" * i + "b" * k for i in range(8) for k in range(8) if i + k)]
     said = {
         "tokenizer.ggml.model": "llama",
@@ -257,7 +257,7 @@ def test_tokens_of_more_merges_than_any_model_has_are_refused(tmp_path: Path, mo
     }
     with pytest.raises(BadModel) as refused:
         open_model(_with(tmp_path, lambda more: more.update(said), vocab_size=len(tokens)))
-    assert "100 merges" in refused.value.expected and refused.value.remedy
+    assert "100 merges" in refused.value.got and refused.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,22 @@ from dataclasses import dataclass
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, cause
+from circuitlab.model.text.sentencepiece_bpe import (
+    BYTE,
+    CONTROL,
+    LONGEST,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER,
+    Unmergeable,
+    bpe_description,
+)
 
 LARGEST = 16 * 2**20  # bytes; the largest of public models has 5 million
-_MOST_PIECES, _MOST_CHARACTERS, _MOST_MERGES = 2**20, 2**23, 2**20  # of Gemma's, the largest: 2^18, 1.9 million, 0.6 million
-_LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
+_MOST_PIECES, _MOST_CHARACTERS = 2**20, 2**23  # of Gemma's, the largest: 2^18, 1.9 million
 _UNIGRAM, _BPE = 1, 2
 _REMEDY = "Fetch or write the file again, or remove it and use token ids."
-_SPACE = "▁"
 
 
 class NotRead(Exception):
@@ -67,7 +75,11 @@ def description(data: bytes, name: str) -> JsonDict:
         raise BadModel(
             f"{name} cannot be read.", expected="pieces spelled differently", got=f"{twice[:40]!r} twice", remedy=_REMEDY
         )
-    return _described(spec, vocab)
+    added = [_added(i, text, kind) for i, (text, _, kind) in enumerate(spec.pieces) if kind in (UNKNOWN, CONTROL, USER)]
+    try:
+        return bpe_description(spec.pieces, vocab, (NORMAL,), spec.unknown, spec.in_front, added, spec.byte_fallback)
+    except Unmergeable as error:
+        raise NotRead(f"it has {error}") from error
 
 
 def _is_tiktoken(data: bytes) -> bool:
@@ -77,7 +89,7 @@ def _is_tiktoken(data: bytes) -> bool:
 
 
 def _refuse(spec: _Spec) -> None:
-    users = any(kind == _USER for _, _, kind in spec.pieces)
+    users = any(kind == USER for _, _, kind in spec.pieces)
     reasons = (
         (spec.kind != _BPE, "its model is Unigram's, or of words or characters; BPE is read"),
         (bool(spec.table), "it normalises characters by a table of its own"),
@@ -86,10 +98,6 @@ def _refuse(spec: _Spec) -> None:
         (spec.in_front and users, "symbols of its own stand behind a space that it puts in front"),
         (_reaches_unused(spec), "it has pieces that are merged and not used"),
         (sum(len(text) for text, _, _ in spec.pieces) > _MOST_CHARACTERS, "its pieces are longer than those of any model"),
-        (
-            any(len(text) > _LONGEST for text, _, kind in spec.pieces if kind == _NORMAL),
-            f"it has pieces longer than {_LONGEST} characters",
-        ),
     )
     for applies, reason in reasons:
         if applies:
@@ -98,58 +106,17 @@ def _refuse(spec: _Spec) -> None:
 
 def _reaches_unused(spec: _Spec) -> bool:
     """Whether merging may make a piece that SentencePiece then takes apart again, as it is not to be used."""
-    joined = {text for text, _, kind in spec.pieces if kind in (_NORMAL, _UNUSED)}
-    unused = [text for text, _, kind in spec.pieces if kind == _UNUSED]
+    joined = {text for text, _, kind in spec.pieces if kind in (NORMAL, UNUSED)}
+    unused = [text for text, _, kind in spec.pieces if kind == UNUSED]
     return any(
-        len(t) == 1 or len(t) > _LONGEST or any(t[:k] in joined and t[k:] in joined for k in range(1, len(t))) for t in unused
+        len(t) == 1 or len(t) > LONGEST or any(t[:k] in joined and t[k:] in joined for k in range(1, len(t))) for t in unused
     )
-
-
-def _described(spec: _Spec, vocab: Mapping[str, int]) -> JsonDict:
-    steps: list[JsonDict] = [{"type": "Prepend", "prepend": _SPACE}] if spec.in_front else []
-    steps += [{"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}]
-    back: list[JsonDict] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
-    back += [{"type": "ByteFallback"}, {"type": "Fuse"}]
-    back += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spec.in_front else []
-    return {
-        "version": "1.0",
-        "added_tokens": [_added(i, text, kind) for i, (text, _, kind) in enumerate(spec.pieces) if kind in _SET_APART],
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": None,
-        "post_processor": None,
-        "decoder": {"type": "Sequence", "decoders": back},
-        "model": {
-            "type": "BPE",
-            "vocab": vocab,
-            "merges": _merges(spec, vocab),
-            "unk_token": spec.unknown,
-            "fuse_unk": True,
-            "byte_fallback": spec.byte_fallback,
-            "ignore_merges": False,
-        },
-    }
-
-
-_SET_APART = (_UNKNOWN, _CONTROL, _USER)
 
 
 def _added(i: int, text: str, kind: int) -> JsonDict:
     """A piece that is not merged. The user's own are looked for in the text as it is normalised."""
-    how = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": kind == _USER}
-    return {"id": i, "content": text, **how, "special": kind != _USER}
-
-
-def _merges(spec: _Spec, vocab: Mapping[str, int]) -> list[list[str]]:
-    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids."""
-    mergeable = {text for text, _, kind in spec.pieces if kind == _NORMAL}
-    merges: list[tuple[float, int, int, list[str]]] = []
-    for text, score, kind in spec.pieces:
-        if kind == _NORMAL:
-            halves = ((text[:k], text[k:]) for k in range(1, len(text)))
-            merges += [(-score, vocab[a], vocab[b], [a, b]) for a, b in halves if a in mergeable and b in mergeable]
-            if len(merges) > _MOST_MERGES:
-                raise NotRead(f"it has more than {number_of(_MOST_MERGES, 'merge')}")
-    return [pair for *_, pair in sorted(merges)]
+    how = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": kind == USER}
+    return {"id": i, "content": text, **how, "special": kind != USER}
 
 
 # -- the protocol buffer -----------------------------------------------------------------------------------------------------
@@ -165,7 +132,7 @@ def _spec(data: bytes) -> _Spec:
         elif number in parts and isinstance(value, bytes):
             parts[number].append(value)
     trainer, rules = (dict(_fields(b"".join(parts[number]))) for number in (2, 3))
-    unknown = next((text for text, _, kind in pieces if kind == _UNKNOWN), None)
+    unknown = next((text for text, _, kind in pieces if kind == UNKNOWN), None)
     if unknown is None:
         raise ValueError("no piece for what is unknown")
     return _Spec(
@@ -187,8 +154,8 @@ def _piece(data: bytes) -> tuple[str, float, int]:
     (score,) = struct.unpack("<f", raw)
     if score != score or score in (float("inf"), float("-inf")):
         raise ValueError("a score that is not a number")
-    text, kind = _bytes(fields, 1).decode("utf-8"), _number(fields, 3, _NORMAL)
-    if not text or not _NORMAL <= kind <= _BYTE:
+    text, kind = _bytes(fields, 1).decode("utf-8"), _number(fields, 3, NORMAL)
+    if not text or not NORMAL <= kind <= BYTE:
         raise ValueError(f"a piece of the kind {kind}" if text else "a piece without text")
     return text, score, kind
 

@@ -267,7 +267,7 @@ def test_what_takes_memory_without_end_is_not_read(monkeypatch: pytest.MonkeyPat
     long = [("<unk>", 0.0, 2), *((f"{i:0250d}", 0.0, 1) for i in range(34_000))]
     with pytest.raises(NotRead, match="longer than those"):
         description(model_file(long), "tokenizer.model")
-    monkeypatch.setattr("circuitlab.model.text.sentencepiece_file._MOST_MERGES", 100)
+    monkeypatch.setattr("circuitlab.model.text.sentencepiece_bpe._MOST_MERGES", 100)
     with pytest.raises(NotRead, match="more than 100 merges"):
         description(cached("llama"), "tokenizer.model")
 

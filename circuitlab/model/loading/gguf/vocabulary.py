@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
+from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Unmergeable, bpe_description
 from circuitlab.model.text.tokenizer import Tokenizer
 
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
-_MOST_MERGES = 2**20  # of Gemma's, the largest: 0.6 million
-_LONGEST_MERGED = 256  # characters of a piece that is divided at each of them to find its merges
 _REMEDY = "Convert the model again, or open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none."
 
 
@@ -27,7 +24,7 @@ class _Keys:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.tokens: list[str] = self.texts("tokens")
-        self.types = self.array("token_type", np.full(len(self.tokens), _NORMAL, dtype=np.int32))
+        self.types = self.array("token_type", np.full(len(self.tokens), NORMAL, dtype=np.int32))
 
     def get(self, name: str, default: object = None) -> Any:
         """A value as it was read."""
@@ -92,7 +89,7 @@ def vocabulary(header: Header) -> Tokenizer | None:
 
 
 def _added(keys: _Keys, types: tuple[int, ...]) -> list[JsonDict]:
-    """Tokens that are matched before all rules, those of `_USER` as text of their own, all others as special ones."""
+    """Tokens that are matched before all rules, those of `USER` as text of their own, all others as special ones."""
     return [
         {
             "id": i,
@@ -101,7 +98,7 @@ def _added(keys: _Keys, types: tuple[int, ...]) -> list[JsonDict]:
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": bool(keys.types[i] != _USER),
+            "special": bool(keys.types[i] != USER),
         }
         for i in np.flatnonzero(np.isin(keys.types, types)).tolist()
         if keys.tokens[i]
@@ -134,7 +131,7 @@ def _byte_level(keys: _Keys) -> tuple[JsonDict, str]:
     to_bytes = {"type": "ByteLevel", "add_prefix_space": in_front, "trim_offsets": True, "use_regex": False}
     return {
         "version": "1.0",
-        "added_tokens": _added(keys, (_CONTROL, _USER)),
+        "added_tokens": _added(keys, (CONTROL, USER)),
         "normalizer": {"type": "NFC"} if rules.composed else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, to_bytes]},
         "post_processor": None,
@@ -150,48 +147,9 @@ def _sentencepiece(keys: _Keys) -> JsonDict:
         raise _bad(keys.header, "scores", "finite scores", "NaN or infinite ones")
     unknown = keys.id("unknown")
     unknown = 0 if unknown is None and keys.tokens else unknown
-    mergeable = {keys.tokens[i] for i in np.flatnonzero(np.isin(keys.types, (_NORMAL, _USER))).tolist()}
-    model = {
-        "type": "BPE",
-        "vocab": vocab,
-        "merges": _merges(keys, vocab, mergeable, scores),
-        "unk_token": None if unknown is None else keys.tokens[unknown],
-        "fuse_unk": True,
-        "byte_fallback": True,
-        "ignore_merges": False,
-    }
-    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
-    in_front = keys.flag("add_space_prefix", True)
-    steps = [{"type": "Prepend", "prepend": "▁"}, blank] if in_front else [blank]
-    back = [
-        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        *([{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if in_front else []),
-    ]
-    return {
-        "version": "1.0",
-        "added_tokens": _added(keys, (_UNKNOWN, _CONTROL, _USER)),
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": None,
-        "post_processor": None,
-        "decoder": {"type": "Sequence", "decoders": back},
-        "model": model,
-    }
-
-
-def _merges(keys: _Keys, vocab: Mapping[str, int], mergeable: set[str], scores: np.ndarray) -> list[list[str]]:
-    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids.
-
-    Raises `BadModel` for more than any model has: a few megabytes of tokens can make sixty million.
-    """
-    merges = []
-    for text in mergeable:
-        if len(text) > _LONGEST_MERGED:
-            continue
-        i = vocab[text]
-        splits = ((text[:k], text[k:]) for k in range(1, len(text)))
-        merges += [(-float(scores[i]), vocab[a], vocab[b], [a, b]) for a, b in splits if a in mergeable and b in mergeable]
-        if len(merges) > _MOST_MERGES:
-            raise _bad(keys.header, "tokens", f"at most {number_of(_MOST_MERGES, 'merge')}", "more")
-    return [pair for *_, pair in sorted(merges)]
+    pieces = list(zip(keys.tokens, scores.tolist(), keys.types.tolist(), strict=True))
+    in_front, text = keys.flag("add_space_prefix", True), None if unknown is None else keys.tokens[unknown]
+    try:
+        return bpe_description(pieces, vocab, (NORMAL, USER), text, in_front, _added(keys, (UNKNOWN, CONTROL, USER)))
+    except Unmergeable as error:
+        raise _bad(keys.header, "tokens", "pieces as a model has them", str(error)) from error

@@ -1,0 +1,82 @@
+"""SentencePiece's BPE as `tokenizers` has it: a description of a `tokenizer.json`, from pieces with their scores and kinds.
+
+SentencePiece has no list of merges: of two neighbouring pieces whose texts join to a piece, those are joined first whose piece
+has the best score. Every such pair, in that order, is the list. Spaces are written as ▁, one of which may stand in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
+
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # kinds of pieces, as the format of SentencePiece numbers them
+LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges
+_MOST_MERGES = 2**20  # of Gemma's, the largest: 0.6 million
+_SPACE = "▁"
+
+Piece = tuple[str, float, int]  # text, score, kind
+
+
+class Unmergeable(Exception):
+    """Pieces that no model has: why, after "it has"."""
+
+
+def bpe_description(
+    pieces: Collection[Piece],
+    vocab: Mapping[str, int],
+    kinds: Collection[int],
+    unknown: str | None,
+    in_front: bool,
+    added: list[JsonDict],
+    byte_fallback: bool = True,
+) -> JsonDict:
+    """The contents of a `tokenizer.json`.
+
+    `vocab`: id by text; `kinds`: the kinds of pieces that are merged; `unknown`: the piece for what no other stands for;
+    `in_front`: whether a text begins with a space of its own; `added`: pieces that are looked for before all rules. Raises
+    `Unmergeable`.
+    """
+    # a longer symbol of the user's own is found whole, before any merge
+    merged = [(text, score) for text, score, kind in pieces if kind in kinds and (kind == NORMAL or len(text) <= LONGEST)]
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
+    back: list[JsonDict] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
+    back += [{"type": "ByteFallback"}, {"type": "Fuse"}]
+    return {
+        "version": "1.0",
+        "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": [*([{"type": "Prepend", "prepend": _SPACE}] * in_front), blank]},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": back + [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] * in_front,
+        },
+        "model": {
+            "type": "BPE",
+            "vocab": vocab,
+            "merges": _merges(merged, vocab),
+            "unk_token": unknown,
+            "fuse_unk": True,
+            "byte_fallback": byte_fallback,
+            "ignore_merges": False,
+        },
+    }
+
+
+def _merges(pieces: Iterable[tuple[str, float]], vocab: Mapping[str, int]) -> list[list[str]]:
+    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids.
+
+    A few megabytes of pieces can make sixty million.
+    """
+    scores = dict(pieces)
+    merges: list[tuple[float, int, int, list[str]]] = []
+    for text, score in scores.items():
+        if len(text) > LONGEST:
+            raise Unmergeable(f"pieces longer than {number_of(LONGEST, 'character')}")
+        halves = ((text[:k], text[k:]) for k in range(1, len(text)))
+        merges += [(-score, vocab[a], vocab[b], [a, b]) for a, b in halves if a in scores and b in scores]
+        if len(merges) > _MOST_MERGES:
+            raise Unmergeable(f"more than {number_of(_MOST_MERGES, 'merge')}")
+    return [pair for *_, pair in sorted(merges)]
