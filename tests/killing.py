@@ -10,8 +10,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Audit events of what changes a folder or a file; Python raises each of them before the call.
-_CALLS = {"open", "os.rename", "os.remove", "os.link", "os.chmod", "os.mkdir", "os.truncate", "os.rmdir"}
+# Audit events of what reads or changes a folder or a file; Python raises each of them before the call.
+_CALLS = {
+    "open",
+    "os.rename",
+    "os.remove",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.mkdir",
+    "os.truncate",
+    "os.rmdir",
+    "os.utime",
+}
 
 
 def killed_before(call: int, act: Callable[[], object]) -> bool:
@@ -57,13 +68,23 @@ def _count_down(call: int) -> None:
         if not left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    before_each_call(count)
+
+
+def before_each_call(act: Callable[[], None], under: str = "") -> None:
+    """From now on `act` runs before each call of this process that opens or changes a file `under` a folder, and each flush."""
+
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _CALLS:
-            count()
+        if event in _CALLS and any(_text(one).startswith(under) for one in arguments[:2]):
+            act()
 
     def flushed(opened: int, flush: Callable[[int], None] = os.fsync) -> None:
-        count()
+        act()
         flush(opened)
 
     os.fsync = flushed  # it has no audit event
     sys.addaudithook(heard)
+
+
+def _text(one: object) -> str:
+    return os.fsdecode(one) if isinstance(one, str | bytes | os.PathLike) else ""

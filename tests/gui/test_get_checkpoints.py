@@ -64,7 +64,7 @@ def test_offered_downloaded_and_on_the_slider(qtbot: Any, web: Web, window: Wind
     assert not command(window, "checkpoint-play").command.enabled(window)
     dialog = _dialog(window)
     with qtbot.waitSignal(dialog.got):
-        dialog.download.click()
+        dialog.go.click()
     settle(qtbot, window)
     assert _slides(window) and not dialog.isVisible()
     assert command(window, "get-checkpoints").command.enabled(window), "for the other model"
@@ -77,8 +77,8 @@ def test_offered_downloaded_and_on_the_slider(qtbot: Any, web: Web, window: Wind
 def test_stopped_and_taken_up_again(qtbot: Any, installed: Installed, web: Web, window: Window) -> None:
     web.wait = threading.Event()
     dialog = _dialog(window)
-    dialog.download.click()
-    assert not dialog.download.isEnabled() and not dialog.file.isEnabled()
+    dialog.go.click()
+    assert not dialog.go.isEnabled() and not dialog.file.isEnabled()
     qtbot.waitUntil(lambda: dialog.bar.value() > 0 and "KiB" not in dialog.status.text() and bool(dialog.status.text()))
     dialog.stop.click()
     qtbot.waitUntil(lambda: "are kept" in dialog.status.text())
@@ -86,7 +86,7 @@ def test_stopped_and_taken_up_again(qtbot: Any, installed: Installed, web: Web, 
     assert 0 < kept < installed.archive.zip.size and window.checkpoints.offer.isVisible()
     web.wait.set()
     with qtbot.waitSignal(dialog.got):
-        dialog.download.click()
+        dialog.go.click()
     settle(qtbot, window)
     assert _slides(window) and web.log[-1][1] == f"bytes={kept}-"
 
@@ -94,9 +94,9 @@ def test_stopped_and_taken_up_again(qtbot: Any, installed: Installed, web: Web, 
 def test_a_flipped_byte_is_said_and_changes_nothing(qtbot: Any, web: Web, window: Window) -> None:
     before, web.flip = window.context.document.recorded, 5000
     dialog = _dialog(window)
-    dialog.download.click()
+    dialog.go.click()
     qtbot.waitUntil(lambda: "is not the archive" in dialog.status.text())
-    assert dialog.isVisible() and dialog.download.isEnabled() and window.checkpoints.offer.isVisible()
+    assert dialog.isVisible() and dialog.go.isEnabled() and window.checkpoints.offer.isVisible()
     assert window.context.document.recorded == before and not list(paths.data_home().rglob("*.safetensors"))
 
 
@@ -104,7 +104,7 @@ def test_without_an_address_from_a_file(
     qtbot: Any, installed: Installed, window: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialog = _dialog(window)
-    assert not dialog.download.isEnabled()
+    assert not dialog.go.isEnabled()
     assert all(words in dialog.about.text() for words in ("No address", installed.archive.zip.name))
     for chosen, here in (("", False), (str(installed.zips / f"{OTHER}-checkpoints.zip"), False), (str(installed.zip), True)):
         monkeypatch.setattr(QFileDialog, "getOpenFileName", staticmethod(lambda *_, chosen=chosen: (chosen, "")))
@@ -117,7 +117,7 @@ def test_it_goes_on_while_another_model_is_open(qtbot: Any, installed: Installed
     """The model that was left is read again where it is still open, and the other one has an offer of its own."""
     web.wait = threading.Event()
     dialog = _dialog(window)
-    dialog.download.click()
+    dialog.go.click()
     dialog.close()
     with qtbot.waitSignal(window.opening.opened):
         window.open_model(OTHER)
@@ -146,7 +146,7 @@ def test_checkpoints_of_a_model_that_is_not_open(qtbot: Any, installed: Installe
     before = window.context.document.recorded
     dialog.models.setCurrentText(OTHER)
     with qtbot.waitSignal(dialog.got):
-        dialog.download.click()
+        dialog.go.click()
     settle(qtbot, window)
     assert [name for name, _ in web.log] == [f"{OTHER}-checkpoints.zip"]
     assert window.context.document.recorded == before and window.checkpoints.offer.isVisible()

