@@ -33,8 +33,8 @@ def executed(source: str, output: str, cells: list[str]) -> None:
 
 
 def store(path: Path) -> None:
-    """Execute the notebook at an absolute path and keep what its cells show: without times, and without the page of a report,
-    which repeats all figures.
+    """Execute the notebook at an absolute path and keep what its cells show: without times, without the progress of what takes
+    long on this machine, and without the page of a report, which repeats all figures.
     """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ipynb"
@@ -45,6 +45,8 @@ def store(path: Path) -> None:
     notebook["metadata"]["language_info"] = {"name": "python"}
     for cell in notebook["cells"]:
         cell["metadata"] = {}
+        if "outputs" in cell:
+            cell["outputs"] = [output for output in cell["outputs"] if output["output_type"] != "stream"]
         for output in cell.get("outputs", ()):
             if "<iframe" in "".join(output["data"].get("text/html", "")):
                 del output["data"]["text/html"]

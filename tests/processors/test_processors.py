@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.processors.numeric import AT_ONCE, LEFT_OUT, PROCESSORS, ROOT, WITH_PROCESSES, numeric_files
+from tests.processors.numeric import AT_ONCE, LEFT_OUT, OF_MEMORY, PROCESSORS, ROOT, WITH_PROCESSES, numeric_files
 
 PASSED = 0  # of pytest
 PARTS = 4  # of the files, each for a process of minutes
@@ -33,7 +33,7 @@ def test_the_numbers_hold_on_another_processor(name: str, part: int) -> None:
 
 def test_what_is_left_out_is_there() -> None:
     assert all((ROOT / file).is_file() for file in LEFT_OUT)
-    for test in WITH_PROCESSES:
+    for test in (*WITH_PROCESSES, *OF_MEMORY):
         file, _, function = test.partition("::")
         assert file in numeric_files() and f"\ndef {function}(" in (ROOT / file).read_text(encoding="utf-8"), test
 
