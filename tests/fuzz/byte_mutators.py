@@ -11,6 +11,8 @@ Mutator = Callable[[Path, random.Random], str]
 
 def _edit(change: Callable[[bytearray, random.Random], str]) -> Mutator:
     def mutate(file: Path, rng: random.Random) -> str:
+        if not file.is_file():  # a pipe that stands there by now is never read to its end
+            raise FileNotFoundError(file)
         data = bytearray(file.read_bytes())
         said = change(data, rng)
         file.write_bytes(data)
