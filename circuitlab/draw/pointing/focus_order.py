@@ -24,8 +24,9 @@ def stops(inside: QWidget) -> list[QWidget]:
 
 
 def chain(widgets: Sequence[QWidget]) -> None:
-    """Tab goes from each widget to the next."""
-    for one, other in pairwise(widgets):
+    """Tab goes from each widget to the next; those at which it does not stop are left out, for Qt would leave out both."""
+    tabbed = [w for w in widgets if w.focusPolicy() & Qt.FocusPolicy.TabFocus]
+    for one, other in pairwise(tabbed):
         if one is not other:
             QWidget.setTabOrder(one, other)
 
