@@ -79,6 +79,14 @@ class BadModel(CircuitLabError):
         self.asks: Mapping[str, tuple[str, ...]] = dict(asks or {})
 
 
+class NotFetched(BadModel):
+    """A model of the catalogue that is not on this machine. `name`: what `circuitlab get` calls it."""
+
+    def __init__(self, what: str, *, name: str, expected: str, got: str, remedy: str) -> None:
+        super().__init__(what, expected=expected, got=got, remedy=remedy)
+        self.name = name
+
+
 class UnknownFamily(BadModel):
     """A checkpoint that no family recognises.
 

@@ -98,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     window = commands.add_parser("open", help="open the window on a model, a session or what a picture shows")
     window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file, or a picture with its view")
     window.add_argument("--text", help="the prompt")
+    window.add_argument("--lesson", metavar="NAME", help="begin a lesson: see `circuitlab lessons`")
     _assume_argument(window)
     _add_present(commands)
     _add_compute_and_figure(commands)
@@ -285,8 +286,8 @@ def _run(args: argparse.Namespace) -> int:
             from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
-        source, text = model, getattr(args, "text", None)
-        return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
+        text, lesson = getattr(args, "text", None), _lesson(getattr(args, "lesson", None))
+        return launch.open_or_render(model, text, assume=_assumed(assume), lesson=lesson)
     if args.command == "present":
         from circuitlab.cli import present_command
 
@@ -348,13 +349,30 @@ def _run(args: argparse.Namespace) -> int:
     return commands.RUN[args.command](args)
 
 
+def _lesson(name: str | None) -> str:
+    """The name of a lesson that is there, "" for None. Raises `UsageError`."""
+    if name is None:
+        return ""
+    from circuitlab.lessons.lesson import files
+
+    names = [path.stem for path in files()]
+    if name not in names:
+        raise UsageError(
+            "There is no such lesson.",
+            expected=" ".join(names),
+            got=quoted(name),
+            remedy="Name one of these; `circuitlab lessons` says what they show.",
+        )
+    return name
+
+
 def _open_session(args: argparse.Namespace) -> int:
     """The window on a session or a picture, which say themselves what they show."""
-    if args.text is not None or args.assume:
+    if named := [f"--{name}" for name in ("text", "lesson", "assume") if getattr(args, name) not in (None, [])]:
         raise UsageError(
-            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text and models.",
+            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text, models and story.",
             expected=f"{Path(args.model).name} alone",
-            got="--text" if args.text is not None else "--assume",
+            got=" ".join(named),
             remedy="Change them in the window.",
         )
     from circuitlab import launch
