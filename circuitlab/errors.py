@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.terminal import on_one_line
@@ -40,7 +39,7 @@ class CircuitLabError(Exception):
         lines += [f"  do:       {self.remedy}"] if self.remedy else []
         return "\n".join(map(on_one_line, lines))  # a name with a line break cannot add a line
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled by its attributes: the arguments of a subclass are not those that `Exception` keeps."""
         return _bare, (type(self), self.args), vars(self)
 

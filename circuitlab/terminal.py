@@ -48,7 +48,7 @@ class _Door:
         for line in lines:
             self.write(line)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.plain, name)
 
 

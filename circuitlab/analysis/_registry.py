@@ -21,7 +21,7 @@ from circuitlab.plugins.registering import load_into
 Memory = Callable[[ModelConfig, int, Any], int] | Callable[[ModelConfig, int, Any, str], int]
 
 
-def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, Any, str], int]:
+def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, object, str], int]:
     """A memory estimate that takes a dtype, float32 by default, whether or not it depends on it."""
     if len(inspect.signature(memory).parameters) > 3:
         return lambda config, n, p, dtype="float32": memory(config, n, p, dtype)
@@ -39,7 +39,7 @@ _REGISTRY: dict[str, Analysis[Any, Any]] = {}
 NO_HEADS = "this model has no layers, and so no heads."
 
 
-def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable[[ModelConfig, Any], str | None]:
+def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable[[ModelConfig, object], str | None]:
     """The refusal of an analysis of heads: first of all, a model without layers."""
     return lambda config, p: refuse(config, p) if config.n_layers else NO_HEADS
 

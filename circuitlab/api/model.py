@@ -355,13 +355,13 @@ class Model:
         destination: int | None = None,
         out: str | Path | None = None,
         paper: Paper | None = None,
-        set: Mapping[str, Any] | None = None,
+        set: Mapping[str, object] | None = None,
         with_view: bool = True,
         source: int | None = None,
         target: Target | str | None = None,
         cut: Heads = (),
         edits: Edits = (),
-        **more: Any,
+        **more: object,
     ) -> Picture:
         """The figure that a panel of the window shows, drawn inside a notebook; also written to `out` (PNG, SVG, PDF) if given.
 
@@ -407,7 +407,7 @@ def _ids(tokens: Iterable[object]) -> tuple[int, ...]:
         raise BadInput(error.what, expected=error.expected, got=error.got, remedy="Give whole numbers.") from error
 
 
-def _merged(set_params: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, Any]:
+def _merged(set_params: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
     """The parameters of `set` and of the keyword arguments. Raises `UsageError` for duplicates or if `set` is not a mapping."""
     if set_params is not None and not isinstance(set_params, Mapping):
         raise UsageError(

@@ -71,7 +71,7 @@ def _computed(request: Request[Any], model: str) -> str:
     return f"{model}.compute({', '.join(arguments)})"
 
 
-def _literal(value: object) -> Any:
+def _literal(value: object) -> object:
     """The value as a user would type it: heads as "L1H3,L0H2", files by absolute path, plain values unchanged."""
     if isinstance(value, TextRef):
         return str(Path(value.path).absolute())

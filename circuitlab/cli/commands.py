@@ -130,7 +130,7 @@ def _need_readable(args: argparse.Namespace) -> None:
     parse(tuple[Head, ...], args.cut, "--cut")
 
 
-def _remark_on_cuts(analysis: Analysis[Any, Any], params: Any, subject: Subject) -> None:
+def _remark_on_cuts(analysis: Analysis[Any, Any], params: object, subject: Subject) -> None:
     """Say that interventions change nothing where they are not read."""
     if subject.edits and needs(analysis, params) == "weights":
         print(f"{analysis.name} reads no interventions: its numbers are those without them", file=sys.stderr)
@@ -178,7 +178,7 @@ def compute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_model(cls: type[object], values: Mapping[str, str], model: api.Model, subject: Subject) -> Any:
+def _of_model(cls: type[object], values: Mapping[str, str], model: api.Model, subject: Subject) -> object:
     """The parameters, with ids and positions in the place of texts."""
     return parse_params(cls, with_numbers(cls, values, model.engine.store.open(model.ref), subject.tokens))
 

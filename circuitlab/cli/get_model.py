@@ -106,8 +106,8 @@ def row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _source_row(source: Source) -> dict[str, Any]:
-    about: dict[str, Any] = {"kind": source.kind, "weights": source.weights, "here": opens(source) is not None}
+def _source_row(source: Source) -> dict[str, object]:
+    about: dict[str, object] = {"kind": source.kind, "weights": source.weights, "here": opens(source) is not None}
     if isinstance(source, Package):
         named = {"project": source.project, "version": source.version, "file": source.zip.name}
         return about | named | {"bytes": source.zip.size, "sha256": source.zip.sha256}

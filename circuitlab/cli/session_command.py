@@ -101,7 +101,7 @@ def _fingerprint(results: Results, key: str) -> str:
         return ""
 
 
-def results_table(results: Results) -> dict[str, Any]:
+def results_table(results: Results) -> dict[str, object]:
     """What is stored in a session's file, as plain values: how much in all, and of each place."""
     place = lambda one: {
         "answers": len(one.answers),
@@ -131,7 +131,7 @@ def _results_lines(table: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def contents(session: SavedSession) -> dict[str, Any]:
+def contents(session: SavedSession) -> dict[str, object]:
     """What is in a session, as plain values: models and files with what was found of them, now, steps, notes."""
     located, content = session.located, session.session
     models = {}

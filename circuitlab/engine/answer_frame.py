@@ -136,7 +136,7 @@ def _spread(entries: np.ndarray, i: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(line, shape).ravel()
 
 
-def _numbers(result: Result, name: str) -> Any:
+def _numbers(result: Result, name: str) -> object:
     return _missing(result, name, result.arrays()[name].ravel())
 
 
@@ -163,6 +163,6 @@ def _named(axis: Axis) -> dict[str, np.ndarray]:
     return {axis.name: axis.entries, **({token: axis.more[token]} if token in axis.more else {})}
 
 
-def _unit(result: Result, name: str) -> Any:
+def _unit(result: Result, name: str) -> object:
     unit = result.unit_of(name)
     return unit if isinstance(unit, str) else dict(unit)

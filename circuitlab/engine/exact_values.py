@@ -20,7 +20,7 @@ from circuitlab.counting import number_of
 from circuitlab.model.subject import Head
 
 
-def as_json(value: object) -> Any:
+def as_json(value: object) -> object:
     """A value as JSON. Raises `TypeError` for one of another kind."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -60,14 +60,14 @@ def from_json(data: object) -> Any:
     raise ValueError("an object with one key was expected")
 
 
-def _mapping(pairs: Any) -> dict[str, Any]:
+def _mapping(pairs: Any) -> dict[str, object]:
     read = {str(key): from_json(one) for key, one in pairs}
     if len(read) < len(pairs):
         raise ValueError("a key twice")
     return read
 
 
-def _number(parts: Any) -> Any:
+def _number(parts: Any) -> object:
     kind, data = parts
     dtype = np.dtype(kind)
     if dtype.kind not in "biufc" or len(data) != 2 * dtype.itemsize:
@@ -75,7 +75,7 @@ def _number(parts: Any) -> Any:
     return np.frombuffer(bytes.fromhex(data), dtype)[0]
 
 
-def _typed(kinds: tuple[type, ...], parts: object, make: Callable[..., object]) -> Any:
+def _typed(kinds: tuple[type, ...], parts: object, make: Callable[..., object]) -> object:
     if not isinstance(parts, list) or len(parts) != len(kinds):
         raise ValueError(f"{number_of(len(kinds), 'value')} expected")
     values = [from_json(part) for part in parts]

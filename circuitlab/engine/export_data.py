@@ -217,7 +217,7 @@ def json_text(what: AnswerExport) -> str:
     return json.dumps({**described(what), "result": {**_plain(scalars(what.answer)), **arrays}}, ensure_ascii=False)
 
 
-def _or_none(array: np.ndarray) -> Any:
+def _or_none(array: np.ndarray) -> object:
     values = array.astype(object)
     values[array < 0] = None
     return values.tolist()

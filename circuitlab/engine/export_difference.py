@@ -42,7 +42,7 @@ class Difference:
     reference: AnswerExport
     table: Table
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Descriptions of both sides, of the sign of a change, and of rows that are left out, as plain values."""
         rows = {"rows": self.table.left_out} if self.table.left_out else {}
         return {"now": described(self.now), REFERENCE: described(self.reference), CHANGE: SIGN, **rows}
@@ -217,7 +217,7 @@ def _stored(column: Column) -> np.ndarray:
     return np.array(["" if v is None else str(v) for v in column.values.tolist()] or [""])[: len(column.values)]
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, complex):
         return [_finite(value.real), _finite(value.imag)]
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
 from circuitlab.analysis.base import Analysis, P, R, SeriesRef, Table, TextRef, TokenText, find_analysis
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.answer_frame import answer_frame, wide_frame
 from circuitlab.engine.answer_view import AnswerView, asked_words
 from circuitlab.model.plain import to_json
@@ -21,7 +22,7 @@ FileRef = TextRef | SeriesRef
 STORED_WORDS = "stored with the session"  # what is said of numbers that were not computed on this machine since
 
 
-def needs(analysis: Analysis[Any, Any], params: Any) -> str:
+def needs(analysis: Analysis[Any, Any], params: object) -> str:
     """What an analysis depends on, as declared by its parameters (`needs`) or else by the analysis.
 
     "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
@@ -38,7 +39,7 @@ def with_files(params: object, change: Callable[[FileRef], FileRef]) -> Any:
     return replace(params, **changed) if changed else params
 
 
-def _with_files(value: object, change: Callable[[FileRef], FileRef]) -> Any:
+def _with_files(value: object, change: Callable[[FileRef], FileRef]) -> object:
     if isinstance(value, (TextRef, SeriesRef)):
         return change(value)
     return tuple(_with_files(one, change) for one in value) if type(value) is tuple else value
@@ -150,7 +151,7 @@ class Answer(Generic[R]):
         """The tokens that its arrays are of; () if it does not depend on them."""
         return self.request.prompt
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> JsonDict:
         """What was asked, as plain values: the analysis with its parameters, of which model with which weights and interventions,
         on which tokens, under which conventions. Interventions that it does not read are left out.
         """

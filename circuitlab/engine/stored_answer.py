@@ -214,7 +214,7 @@ def _analysis(name: object) -> Analysis[Any, Any]:
         raise _refused("one of those that `circuitlab analyses` lists", printable(name), what) from error
 
 
-def _need(analysis: Analysis[Any, Any], version: Any, holds: bool) -> None:
+def _need(analysis: Analysis[Any, Any], version: object, holds: bool) -> None:
     """Raises `Outdated` unless what this version of the analysis answered holds."""
     if type(version) is not int or not holds:
         what = f"A stored result of {analysis.name} is by another version of that analysis, so it is not shown."

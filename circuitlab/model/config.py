@@ -389,7 +389,7 @@ class ModelConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `config.json`; fields at their defaults are left out."""
-        out: dict[str, Any] = {}
+        out: dict[str, object] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:

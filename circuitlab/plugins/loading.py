@@ -100,7 +100,7 @@ def _import(attempt: _Attempt) -> None:
 SINGULAR = {"analyses": "analysis", "panels": "panel", "families": "family"}
 
 
-def _give_up(attempt: _Attempt) -> Any:
+def _give_up(attempt: _Attempt) -> object:
     plugin = attempt.addition.plugin
     if attempt.error is None:
         waited = number_of(round(patience()), "second")

@@ -88,7 +88,7 @@ def _reference(cell: SheetCell) -> dict[str, str]:
     return {"reference": words[0].removeprefix("reference: ")} if words else {}
 
 
-def _about(name: str, what: AnswerExport | Difference) -> dict[str, Any]:
+def _about(name: str, what: AnswerExport | Difference) -> dict[str, object]:
     if isinstance(what, Difference):
         return {"side": "now − reference"}
     request = what.answer.request

@@ -44,7 +44,7 @@ def with_file_names(session: Session, views: Views) -> Session:
 def with_file_paths(session: Session) -> Session:
     """The session whose words name files by their absolute paths, as a State does; a name that no entry has stays as it is."""
 
-    def absolute(panel: str, control: str, value: object) -> Any:
+    def absolute(panel: str, control: str, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) != {FILE}:
             return value
         entry = session.files.get(value[FILE]) if isinstance(value[FILE], str) else None

@@ -89,7 +89,7 @@ def _without_folders(session: Session, views: Views) -> JsonDict:
     return table
 
 
-def _named(value: Any) -> Any:
+def _named(value: Any) -> object:
     """A list of models in which those at whose path nothing is are named without it."""
     if isinstance(value, str):
         return ", ".join(map(_named_one, listed(value)))

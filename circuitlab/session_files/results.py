@@ -217,10 +217,10 @@ def key_of(request: Request, sha256: str, assume: Assumed, device: str, version:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _placeless(params: object) -> Any:
+def _placeless(params: object) -> object:
     """Parameters as plain values, with the hash of a file in place of its path."""
 
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> Any:
         if isinstance(value, (TextRef, SeriesRef)):
             return {"sha256": value.sha256} if value.sha256 else to_json(value)
         return [plain(one) for one in value] if type(value) is tuple else to_json(value)

@@ -98,7 +98,7 @@ def parse_session(data: bytes, folder: Path) -> Session:
     )
 
 
-def json_of(data: bytes) -> Any:
+def json_of(data: bytes) -> object:
     """The plain values of a JSON text, within the bounds of a session's file. Raises `BadInput`."""
     try:
         text = data.decode("utf-8-sig")

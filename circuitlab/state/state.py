@@ -206,7 +206,7 @@ class State:
         """This state without a selected composition."""
         return replace(self, selection=self.selection.without_edge())
 
-    def view(self, name: str, kind: type[Any]) -> Any:
+    def view(self, name: str, kind: type[object]) -> Any:
         """The settings of panel `name`, of type `kind`; the defaults if there are none.
 
         Words that were kept while the panel was not known, as that of a plug-in is before it is imported, are read now.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.plain import to_json
@@ -111,7 +110,7 @@ def same_view(shown: Setup, whole: Setup, views: Views) -> bool:
     return same and meaning(shown, None) == meaning(whole, None)
 
 
-def _layout(setup: Setup) -> tuple[Any, ...]:
+def _layout(setup: Setup) -> tuple[object, ...]:
     return tuple(getattr(setup, name) for name in LAYOUT)
 
 

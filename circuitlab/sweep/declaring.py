@@ -136,7 +136,7 @@ def _step(step: Step) -> str | int:
     return step if isinstance(step, (str, int)) else f"{step[0]}..{step[1]}"
 
 
-def _values(params: Any, asked: Asked, prompts: PromptSource) -> dict[str, Any]:
+def _values(params: Any, asked: Asked, prompts: PromptSource) -> dict[str, object]:
     """The parameters that are not at their defaults, without those that belong to the open prompt where others are asked of."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(params):

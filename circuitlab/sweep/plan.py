@@ -74,7 +74,7 @@ class Plan:
         """The cells that can be asked, each question once, in the order in which they are: those that share a forward pass are
         neighbours, and a model is left only when it is done."""
         order = {id(point): i for i, point in enumerate(self.points)}
-        subjects: dict[Any, int] = {}
+        subjects: dict[object, int] = {}
         place = lambda cell: subjects.setdefault(cell.request.subject, len(subjects)) if cell.request else 0
         once = {cell.key: cell for cell in self.cells if cell.request is not None}
         return tuple(sorted(once.values(), key=lambda cell: (order[id(cell.point)], place(cell))))
@@ -112,7 +112,7 @@ def _of_point(spec: Spec, point: Point, presented: Presented, read: list[Given],
                     yield _keyed(_asked(replace(bare, given=given), shown, params, engine), engine, texts)
 
 
-def _asked(cell: Cell, edits: EditSet, params: Any, engine: Engine) -> Cell:
+def _asked(cell: Cell, edits: EditSet, params: object, engine: Engine) -> Cell:
     """The cell with its request, or with why there is none."""
     if cell.point.why is not None or (cell.given is not None and cell.given.prompt is None):
         return replace(cell, why=cell.point.why or (cell.given and cell.given.why))
@@ -128,7 +128,7 @@ def _asked(cell: Cell, edits: EditSet, params: Any, engine: Engine) -> Cell:
     return replace(cell, request=Request(cell.grid.analysis, own, subject))
 
 
-def _of_line(cell: Cell, params: object, prompt: Prompt) -> Any:
+def _of_line(cell: Cell, params: object, prompt: Prompt) -> object:
     """The parameters for a prompt: of a line of a set with its answers as the target and at its last position, unless these are
     among what is declared.
     """

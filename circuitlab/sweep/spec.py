@@ -253,7 +253,7 @@ def _edits(table: _Table) -> EditSet:
 
 def _presented(table: _Table) -> tuple[Presented, ...]:
     dtypes, raws, bos = table.values("dtype", ["float32"]), table.values("raw", [False]), table.values("bos", ["model"])
-    known: dict[str, tuple[list[Any], tuple[Any, ...]]] = {
+    known: dict[str, tuple[list[object], tuple[object, ...]]] = {
         "dtype": (dtypes, ("float32", "float64")),
         "raw": (raws, (False, True)),
         "bos": (bos, ("model", True, False)),
@@ -273,7 +273,7 @@ def _presented(table: _Table) -> tuple[Presented, ...]:
 class _Table:
     """A table of TOML whose keys are taken one by one; `done` refuses what nobody took."""
 
-    def __init__(self, data: Any, where: str, text: str) -> None:
+    def __init__(self, data: object, where: str, text: str) -> None:
         self.where, self.text, self._taken = where, text, set[str]()
         if not isinstance(data, Mapping):
             raise BadInput(f"{where} is not a table.", expected="keys with values", got=quoted(data))
@@ -284,7 +284,7 @@ class _Table:
         where, words = self.where, got if isinstance(got, str) else quoted(got)
         return BadInput(f"{where}: {key} cannot have this value{self._line(key)}.", expected=expected, got=words)
 
-    def one(self, key: str, kind: type[T] | type[Any], default: Any) -> Any:
+    def one(self, key: str, kind: type[T] | type[object], default: object) -> Any:
         """The value of a key, `default` without one; default None: it is needed. Raises `BadInput`."""
         self._taken.add(key)
         where, value = self.where, self.data.get(key, default)
@@ -296,7 +296,7 @@ class _Table:
             )
         return value
 
-    def values(self, key: str, default: list[Any]) -> list[Any]:
+    def values(self, key: str, default: list[object]) -> list[Any]:
         """The elements of a list, or a value by itself as one."""
         self._taken.add(key)
         value = self.data.get(key, default)

@@ -125,7 +125,7 @@ def csv_writer(columns: tuple[str, ...], rows: Callable[[], Iterator[Row]]) -> C
     return write
 
 
-def cell_text(value: object) -> Any:
+def cell_text(value: object) -> object:
     """A value as it stands in a file: nothing for None, true and false as in the declaration, floats so that they come back."""
     if isinstance(value, bool):
         return str(value).lower()

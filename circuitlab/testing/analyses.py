@@ -41,14 +41,14 @@ class Bench:
         return self.engine.store.open(self.ref).opened.weights
 
     def answer(
-        self, name: str, params: Any = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), dtype: str = "float32"
+        self, name: str, params: object = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), dtype: str = "float32"
     ) -> Answer[Any]:
         """The answer of an analysis on a prompt; `params` None: the defaults. Raises what the engine raises."""
         params = find_analysis(name).params() if params is None else params
         subject = Subject(self.ref, tokens, edits, Conventions(dtype=dtype))  # type: ignore[arg-type]
         return self.engine.answer(Request.named(name, params, subject))
 
-    def result(self, name: str, params: Any = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), **more: str) -> Any:
+    def result(self, name: str, params: object = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), **more: str) -> Any:
         """The result of `answer`."""
         return self.answer(name, params, tokens, edits, **more).result
 

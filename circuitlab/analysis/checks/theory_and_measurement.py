@@ -142,7 +142,7 @@ class TheoryAndMeasurementResult(Result):
         )
 
 
-_PARTS: dict[str, tuple[Analysis[Any, Any], Any]] = {
+_PARTS: dict[str, tuple[Analysis[Any, Any], object]] = {
     "own token in top 10": (own_tokens, OwnTokensParams()),
     "OV copying": (copying_scores, CopyingScoresParams()),
     "QK positivity": (copying_scores, CopyingScoresParams()),
@@ -154,7 +154,7 @@ _PARTS: dict[str, tuple[Analysis[Any, Any], Any]] = {
 }
 
 
-def _part(name: str, p: TheoryAndMeasurementParams) -> tuple[Analysis[Any, Any], Any]:
+def _part(name: str, p: TheoryAndMeasurementParams) -> tuple[Analysis[Any, Any], object]:
     """The analysis that a quantity is read from, and what it is asked."""
     return (ablation, AblationParams(frozen=p.frozen)) if name == "ablation" else _PARTS[name]
 

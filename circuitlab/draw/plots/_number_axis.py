@@ -94,7 +94,7 @@ class NumberAxis(pg.AxisItem):
             if one < step and len(values) > 1 and not (self.spec.whole and one < 1):
                 yield one, values
 
-    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: object) -> list[tuple[Any, list[float]]]:
+    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: object) -> list[tuple[object, list[float]]]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
         decades = range(floor(minVal), ceil(maxVal) + 1)
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade

@@ -34,7 +34,7 @@ class LabelAxis(NumberAxis):
         self.large, self.longest = False, LONGEST  # as `StepLabels` has them
         self.ratio = 1.0
         self.room = AxisRoom()  # at the present size
-        self._labels: tuple[Any, StepLabels | None] = None, None  # and what they were made of
+        self._labels: tuple[object, StepLabels | None] = None, None  # and what they were made of
         super().__init__(side, theme)
         self.natural = self.least = 0  # px that numbers and title take; that plots above and below ask for
         self.set_theme(theme)

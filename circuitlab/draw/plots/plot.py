@@ -95,7 +95,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.box.sigRangeChangedManually.connect(self._by_hand)
 
     @property
-    def plot_item(self) -> Any:
+    def plot_item(self) -> object:
         """pyqtgraph's PlotItem, which its stubs declare optional."""
         return self.getPlotItem()
 
@@ -334,7 +334,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 class Overlay(pg.GraphicsObject):
     """Something painted over the plot in viewport pixels by `draw(painter)`, clipped to the plot."""
 
-    def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
+    def __init__(self, plot: PlotMark, draw: object, z: float = 10.0) -> None:
         super().__init__()
         self._plot, self._draw = plot, draw
         self.setZValue(z)

@@ -62,14 +62,14 @@ class RowsDelegate(QStyledItemDelegate):
         return self._tints[key]
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
-        rect: Any = option.rect
+        rect: object = option.rect
         guarded(painter, lambda: self._paint_cell(painter, option, index), QRectF(rect), self.theme)
 
     def _paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
         model: RowsModel = index.model()
         row = int(model.order[index.row()])
         column = model.mark.columns[index.column()]
-        rect: Any = option.rect
+        rect: object = option.rect
         state: Any = option.state
         ink = self.theme.colour("text")
         if state & QStyle.StateFlag.State_Selected:

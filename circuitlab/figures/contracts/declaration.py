@@ -148,7 +148,7 @@ class Panel:
 
 
 def control(
-    default: Any,
+    default: object,
     *,
     label: str,
     tip: str = "",
@@ -156,7 +156,7 @@ def control(
     high: float | None = None,
     hidden: bool = False,
     when: str = "",
-    values: tuple[Any, ...] = (),
+    values: tuple[object, ...] = (),
     kind: Literal["", "slider", "tabs", "file", "models"] = "",
     only: Callable[[Facts], bool] | None = None,
     also: Callable[[Any], bool] | None = None,

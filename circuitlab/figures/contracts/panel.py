@@ -155,7 +155,7 @@ def _made_in(panel: Panel) -> str:
 class _ViewTypes(Mapping[str, type[Any]]):
     """Of the panels that are registered whenever it is asked: one more, once a plug-in is imported."""
 
-    def __getitem__(self, name: str) -> type[Any]:
+    def __getitem__(self, name: str) -> type[object]:
         return panels()[name].view
 
     def __iter__(self) -> Iterator[str]:
@@ -165,7 +165,7 @@ class _ViewTypes(Mapping[str, type[Any]]):
         return len(panels())
 
 
-def view_types() -> Mapping[str, type[Any]]:
+def view_types() -> Mapping[str, type[object]]:
     """The type of each panel's controls, by the panel's name, now and later."""
     return _ViewTypes()
 

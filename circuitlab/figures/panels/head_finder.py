@@ -131,11 +131,11 @@ def short(name: Score) -> str:
     return SCORES[name].short or name
 
 
-def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[Analysis[Any, Any], Any]]:
+def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[Analysis[Any, Any], object]]:
     """By role of the shown scores: the analysis that has them, and its parameters."""
     deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
     embed: Embedding = "after the first MLP" if deep else "tokens"
-    by_role: dict[str, tuple[Analysis[Any, Any], Any]] = {
+    by_role: dict[str, tuple[Analysis[Any, Any], object]] = {
         "scores": (head_scores, HeadScoresParams(on=view.on)),
         "copying": (copying_head_score, CopyingHeadScoreParams()),
         "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),

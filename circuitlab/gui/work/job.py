@@ -49,7 +49,9 @@ class JobCtx:
 
     previous: Result | None = None
 
-    def __init__(self, job: Job, request: Request, live_busy: threading.Event, report: Callable[[str, Job, Any], object]) -> None:
+    def __init__(
+        self, job: Job, request: Request, live_busy: threading.Event, report: Callable[[str, Job, object], object]
+    ) -> None:
         self._job, self._request = job, request
         self._live_busy, self._report = live_busy, report
         self._partial_at = 0.0  # time of the last partial result

@@ -41,7 +41,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         need_address(newurl.replace(" ", "%20"))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> object:
         try:
             return super().http_error_302(req, fp, code, msg, headers)
         except (ValueError, UsageError):

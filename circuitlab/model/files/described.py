@@ -180,7 +180,7 @@ def named_parts(value: object) -> dict[Any, Any] | None:
     return value if isinstance(value, dict) else value.entries if isinstance(value, Inert) else None
 
 
-def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
+def plain(value: object, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
     """Whether `value` is numbers, text and containers of them, within `budget` values and `depth` levels; and the values counted.
 
     A shared value counts each time, a long text as several.

@@ -83,7 +83,7 @@ def dequantised(kind: Kind, data: Tensor, name: str) -> Tensor:
     return torch.from_numpy(values)
 
 
-def _package() -> Any:
+def _package() -> object:
     try:
         import gguf
     except ImportError as error:
