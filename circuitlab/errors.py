@@ -22,10 +22,11 @@ class CircuitLabError(Exception):
     """An anticipated error.
 
     Parameters: `what` happened in one sentence; `expected` and `got` where there is something to compare; `remedy`,
-    what the person can do about it.
+    what the person can do about it. `asks_first`: nothing failed; work stopped before it began, to ask the person.
     """
 
     exit_code = 1
+    asks_first = False
     title = "Something went wrong"
 
     def __init__(self, what: str, *, expected: str = "", got: str = "", remedy: str = "") -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
-from circuitlab.counting import number, number_of
+from circuitlab.counting import before_and_after, number_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
@@ -240,9 +240,5 @@ def _mean_change(now: TokenLossResult, losses_before: np.ndarray, whole: bool) -
         return "no token can be compared"
     mean, mean_before = (float(losses[compared].mean(dtype=np.float64)) for losses in (now.loss, losses_before))
     over = "" if whole else f" over {number_of(int(compared.sum()), 'compared token')}"
-    return f"mean {_signed(mean - mean_before)} nats ({mean:.3f} − {mean_before:.3f}){over}"
-
-
-def _signed(value: float) -> str:
-    """A change in nats with its sign; with more digits where it would round to zero."""
-    return number(value, "+.3f" if abs(value) >= 0.0005 or not value else "+.2g")
+    before, after, change = before_and_after(mean_before, mean)
+    return f"mean {change} nats ({after} − {before}){over}"
