@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from circuitlab.disk.files import made_folder, unwritable, write_whole
 from circuitlab.errors import BadMachine, BadModel, CircuitLabError
-from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_bare, is_hash, unreachable
+from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, cached_models, is_path, snapshot
+from circuitlab.model.sources.hub_forms import gguf_models, one_of
+from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_hash, unreachable
 from circuitlab.model.sources.silent_server import asked
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
@@ -68,22 +69,39 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 def plan(name: HubName, cancelled: Callable[[], bool] = lambda: False) -> Plan:
-    """The commit and files to fetch. Raises `Cancelled`, or another `CircuitLabError`."""
-    with _library(name) as hub:
-        about = partial(hub.HfApi(endpoint=_endpoint()).model_info, name.repo, revision=name.revision)
-        info = asked(lambda: about(files_metadata=True, timeout=20), cancelled)
-    listed = {s.rfilename: s for s in info.siblings or () if is_bare(s.rfilename)}
+    """The commit and files to fetch; of a GGUF model, under the name of its file.
+
+    Raises `SeveralModels` where a repository has several GGUF models and none is named, `Cancelled`, or another
+    `CircuitLabError`.
+    """
+    try:
+        with _library(name) as hub:
+            about = partial(hub.HfApi(endpoint=_endpoint()).model_info, name.repo, revision=name.revision)
+            info = asked(lambda: about(files_metadata=True, timeout=20), cancelled)
+    except BadMachine:
+        if len(cached := cached_models(name)) > 1:  # which open without the hub
+            one_of(cached, name.form, str(replace(name, form="")))
+        raise
+    listed = {s.rfilename: s for s in info.siblings or () if is_path(s.rfilename)}
     sizes = {name: max(0, int(one.size or 0)) for name, one in listed.items()}
-    weights = _weights(sizes)
-    if "config.json" not in sizes or not weights:
-        raise BadModel(
-            f"{name} holds no model that can be opened.",
-            expected="config.json with safetensors or pytorch_model.bin",
-            got=", ".join(sorted(sizes)[:8]) or "no files",
-            remedy="Check the model's page on the hub, or try again later.",
-        )
-    files = [*(n for n in _COMPANIONS if n in sizes), *weights]
+    name, files = _chosen(name, sizes)
     return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n], _etag(listed[n])) for n in files))
+
+
+def _chosen(name: HubName, sizes: dict[str, int]) -> tuple[HubName, list[str]]:
+    """The files to fetch, and the name with the one of several models that they are. Raises `BadModel`, `SeveralModels`."""
+    weights = [] if name.form else _weights(sizes)
+    if weights and "config.json" in sizes:
+        return name, [*(n for n in _COMPANIONS if n in sizes), *weights]
+    if (models := gguf_models(sizes)) or name.form:
+        model = one_of(models, name.form, str(replace(name, form="")))
+        return replace(name, form=model.name), list(model.parts)
+    raise BadModel(
+        f"{name} holds no model that can be opened.",
+        expected="config.json with safetensors or pytorch_model.bin, or a GGUF file",
+        got=", ".join(sorted(sizes)[:8]) or "no files",
+        remedy="Check the model's page on the hub, or try again later.",
+    )
 
 
 def _etag(listed: object) -> str:
@@ -105,9 +123,10 @@ def _weights(sizes: dict[str, int]) -> list[str]:
 
 
 def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = lambda: False) -> Path:
-    """Download the missing files; returns the snapshot's folder. Raises `Cancelled`, or another `CircuitLabError`.
+    """Download the missing files; returns the snapshot's folder, or the GGUF file that is opened.
 
-    Partial downloads are kept: the same call resumes where an earlier one stopped.
+    Partial downloads are kept: the same call resumes where an earlier one stopped. Raises `Cancelled`, or another
+    `CircuitLabError`.
     """
     meter = Meter(what.total, on_progress, cancelled)
     with _library(what.name) as hub:
@@ -118,11 +137,11 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
         if what.name.revision != what.commit:
             made_folder(ref.parent)
             write_whole(ref, what.commit.encode())
-    folder = snapshot(HubName(what.name.repo, what.commit))
+    folder = snapshot(replace(what.name, revision=what.commit))
     if folder is None:
         raise BadModel(
             f"{what.name} is incomplete after the download.",
-            expected="all files of its index",
+            expected="all files of its index, or all parts",
             got="some of them",
             remedy="Check the model's page on the hub, or try again later.",
         )
