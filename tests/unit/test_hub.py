@@ -532,3 +532,41 @@ def test_what_names_no_form_is_refused(form: str) -> None:
 )  # fmt: skip
 def test_a_quantisation_is_a_whole_word_of_a_name(file: str, tag: str, found: bool) -> None:
     assert bool(matching(gguf_models({file: 1}), tag)) is found
+
+
+# -- TransformerLens' own models --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a model as TransformerLens' author has them, and the repository of the tokenizer that it names."""
+    from tests.hooked_models import letters, own_form
+
+    (names := tmp_path / "letters").mkdir()
+    letters(names)
+    model = own_form(tmp_path / "attn", "attention", tokenizer_name="somebody/letters")
+    (model / "checkpoints").mkdir()
+    (model / "checkpoints" / "attn_64.pth").write_bytes(b"not needed")
+    with reached(Hub({"somebody/attn": model, "somebody/letters": names}), tmp_path / "cache", monkeypatch) as served:
+        yield served
+
+
+def test_a_model_of_transformer_lens_comes_with_the_tokenizer_that_it_names(lens: Hub) -> None:
+    name, said = HubName("somebody/attn"), list[Progress]()
+    what = plan(name)
+    assert [f.name for f in what.files] == ["config.json", "model_final.pth"]
+    fetch(what, said.append)
+    assert said[-1].done == said[-1].total > what.total, "with the tokenizer"
+    lens.log.clear()
+    opened = ModelStore().open(reference("somebody/attn")).opened
+    assert opened.family == "TransformerLens" and opened.weights.config.prepend_bos
+    assert opened.weights.tokenizer is not None and opened.weights.tokenizer.encode("cab", bos=True) == (16, 2, 0, 1)
+    assert not lens.log
+
+
+def test_a_model_whose_tokenizer_is_gone_opens_without_it(lens: Hub) -> None:
+    del lens.repos["somebody/letters"]
+    fetch(plan(HubName("somebody/attn")), lambda p: None)
+    opened = ModelStore().open(reference("somebody/attn")).opened
+    assert opened.weights.tokenizer is None
+    assert any("names somebody/letters" in note for note in opened.notes)

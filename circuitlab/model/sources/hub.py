@@ -23,6 +23,10 @@ _DEEPEST = 3  # names in the path of a file of a repository
 _MOST_FILES = 2000  # of a snapshot that are looked at
 _LARGEST_INDEX = 16 * 2**20
 SINGLE = ("model.safetensors", "pytorch_model.bin")
+FINAL = "final.pth"  # how the weights of TransformerLens' own models on the hub end
+TOKENIZERS = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt", "tokenizer.model",
+)  # fmt: skip
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
 
@@ -96,11 +100,27 @@ def snapshot(name: HubName) -> Path | None:
     folder = _revision_folder(name)
     if folder is None:
         return None
-    whole = any((folder / f).is_file() for f in SINGLE) or any(_is_complete(folder / f) for f in INDEXES)
+    whole = any((folder / f).is_file() for f in SINGLE) or any(_is_complete(folder / f) for f in INDEXES) or _has_final(folder)
     if whole and not name.form and (folder / "config.json").is_file():
         return folder
     found = matching(_gguf_in(folder), name.form)
     return folder / found[0].name if len(found) == 1 else None
+
+
+def _has_final(folder: Path) -> bool:
+    try:
+        return any(one.name.endswith(FINAL) and one.is_file() for one in folder.iterdir())
+    except OSError:
+        return False
+
+
+def tokenizer_folder(name: HubName) -> Path | None:
+    """The folder of a revision if the cache has a tokenizer in it, whatever else it lacks."""
+    folder = _revision_folder(name)
+    if folder is None:
+        return None
+    found = {one for one in TOKENIZERS if (folder / one).is_file()}
+    return folder if found & {"tokenizer.json", "tokenizer.model"} or found >= {"vocab.json", "merges.txt"} else None
 
 
 def told_apart(name: HubName) -> HubName:

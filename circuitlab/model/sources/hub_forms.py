@@ -78,7 +78,7 @@ def one_of(models: Collection[GgufModel], form: str, repo: str) -> GgufModel:
     if found:
         raise several(found, repo)
     raise BadModel(
-        f"{repo} has no model {printable(form)}.",
+        f"The repository {repo} has no model {printable(form)}.",
         expected=", ".join(labels(matching(models, ""))[:_MOST]) or "a GGUF file",
         got="no file of that name" if form.lower().endswith(GGUF) else "no file name with that word",
         remedy="Name one that it has, by its quantisation or by its file.",
@@ -101,7 +101,7 @@ def several(models: Collection[GgufModel], repo: str) -> SeveralModels:
         more = f" and {number_of(len(model.parts) - 1, 'more part')}" if len(model.parts) > 1 else ""
         lines.append(f"{name}: {size}" + ("" if name == model.name and not more else f", {model.name}{more}"))
     return SeveralModels(
-        f"{repo} holds {number_of(len(lines), 'model')}.",
+        f"The repository {repo} holds {number_of(len(lines), 'model')}.",
         expected="the name of one of them",
         remedy=f"Name one behind a colon, as in {repo}:{names[0]}",
         models=names,
