@@ -117,6 +117,25 @@ class UnknownFamily(BadModel):
         return "\n".join([*lines, *([f"  opened:   {on_one_line(self.known)}"] if self.known else [])])
 
 
+MOST_MODELS = 40  # of a list that an error shows
+
+
+class SeveralModels(BadModel):
+    """A name that several models answer to.
+
+    `models`: how each of them is named, and `lines`: the same with what tells them apart, in the same order.
+    """
+
+    def __init__(self, what: str, *, expected: str, remedy: str, models: tuple[str, ...], lines: tuple[str, ...]) -> None:
+        super().__init__(what, expected=expected, remedy=remedy)
+        self.models, self.lines = models, lines
+
+    def __str__(self) -> str:
+        shown = [f"    {on_one_line(line)}" for line in self.lines[:MOST_MODELS]]
+        left = len(self.lines) - len(shown)
+        return "\n".join([super().__str__(), *shown, *([f"    … and {number_of(left, 'more model')}"] if left else [])])
+
+
 class BadInput(CircuitLabError):
     """Text, tokens or parameters that this model cannot take."""
 
