@@ -69,6 +69,7 @@ def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.Ca
         (["--json", "a", "--json", "b"], 2, "given twice"),
         (["--text", "a", "--tokens", "1"], 2, "not allowed"),
         (["--tokens", "1", "--no-bos"], 2, "taken as they are"),
+        (["--tokens", "1", "--no-special"], 2, "ids are not spelled"),
         (["--csv", "same", "--json", "same"], 2, "one file"),
         (["--assume", "a=1", "a=2"], 2, "given twice"),
         (["--budget", "1e308"], 2, "memory in GiB"),

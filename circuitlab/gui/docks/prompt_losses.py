@@ -144,7 +144,9 @@ class LossStrip(QObject):
             self._picture_key, self._picture = key, self._compared(state, result) or self._alone(len(texts), result)
         values, levels, colours, caption = self._picture
         row, locked = state.selection.destination, state.selection.locked
-        mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
+        special = self.context.facts().special
+        framed = tuple(i for i, token in enumerate(state.tokens) if token in special)
+        mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked, special=framed)
         earlier = ("the prompt before what is typed now",) if state.draft else ()
         figure = Figure(((mark,),), "", (*earlier, *caption))
         if np.isfinite(values).any():  # of an earlier prompt nothing is drawn
@@ -212,9 +214,9 @@ class LossStrip(QObject):
         # the same ids may be other words in another model
         key = state.tokens, replace(state.model, checkpoint=None), tuple(noted.items())
         if self._texts[0] != key:
-            texts = self.context.facts().tokens(state.tokens)
+            texts, special = self.context.facts().tokens(state.tokens), self.context.facts().special
             tips = tuple(
-                joined(f"position {i} · {t} · id {k}", noted.get(k, ""))
+                joined(f"position {i} · {t} · id {k}{' · special token' if k in special else ''}", noted.get(k, ""))
                 for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True))
             )
             self._texts = (key, texts, tips)
