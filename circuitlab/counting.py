@@ -44,12 +44,12 @@ def before_and_after(before: float, after: float, digits: int = 3) -> tuple[str,
     change = after - before
     if not isfinite(change):
         return number(before, f".{digits}f"), number(after, f".{digits}f"), number(change, f".{digits}f")
-    for n in range(digits, digits + FURTHER_DIGITS + 1):
-        shown_before, shown_after, shown_change = (Decimal(f"{value:.{n}f}") for value in (before, after, change))
-        if shown_after - shown_before == shown_change and (shown_change or not change):
-            break
-    else:
-        shown_change = shown_after - shown_before
+    shown = lambda value, n: Decimal(f"{value:.{n}f}")
+    seen = lambda n: bool(shown(change, n)) or not change
+    agree = lambda n: seen(n) and shown(after, n) - shown(before, n) == shown(change, n)
+    most = digits + FURTHER_DIGITS
+    n = next(filter(agree, range(digits, most)), most)
+    shown_change = shown(after, n) - shown(before, n)
     words = number(shown_change, f"+.{n}f") if shown_change or not change else number(change, "+.2g")
     return number(before, f".{n}f"), number(after, f".{n}f"), words
 
