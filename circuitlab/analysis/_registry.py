@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from circuitlab.analysis._contract import Analysis, Ctx, Inputs, P, R, never_holds, never_refused
+from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, P, R, never_holds, never_refused
 from circuitlab.analysis._results import Result
 from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
@@ -33,7 +33,7 @@ def number_size(dtype: str) -> int:
     return 8 if dtype == "float64" else 4
 
 
-_REGISTRY: dict[str, Analysis[Any, Any]] = {}
+_REGISTRY: dict[str, AnyAnalysis] = {}
 
 
 NO_HEADS = "this model has no layers, and so no heads."
@@ -103,11 +103,11 @@ def _walk() -> None:
         importlib.import_module(module.name)
 
 
-def _made_in(entry: Analysis[Any, Any]) -> str:
+def _made_in(entry: AnyAnalysis) -> str:
     return entry.run.__module__
 
 
-def analyses() -> dict[str, Analysis[Any, Any]]:
+def analyses() -> dict[str, AnyAnalysis]:
     """Every registered analysis by name: those of this package, found by walking it, and of plug-ins, which this imports.
 
     A plug-in that fails is left out, and among `plugins.failures()`.
@@ -119,7 +119,7 @@ def analyses() -> dict[str, Analysis[Any, Any]]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def find_analysis(name: str) -> Analysis[Any, Any]:
+def find_analysis(name: str) -> AnyAnalysis:
     """One analysis by name, imported from a plug-in where no other has it. Raises `UsageError` with the existing names, and
     `PluginError`.
     """

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number
@@ -229,7 +230,7 @@ def _declared(cls: type[Result], name: str) -> Mapping[str, Any]:
     return next((f.metadata for f in dataclasses.fields(cls) if f.name == name), {})
 
 
-def read_only(array: np.ndarray | Sequence[Any], dtype: Any = None) -> np.ndarray:
+def read_only(array: np.ndarray | Sequence[object], dtype: DTypeLike | None = None) -> np.ndarray:
     """A contiguous array that cannot be written to."""
     frozen = np.ascontiguousarray(array, dtype=dtype)
     frozen.setflags(write=False)

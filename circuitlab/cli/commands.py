@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from circuitlab import api
-from circuitlab.analysis.base import Analysis, analyses, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, analyses, find_analysis
 from circuitlab.cli import import_command, info_command
 from circuitlab.cli.drawing import load_drawing
 from circuitlab.cli.machine_arguments import engine_of
@@ -131,7 +131,7 @@ def _need_readable(args: argparse.Namespace) -> None:
     parse(tuple[Head, ...], args.cut, "--cut")
 
 
-def _remark_on_cuts(analysis: Analysis[Any, Any], params: object, subject: Subject) -> None:
+def _remark_on_cuts(analysis: AnyAnalysis, params: object, subject: Subject) -> None:
     """Say that interventions change nothing where they are not read."""
     if subject.edits and needs(analysis, params) == "weights":
         print(f"{analysis.name} reads no interventions: its numbers are those without them", file=sys.stderr)

@@ -6,9 +6,9 @@ import argparse
 import shutil
 import sys
 import textwrap
-from typing import Any
 
 from circuitlab.cli.progress_line import ProgressLine
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import UsageError, printable
 from circuitlab.model.archives.getting import check
 from circuitlab.model.archives.index import size_words
@@ -89,7 +89,7 @@ def verify(entry: Entry) -> tuple[str, list[str]]:
     return f"{entry.name}: {'; '.join(words) or 'not here'}", bad
 
 
-def row(entry: Entry) -> dict[str, Any]:
+def row(entry: Entry) -> JsonDict:
     """An entry for `--json`."""
     found = here(entry)
     return {

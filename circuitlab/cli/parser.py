@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from circuitlab import __version__, terminal
 from circuitlab.cli import machine_arguments
@@ -25,6 +25,7 @@ from circuitlab.interrupts import starting
 from circuitlab.step_names import refuse_step
 from circuitlab.unforeseen import write_log
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # what `add_subparsers` gives
 COMMANDS = (
     "open",
     "present",
@@ -166,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_compute_and_figure(commands: Any) -> None:
+def _add_compute_and_figure(commands: Commands) -> None:
     compute = commands.add_parser("compute", help="compute one analysis; print it or write it to files", epilog=EXITS)
     compute.add_argument("analysis", help="see `circuitlab analyses`")
     _subject_arguments(compute, series=True)
@@ -195,7 +196,7 @@ def _add_compute_and_figure(commands: Any) -> None:
     _add_film(commands)
 
 
-def _add_tokens(commands: Any) -> None:
+def _add_tokens(commands: Commands) -> None:
     tokens = commands.add_parser("tokens", help="how a model reads a text: ids, pieces, positions, words", epilog=EXITS)
     tokens.add_argument("model", help=MODEL)
     text = tokens.add_mutually_exclusive_group(required=True)
@@ -206,7 +207,7 @@ def _add_tokens(commands: Any) -> None:
     tokens.set_defaults(tokens=None)
 
 
-def _add_generate(commands: Any) -> None:
+def _add_generate(commands: Commands) -> None:
     from circuitlab.cli.generate_command import add_arguments
 
     generate = commands.add_parser("generate", help="what a model continues a prompt with", epilog=EXITS)
@@ -214,7 +215,7 @@ def _add_generate(commands: Any) -> None:
     add_arguments(generate)
 
 
-def _add_film(commands: Any) -> None:
+def _add_film(commands: Commands) -> None:
     films = listed(FILMS, " or ")
     film = commands.add_parser("film", help=f"write what a step plays as an animated picture ({films})", epilog=EXITS)
     film.add_argument("file", metavar="FILE#STEP", help="a session and one of its steps; without a step where it stands")
@@ -231,13 +232,13 @@ def _add_film(commands: Any) -> None:
     machine_arguments.add_arguments(film)
 
 
-def _add_present(commands: Any) -> None:
+def _add_present(commands: Commands) -> None:
     from circuitlab.cli.present_command import add_arguments
 
     add_arguments(commands.add_parser("present", help="present a session's story on a stage", epilog=EXITS))
 
 
-def _add_get(commands: Any) -> None:
+def _add_get(commands: Commands) -> None:
     from circuitlab.cli.get_arguments import add_arguments
 
     add_arguments(
@@ -245,7 +246,7 @@ def _add_get(commands: Any) -> None:
     )
 
 
-def _add_training(commands: Any) -> None:
+def _add_training(commands: Commands) -> None:
     train = commands.add_parser("train", help="train a small model from text")
     from circuitlab.cli.train_arguments import add_arguments
 

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -180,7 +180,7 @@ def _keys(now: Table, reference: Table) -> int:
     return 0
 
 
-def _rows(table: Table, n: int) -> dict[tuple[Any, ...], int]:
+def _rows(table: Table, n: int) -> dict[tuple[object, ...], int]:
     """Row by its first `n` cells."""
     return {key: i for i, key in enumerate(zip(*(c.values.tolist() for c in table.columns[:n]), strict=True))}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import find_analysis
@@ -127,7 +127,7 @@ def _text(step: Step) -> Iterable[str]:
             yield f"a link to {kind}:{where}; there are panel: head: checkpoint: lesson: https:"
 
 
-def _faults_of(work: Any, what: str) -> tuple[str, ...]:
+def _faults_of(work: Callable[[], object], what: str) -> tuple[str, ...]:
     """The error that `work()` raises, after `what` it is about; () for none."""
     try:
         work()

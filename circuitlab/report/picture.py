@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.draw.look.paper import Paper, format_of
@@ -115,7 +114,7 @@ def bundle(
 ) -> tuple[dict[str, object], dict[str, object]]:
     """What `_repr_mimebundle_` returns: an SVG where it is not too large, else a PNG, and words where no pictures are shown."""
     wanted = {SVG, PNG, PLAIN} & set(include or {SVG, PNG, PLAIN}) - set(exclude or ())
-    data: dict[str, Any] = {PLAIN: words} if PLAIN in wanted else {}
+    data: dict[str, object] = {PLAIN: words} if PLAIN in wanted else {}
     more: dict[str, object] = {}
     if SVG in wanted and (len(text := svg()) <= LARGEST_SVG or PNG not in wanted):
         data[SVG] = text

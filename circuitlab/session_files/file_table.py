@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.regular_file import on_another_machine, sha256_of
 from circuitlab.session_files.session import FileEntry, Session
@@ -27,7 +26,7 @@ def with_file_names(session: Session, views: Views) -> Session:
     controls = {name: file_controls(view) for name, view in views.items()}
     files = dict(session.files)
 
-    def named(panel: str, control: str, value: object) -> Any:
+    def named(panel: str, control: str, value: object) -> object:
         if control not in controls.get(panel, ()) or not isinstance(value, str) or not value:
             return value
         path = os.path.abspath(value)

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis, never_holds
@@ -220,7 +220,7 @@ def key_of(request: Request, sha256: str, assume: Assumed, device: str, version:
 def _placeless(params: object) -> object:
     """Parameters as plain values, with the hash of a file in place of its path."""
 
-    def plain(value: object) -> Any:
+    def plain(value: object) -> object:
         if isinstance(value, (TextRef, SeriesRef)):
             return {"sha256": value.sha256} if value.sha256 else to_json(value)
         return [plain(one) for one in value] if type(value) is tuple else to_json(value)
@@ -341,7 +341,7 @@ def _list(value: object, where: str) -> list[Any]:
     return value if isinstance(value, list) else _refuse(where, "a list", value)
 
 
-def _refuse(where: str, expected: str, got: object) -> Any:
+def _refuse(where: str, expected: str, got: object) -> NoReturn:
     raise refused(f"{INDEX}, {where}", expected, got)
 
 

@@ -200,7 +200,7 @@ def _controls(view: Any, before: JsonObject, kind: type[object] | None) -> JsonD
     return {n: v for n, v in now.items() if v != _control(kind, n, before[n] if n in before else default[n])}
 
 
-def _control(kind: type[object], name: str, value: object) -> Any:
+def _control(kind: type[object], name: str, value: object) -> object:
     """One control as it would be written from its value; `_UNREAD` where the value cannot be read or is a "best …" choice."""
     try:
         return to_json(params_of(kind, {name: value}))[name]

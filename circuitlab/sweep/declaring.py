@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from circuitlab.analysis.base import Analysis
+from circuitlab.analysis.base import AnyAnalysis, Result
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.request import Request, needs
 from circuitlab.engine.store import reference
@@ -46,7 +46,7 @@ class Asked:
     bos: bool
     conventions: Conventions
     edits: tuple[Intervention, ...]
-    questions: tuple[tuple[Analysis[Any, Any], Any], ...]
+    questions: tuple[tuple[AnyAnalysis, Any], ...]
     special: bool = False
 
     @property
@@ -64,7 +64,7 @@ def _cannot(reason: str) -> BadInput:
     return BadInput(reason, remedy="Declare the sweep in a file: README, Sweeps, shows how.")
 
 
-def asked_of(title: str, state: State, requests: Mapping[str, Request[Any]]) -> Asked:
+def asked_of(title: str, state: State, requests: Mapping[str, Request[Result]]) -> Asked:
     """What requests ask of the open model. Raises `BadInput`, with the reason, where no sweep can ask that."""
     if not requests:
         raise _cannot(f"{title} computes nothing that could be asked of other checkpoints or prompts.")
@@ -94,7 +94,7 @@ def asked_of(title: str, state: State, requests: Mapping[str, Request[Any]]) -> 
     return asked
 
 
-def _same_subject(request: Request[Any], state: State) -> bool:
+def _same_subject(request: Request[Result], state: State) -> bool:
     """Whether a request is about what is open, as far as it reads it."""
     reads, one, other = needs(request.analysis, request.params), request.subject, state.subject
     same_edits = reads == "weights" or one.edits == other.edits
@@ -154,7 +154,7 @@ def _step(step: Step) -> str | int:
 
 def _values(params: Any, asked: Asked, prompts: PromptSource) -> dict[str, object]:
     """The parameters that are not at their defaults, without those that belong to the open prompt where others are asked of."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for field in dataclasses.fields(params):
         value, default = getattr(params, field.name), field.default
         own = field.name in _dropped(asked, prompts) and default is not dataclasses.MISSING
@@ -169,7 +169,7 @@ def _dropped(asked: Asked, prompts: PromptSource) -> tuple[str, ...]:
     return (*_OF_A_PROMPT, "target") if prompts.set else _OF_A_PROMPT  # a line of a set has its own answers
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """A value as TOML has it: numbers and lists as they are, all else in the words of `--set`."""
     if isinstance(value, (bool, int, float, str)):
         return value

@@ -43,7 +43,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from circuitlab.analysis.base import Analysis, TextRef, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, TextRef, find_analysis
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.engine.codec import params_of, parse
@@ -84,7 +84,7 @@ class PromptSource:
 class AnalysisGrid:
     """One [[analyses]]: an analysis with all combinations of its parameters, each with its parameters as text."""
 
-    analysis: Analysis[Any, Any]
+    analysis: AnyAnalysis
     params: tuple[Any, ...]
     texts: tuple[tuple[tuple[str, str], ...], ...]  # of each combination: (parameter, value as text)
     metrics: tuple[str, ...] = ()

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from circuitlab.analysis.base import Ctx, NullContext
+from circuitlab.analysis.base import Ctx, NullContext, Result
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import to_json
@@ -38,7 +37,7 @@ class Order:
     """One cell to be answered. `weights`: the sha256 that its model was planned with; `metrics`, `arrays`: what is kept."""
 
     key: str
-    request: Request[Any]
+    request: Request[Result]
     weights: str
     metrics: tuple[str, ...] = ()
     arrays: bool = False
@@ -96,7 +95,7 @@ def outcome(engine: Engine, cache: Cache, order: Order, ctx: Ctx) -> Outcome:
     return Outcome(line, arrays)
 
 
-def _same_weights(order: Order, answer: Answer[Any]) -> None:
+def _same_weights(order: Order, answer: Answer[Result]) -> None:
     if order.weights and answer.provenance.weights != order.weights:
         raise BadModel(
             "The model's weights have changed since this sweep was begun.",
@@ -106,7 +105,7 @@ def _same_weights(order: Order, answer: Answer[Any]) -> None:
         )
 
 
-def _about(answer: Answer[Any]) -> JsonDict:
+def _about(answer: Answer[Result]) -> JsonDict:
     """What is said of an answer beside its numbers."""
     origin, result = answer.provenance, answer.result
     weight = getattr(result, "weight", None)

@@ -15,6 +15,7 @@ from circuitlab.engine.stored_answer import read_stored, stored_bytes
 from circuitlab.errors import CircuitLabError, Refused
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, ModelRef, Subject
+from circuitlab.model.weights import Weights
 from circuitlab.testing.arrays import check_axes, check_columns
 from circuitlab.testing.models import CONFIGS, directory
 
@@ -36,7 +37,7 @@ class Bench:
         return cls(directory(path, CONFIGS[config], **changes))
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> Weights:
         """The weights as they were read."""
         return self.engine.store.open(self.ref).opened.weights
 
@@ -108,7 +109,7 @@ def check_afresh(ref: ModelRef, name: str, params: object = None, edits: Edits =
     need(len(prints) == 1, name, "gives other numbers when it is computed again")
 
 
-def check_stored(answer: Answer[Any]) -> None:
+def check_stored(answer: Answer[Result]) -> None:
     """It comes back bit for bit from the bytes that a session file carries."""
     ref, name = answer.request.subject.model, answer.request.analysis.name
     back = read_stored(stored_bytes(answer, {ref: "model"}), lambda _: ref, {})

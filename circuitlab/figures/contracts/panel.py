@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from circuitlab.analysis.base import Result
 from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.errors import PluginError, Refused, UsageError, quoted
@@ -66,8 +67,8 @@ def _figure(
     panel: Panel,
     state: State,
     facts: Facts,
-    now: Mapping[str, Answer[Any]],
-    ref: Mapping[str, Answer[Any]],
+    now: Mapping[str, Answer[Result]],
+    ref: Mapping[str, Answer[Result]],
     asked: Questions | None = None,
 ) -> Figure:
     """What the panel draws of its answers, or why there is nothing to draw; answers of another model count as none.

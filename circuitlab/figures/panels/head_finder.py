@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from circuitlab.analysis.attention.copying_on_random_tokens import (
     copying_head_score,
 )
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
-from circuitlab.analysis.base import Analysis
+from circuitlab.analysis.base import AnyAnalysis
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
 from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
@@ -131,11 +131,11 @@ def short(name: Score) -> str:
     return SCORES[name].short or name
 
 
-def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[Analysis[Any, Any], object]]:
+def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[AnyAnalysis, object]]:
     """By role of the shown scores: the analysis that has them, and its parameters."""
     deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
     embed: Embedding = "after the first MLP" if deep else "tokens"
-    by_role: dict[str, tuple[Analysis[Any, Any], object]] = {
+    by_role: dict[str, tuple[AnyAnalysis, object]] = {
         "scores": (head_scores, HeadScoresParams(on=view.on)),
         "copying": (copying_head_score, CopyingHeadScoreParams()),
         "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),

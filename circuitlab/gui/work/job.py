@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from circuitlab.analysis.base import NullContext, Result
 from circuitlab.engine.request import Answer, Provenance, Request
@@ -24,7 +23,7 @@ class Job:
     serial: int
     title: str
     lane: str
-    work: Callable[[Job], Any]
+    work: Callable[[Job], object]
     started_at: float = 0.0  # time, 0 while it waits
     memory: int = 0
     done: int = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -97,14 +97,14 @@ def _subclassed(*_: object) -> object:
     raise TypeError("a subclass of a tensor without its parts")
 
 
-def _ordered(*args: Any) -> dict[object, object]:
-    entries: dict[Any, Any] = {}
+def _ordered(*args: Iterable[tuple[object, object]]) -> dict[object, object]:
+    entries: dict[object, object] = {}
     for key, value in args[0] if args else ():
         entries[key_of(key)] = value
     return entries
 
 
-def _encoded(text: Any = "", *_: object) -> bytes:
+def _encoded(text: str = "", *_: object) -> bytes:
     return text.encode("latin1")
 
 
@@ -114,7 +114,7 @@ def _size(sizes: object = ()) -> object:
     return sizes
 
 
-def _called(mark: object, args: object, copies: Callable[[int], None]) -> Any:
+def _called(mark: object, args: object, copies: Callable[[int], None]) -> object:
     """What a call gives. `copies(n)` is told how many values it copies, before it does."""
     while isinstance(mark, Mark) and mark.make is _subclassed and isinstance(args, tuple) and len(args) > 2:
         copies(1)

@@ -29,11 +29,11 @@ def _slider(name: str, label: str, tip: str, low: float, high: float, pages: tup
     return control(getattr(_DEFAULTS, name), label=label, tip=tip, when="page", values=pages, **settings)
 
 
-def _geometric(view: Any) -> bool:
+def _geometric(view: LaboratoryView) -> bool:
     return view.frequencies == "geometric"
 
 
-def _equal(view: Any) -> bool:
+def _equal(view: LaboratoryView) -> bool:
     return view.frequencies == "equal"
 
 

@@ -97,8 +97,8 @@ class Said:
     def _key(self, key: str) -> str:
         return f"{self.architecture}.{key}"
 
-    def _bad(self, key: str, expected: str, got: Any) -> BadModel:
-        shown = got if got == "nothing" else quoted(got)
+    def _bad(self, key: str, expected: str, got: object) -> BadModel:
+        shown = "nothing" if got == "nothing" else quoted(got)
         return BadModel(f"{self.header.name}: {key} cannot be read.", expected=expected, got=shown)
 
 
