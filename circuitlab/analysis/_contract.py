@@ -22,6 +22,10 @@ R = TypeVar("R", bound=Result)
 R_co = TypeVar("R_co", bound=Result, covariant=True)  # of what holds a result, and never takes one
 
 
+# what an analysis reads of its subject: the prompt and its interventions, the interventions on prompts of its own, or neither
+Need = Literal["weights", "edits", "tokens"]
+
+
 @dataclass(frozen=True)
 class TextRef:
     """A text file that an analysis reads through the engine, which fills in an empty `sha256`."""
@@ -141,7 +145,7 @@ class Analysis(Generic[P, R_co]):
     params: type[P]
     result: type[R_co]
     version: int
-    needs: Literal["weights", "tokens"]
+    needs: Need
     lane: Literal["live", "slow"]
     memory: Callable[[ModelConfig, int, P, str], int]
     refuse: Callable[[ModelConfig, P], str | None] = never_refused

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, P, R, never_holds, never_refused
+from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, Need, P, R, never_holds, never_refused
 from circuitlab.analysis._results import Result
 from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
@@ -47,7 +47,7 @@ def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable
 def analysis(
     *,
     version: int,
-    needs: Literal["weights", "tokens"],
+    needs: Need,
     lane: Literal["live", "slow"],
     memory: Memory,
     refuse: Callable[[ModelConfig, Any], str | None] = never_refused,
