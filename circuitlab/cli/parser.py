@@ -78,12 +78,19 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     edit = "an intervention, once or more: 'zero z L1H1', 'mean z L1H1', 'scale z L1H1 by 0.5', 'freeze pattern L1', "
     edit += "'patch resid_pre L2 @5 from \"…\"', 'project_out resid_pre L1 on \" cat\"' (README, Interventions)"
     parser.add_argument("--edit", action="append", default=[], metavar="WORDS", help=edit)
-    begins = parser.add_mutually_exclusive_group()
-    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
-    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    _reading_arguments(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="what is computed in")
     parser.add_argument("--raw", action="store_true", help="weights as they are stored: no norm folded in, nothing centred")
     machine_arguments.add_arguments(parser)
+
+
+def _reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a text becomes ids."""
+    begins = parser.add_mutually_exclusive_group()
+    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
+    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    letters = "read spellings of special tokens, such as <|im_start|>, as letters (default: as these tokens)"
+    parser.add_argument("--no-special", action="store_true", help=letters)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     window = commands.add_parser("open", help="open the window on a model, a session or what a picture shows")
     window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file, or a picture with its view")
     window.add_argument("--text", help="the prompt")
+    window.add_argument("--lesson", metavar="NAME", help="begin a lesson: see `circuitlab lessons`")
     _assume_argument(window)
     _add_present(commands)
     _add_compute_and_figure(commands)
@@ -194,9 +202,7 @@ def _add_tokens(commands: Commands) -> None:
     text = tokens.add_mutually_exclusive_group(required=True)
     text.add_argument("--text", help="the text")
     text.add_argument("--text-file", metavar="FILE", help="the text, from a UTF-8 file; - reads standard input")
-    begins = tokens.add_mutually_exclusive_group()
-    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
-    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    _reading_arguments(tokens)
     tokens.add_argument("--json", action="store_true", help="print JSON")
     tokens.set_defaults(tokens=None)
 
@@ -286,8 +292,8 @@ def _run(args: argparse.Namespace) -> int:
             from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
-        source, text = model, getattr(args, "text", None)
-        return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
+        text, lesson = getattr(args, "text", None), _lesson(getattr(args, "lesson", None))
+        return launch.open_or_render(model, text, assume=_assumed(assume), lesson=lesson)
     if args.command == "present":
         from circuitlab.cli import present_command
 
@@ -349,13 +355,30 @@ def _run(args: argparse.Namespace) -> int:
     return commands.RUN[args.command](args)
 
 
+def _lesson(name: str | None) -> str:
+    """The name of a lesson that is there, "" for None. Raises `UsageError`."""
+    if name is None:
+        return ""
+    from circuitlab.lessons.lesson import files
+
+    names = [path.stem for path in files()]
+    if name not in names:
+        raise UsageError(
+            "There is no such lesson.",
+            expected=" ".join(names),
+            got=quoted(name),
+            remedy="Name one of these; `circuitlab lessons` says what they show.",
+        )
+    return name
+
+
 def _open_session(args: argparse.Namespace) -> int:
     """The window on a session or a picture, which say themselves what they show."""
-    if args.text is not None or args.assume:
+    if named := [f"--{name}" for name in ("text", "lesson", "assume") if getattr(args, name) not in (None, [])]:
         raise UsageError(
-            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text and models.",
+            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text, models and story.",
             expected=f"{Path(args.model).name} alone",
-            got="--text" if args.text is not None else "--assume",
+            got=" ".join(named),
             remedy="Change them in the window.",
         )
     from circuitlab import launch

@@ -92,7 +92,7 @@ def export_of(
     subject = answer.request.subject
     model = engine.store.open(subject.model)
     tokenizer = model.opened.weights.tokenizer
-    prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
+    prompt = "" if tokenizer is None else tokenizer.told(subject.tokens)
     return AnswerExport(answer, model.steps_trained, prompt, None if tokenizer is None else tokenizer.display, drawn, folders)
 
 

@@ -3,12 +3,14 @@
 The bytes are those of an answer exported as NPZ (`export_data.npz_bytes`), so that any reader of such files reads them, too. One
 entry of `about` is for reading them back:
 
-    "stored": {"format": 1, "version": that of the analysis, "arrays": {"values": ["<f4", [2, 9, 9]]},
+    "stored": {"format": 2, "version": that of the analysis, "arrays": {"values": ["<f4", [2, 9, 9]]},
                "fields": {what of the result is no array, as in `exact_values`}}
 
 Nothing in them says where something lies. Models and files are named by their names in the session, as `session:NAME`: the
 subject's model, those of training series, and text files. What the session's tables do not list is named by the last part of its
 path; models that lie in no folder of the person's (`builtin:`, `hub:`, `construct:`) as they are.
+
+In format 1 the parts of captions are texts alone, and get their sense where they are read (`former_parts`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.export_data import AnswerExport, npz_bytes
+from circuitlab.engine.former_parts import with_sense
 from circuitlab.engine.request import Answer, FileRef, Provenance, Request, with_files
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError, printable
 from circuitlab.model.config import ModelConfig
@@ -40,10 +43,12 @@ from circuitlab.model.plain import from_json as typed
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.subject import ModelRef, Subject
 
-FORMAT = 1
+FORMAT = 2
+TEXTS_ALONE = 1  # the format whose parts of captions are texts
 LARGEST = 2**28  # bytes of a stored answer's arrays
 LONGEST_ABOUT = 2**23  # bytes of the text beside them, four a character
 MOST_ARRAYS = 256
+CAPTIONS = ("conventions", "common")  # fields of results that are parts of captions
 NAMED = str(InSession(""))  # before the name of a file in the tables of the session, as before that of a model
 NO_NAMES: Mapping[Any, Any] = MappingProxyType({})
 _WHAT = "A stored result cannot be read."
@@ -134,8 +139,8 @@ def read_stored(
         members = _members(data, most)
         about = parse(_text(members.pop("about", b"")), "about")
         stored = about["stored"]
-        if stored["format"] != FORMAT:
-            raise _refused(f"format {FORMAT}", printable(stored["format"]))
+        if type(stored["format"]) is not int or stored["format"] not in (TEXTS_ALONE, FORMAT):
+            raise _refused(f"format {TEXTS_ALONE} or {FORMAT}", printable(stored["format"]))
         analysis, version = _analysis(about["analysis"]), stored["version"]
         if config is None or type(version) is not int or version >= analysis.version:
             _need(analysis, version, version == analysis.version)
@@ -230,6 +235,8 @@ def _result(analysis: AnyAnalysis, stored: JsonObject, members: Mapping[str, byt
     fields, arrays = {name: from_json(value) for name, value in stored["fields"].items()}, stored["arrays"]
     if set(fields) | set(arrays) != declared or set(fields) & set(arrays):
         raise _refused(" ".join(sorted(declared)), " ".join(sorted({*fields, *arrays})))
+    if stored["format"] == TEXTS_ALONE:
+        fields |= {name: _with_senses(fields[name]) for name in CAPTIONS if name in fields}
     if set(members) != {*arrays, *masks.values()}:
         raise _refused(" ".join(sorted(arrays)), printable(" ".join(sorted(members)), 200))
     if wrong := [name for name, value in fields.items() if not fits(hints[name], value)]:
@@ -243,6 +250,10 @@ def _result(analysis: AnyAnalysis, stored: JsonObject, members: Mapping[str, byt
     result = analysis.result(**fields, **absent)
     _check_axes(result)
     return result
+
+
+def _with_senses(parts: Any) -> Any:
+    return tuple(map(with_sense, parts)) if fits(tuple[str, ...], parts) else parts
 
 
 def _sizes(kind: type[Result], values: Mapping[str, object]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The text of a session file: JSON in a fixed order, one step an object, lists of plain values on one line.
 
-    {"circuitlab": "session", "version": 1, "by": "0.9.0",
+    {"circuitlab": "session", "version": 2, "by": "0.9.0",
      "models": {"mine": {"path": "../runs/mine/model", "was": ["…"], "sha256": "77ab…", "assume": {"positions": "shortformer"}},
                 "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…", "settings": "51d0…"}},
      "files": {"names": {"path": "names.tsv", "sha256": "03fe…"}},

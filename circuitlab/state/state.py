@@ -13,6 +13,7 @@ from circuitlab.engine.codec import params_of
 from circuitlab.errors import UsageError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
+from circuitlab.model.text.reading import Reading
 
 Compare = Literal["now", "reference", "difference"]
 UNCUT = "uncut"  # the name of the reference when nothing is pinned and interventions are on: the same state without them
@@ -90,6 +91,7 @@ class State:
     """What is looked at. Text and tokens change together, through `with_text` and `with_tokens`.
 
     `text` is "" if token ids were typed directly. `bos`: whether the tokens begin with the beginning-of-sequence token.
+    `special`: whether spellings of special tokens in the text are read as these tokens.
     `views`: each panel's control settings by panel name; a panel without an entry has its defaults.
     `edits`: interventions, each with an on/off switch. `pins`: pinned subjects to compare with, the newest first.
     `draft`: the editor's content while it differs from `text`, because the model cannot take it or it is not tokenized yet;
@@ -107,6 +109,12 @@ class State:
     pins: tuple[Pin, ...] = ()
     compare: Compare = "now"
     draft: str = ""
+    special: bool = True
+
+    @property
+    def reading(self) -> Reading:
+        """How its text becomes ids."""
+        return Reading(self.bos, self.special)
 
     def __repr__(self) -> str:
         return f"<State {' · '.join(f'{name} {words}' for name, words in self.facts())}>"

@@ -62,6 +62,7 @@ def _explicit(setup: Setup, bos: bool | None) -> Setup:
         setup,
         checkpoint=FINAL if setup.checkpoint is None else setup.checkpoint,
         bos=bos if setup.bos is None else setup.bos,
+        special=True if setup.special is None else setup.special,
         draft=setup.draft or "",
         heads=tuple(dict.fromkeys((edge[1], *(setup.heads or edge[:1])))) if edge else heads,
         cut=cut,

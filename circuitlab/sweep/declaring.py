@@ -34,7 +34,10 @@ _OF_A_PROMPT = ("position", "destination", "source")
 
 @dataclass(frozen=True)
 class Asked:
-    """The questions that are asked of one model. `questions`: (analysis, parameters), each once; `tokens`: of the `text`."""
+    """The questions that are asked of one model. `questions`: (analysis, parameters), each once; `tokens`: of the `text`.
+
+    `special`: spellings of special tokens in the text are read as these tokens.
+    """
 
     title: str
     model: ModelRef
@@ -44,6 +47,7 @@ class Asked:
     conventions: Conventions
     edits: tuple[Intervention, ...]
     questions: tuple[tuple[AnyAnalysis, Any], ...]
+    special: bool = False
 
     @property
     def reads_text(self) -> bool:
@@ -75,7 +79,17 @@ def asked_of(title: str, state: State, requests: Mapping[str, Request[Result]]) 
     if not questions:
         raise _cannot(f"{title} asks of other prompts than the open one.")
     subject = state.subject
-    asked = Asked(title, state.model, state.text, state.tokens, state.bos, subject.conventions, subject.edits, tuple(questions))
+    asked = Asked(
+        title,
+        state.model,
+        state.text,
+        state.tokens,
+        state.bos,
+        subject.conventions,
+        subject.edits,
+        tuple(questions),
+        state.special,
+    )
     declaration(asked, (FINAL,), PromptSource(THIS_TEXT, texts=(state.text,)))
     return asked
 
@@ -107,7 +121,9 @@ def _lines(asked: Asked, steps: tuple[Step, ...], prompts: PromptSource, plain: 
     if asked.reads_text:
         given = {"set": prompts.set, "file": prompts.file, "texts": list(prompts.texts), "most": prompts.most}
         split = {"split": prompts.split} if prompts.file else {}
-        yield from ("", "[[prompts]]", *_table({k: v for k, v in given.items() if v} | split | {"name": prompts.name}))
+        special = {"special": True} if asked.special and prompts.texts else {}
+        own = {k: v for k, v in given.items() if v} | split | special | {"name": prompts.name}
+        yield from ("", "[[prompts]]", *_table(own))
     for analysis, params in asked.questions:
         yield from ("", "[[analyses]]", *_table({"name": analysis.name}))
         yield from (f"set.{line}" for line in _table(_values(params, asked, prompts)))

@@ -24,6 +24,7 @@ from circuitlab.errors import CircuitLabError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
 from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.model.text.reading import Reading
 from circuitlab.story.edits_in_model import edits_in_model
 from circuitlab.sweep.models import Point, points_of
 from circuitlab.sweep.prompts import Given, Prompts, under_bos
@@ -143,7 +144,8 @@ def _made(cell: Cell, edits: EditSet, tokens: tuple[int, ...], engine: Engine) -
         return plain
     model = engine.store.open(cell.point.ref)
     bos = cell.presented.bos if cell.presented.bos is not None else model.opened.weights.config.prepend_bos
-    return edits_in_model(edits.edits, model, tokens, bos, cell.presented.conventions)
+    special = cell.given is not None and cell.given.special  # another prompt's text is read as that of the cell is
+    return edits_in_model(edits.edits, model, tokens, Reading(bos, special), cell.presented.conventions)
 
 
 def _keyed(cell: Cell, engine: Engine, texts: Texts) -> Cell:

@@ -66,7 +66,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PromptSource:
-    """One [[prompts]]: where prompts come from. Exactly one of `set`, `file` and `texts` is given; `most`: 0 for all."""
+    """One [[prompts]]: where prompts come from. Exactly one of `set`, `file` and `texts` is given; `most`: 0 for all.
+
+    `special`: spellings of special tokens in `texts` are read as these tokens; those of files are letters.
+    """
 
     name: str
     set: str = ""
@@ -74,6 +77,7 @@ class PromptSource:
     texts: tuple[str, ...] = ()
     split: str = "lines"
     most: int = 0
+    special: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,8 +211,11 @@ def _prompts(table: _Table, i: int) -> PromptSource:
     most = table.one("most", int, 0)
     if most < 0:
         raise table.bad("most", "a number of prompts", most)
+    special = table.one("special", bool, False)
+    if special and not texts:
+        raise table.bad("special", "true beside texts: spellings in files are letters", special)
     own = Path(source).stem if source else f"texts {i + 1}" if i else "texts"
-    prompts = PromptSource(table.one("name", str, own), texts=texts, split=split, most=most)
+    prompts = PromptSource(table.one("name", str, own), texts=texts, split=split, most=most, special=special)
     table.done()
     return replace(prompts, **{kinds[0]: source}) if source else prompts
 

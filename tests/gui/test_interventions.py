@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,10 @@ def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, win
     np.testing.assert_allclose(np.delete(after[4], 2), np.delete(before[4], 2), atol=1e-6)
     (row,) = listed.rows
     assert re.search(r"pattern.*L0H0.*\b4\b.*\b2\b", row.label.text())
-    assert re.search(r"\d\.\d", listed.effect.text())
+    shown = re.search(r"mean loss (\S+) → (\S+) nats \((\S+)\)", listed.effect.text())
+    assert shown is not None
+    before_cut, after_cut, change = (Decimal(text.replace("−", "-")) for text in shown.groups())
+    assert after_cut - before_cut == change != 0
     qtbot.mouseClick(row.on, Qt.MouseButton.LeftButton, pos=QPoint(6, row.on.height() // 2))
     settle(qtbot, window)
     np.testing.assert_allclose(heat(window).values, before, atol=1e-6)

@@ -82,6 +82,7 @@ class Facts:
     `known_heads()` are the heads that papers name or the person has noted, looked up at each call: the hash of its files may be
     computed late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
+    `special`: the ids of its special tokens, which stand for no text.
     `steps`: the training steps of its checkpoints; `steps_trained`: that of its final weights, None where no file states it.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
@@ -92,6 +93,7 @@ class Facts:
     find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
     has_tokenizer: bool = True
     bos: int | None = None
+    special: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     steps_trained: int | None = None
@@ -145,6 +147,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
         bos=None if tokenizer is None else tokenizer.bos,
+        special=frozenset() if tokenizer is None else tokenizer.special_ids,
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
         steps_trained=replace(model, ref=replace(ref, checkpoint=None)).steps_trained if opened.steps else None,

@@ -119,6 +119,7 @@ class Window(QMainWindow):
         self.checkpoints = CheckpointBar(self.context, self.state_commands, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
         self.checkpoints.offer.asked.connect(self.dialogs.ask_checkpoints)
+        self.lessons.model_wanted.connect(self.dialogs.ask_model)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 
