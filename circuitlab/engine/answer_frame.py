@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -149,7 +149,7 @@ def _missing(result: Result, name: str, values: np.ndarray) -> object:
     return imported().arrays.IntegerArray(values.astype(np.int64), none) if values.ndim == 1 else np.where(none, np.nan, values)
 
 
-def _index(pandas: ModuleType, axes: Sequence[Axis]) -> Any:
+def _index(pandas: ModuleType, axes: Sequence[Axis]) -> pd.Index:
     """The entries of axes as an index, each with its token."""
     levels = {name: values for axis in axes for name, values in _named(axis).items()}
     if len(axes) == 1 and len(levels) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from circuitlab import notebook_html as html
 from circuitlab.counting import number_of
@@ -18,6 +18,7 @@ from circuitlab.model.text.reading import Reading
 Compare = Literal["now", "reference", "difference"]
 UNCUT = "uncut"  # the name of the reference when nothing is pinned and interventions are on: the same state without them
 Kind = Literal["Q", "K", "V"]
+View = TypeVar("View")  # the settings of a panel
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ class State:
         """This state without a selected composition."""
         return replace(self, selection=self.selection.without_edge())
 
-    def view(self, name: str, kind: type[object]) -> Any:
+    def view(self, name: str, kind: type[View]) -> View:
         """The settings of panel `name`, of type `kind`; the defaults if there are none.
 
         Words that were kept while the panel was not known, as that of a plug-in is before it is imported, are read now.

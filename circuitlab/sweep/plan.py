@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from circuitlab.analysis.behaviour.over_prompts import of_every_prompt, with_prompt
 from circuitlab.engine.engine import Engine
@@ -24,7 +23,7 @@ from circuitlab.engine.texts import Texts
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.model.text.reading import Reading
 from circuitlab.story.edits_in_model import edits_in_model
 from circuitlab.sweep.models import Point, points_of
@@ -88,7 +87,7 @@ def plan_of(spec: Spec, engine: Engine) -> Plan:
     """
     prompts = Prompts(spec.prompts, spec.folder)
     points, texts = tuple(points_of(spec, engine)), Texts()
-    read: dict[Any, list[Given]] = {}
+    read: dict[tuple[ModelRef, bool | None], list[Given]] = {}
     cells: list[Cell] = []
     for point in points:
         for presented in spec.presented:

@@ -291,7 +291,7 @@ class _Table:
         where, words = self.where, got if isinstance(got, str) else quoted(got)
         return BadInput(f"{where}: {key} cannot have this value{self._line(key)}.", expected=expected, got=words)
 
-    def one(self, key: str, kind: type[T] | type[object], default: object) -> Any:
+    def one(self, key: str, kind: type[T], default: T | None) -> T:
         """The value of a key, `default` without one; default None: it is needed. Raises `BadInput`."""
         self._taken.add(key)
         where, value = self.where, self.data.get(key, default)
@@ -311,15 +311,16 @@ class _Table:
             raise self.bad(key, "at least one value", "none")
         return list(value) if isinstance(value, list) else [value]
 
-    def several(self, key: str, kind: type[object], words: str) -> tuple[Any, ...]:
+    def several(self, key: str, kind: type[T], words: str) -> tuple[T, ...]:
         """A list of values of one kind, () without the key."""
         if key not in self.data:
             self._taken.add(key)
             return ()
         values = self.values(key, [])
-        if not all(isinstance(value, kind) and not isinstance(value, bool) for value in values):
+        of_kind = tuple(value for value in values if isinstance(value, kind) and not isinstance(value, bool))
+        if len(of_kind) < len(values):
             raise self.bad(key, words, values)
-        return tuple(values)
+        return of_kind
 
     def texts(self, key: str, needed: bool = False) -> tuple[str, ...]:
         """A list of texts."""
