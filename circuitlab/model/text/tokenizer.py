@@ -2,7 +2,8 @@
 
 Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are added, and read from a text that spells them, only where that is
 asked for: `Reading` says how. The rules of a file run here only if their cost is known to be bounded by the length of the text
-(`tokenizer_rules`), otherwise in a separate process, within limits.
+(`tokenizer_rules`), otherwise in a separate process, within limits. Models of SentencePiece to which `tokenizers` would give other
+ids are encoded by `sentencepiece_encoder`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel, TooLong, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.reading import SpecialSwitch
+from circuitlab.model.text.sentencepiece_encoder import KEY, SentencePieceEncoder
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
 from circuitlab.model.text.tokenizer_rules import TEXT_STEPS, impossible, unbounded
 
@@ -72,9 +74,11 @@ class Tokenizer:
     adds_bos = False
     notes: tuple[str, ...] = ()
 
-    def __init__(self, inner: _Tokenizer, bos: int | None = None, process: TokenizerProcess | None = None) -> None:
-        """`process`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
-        self._inner, self._process = inner, process
+    def __init__(
+        self, inner: _Tokenizer, bos: int | None = None, own: TokenizerProcess | SentencePieceEncoder | None = None
+    ) -> None:
+        """`own`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
+        self._inner, self._own = inner, own
         self._cache: OrderedDict[tuple[str, bool], tuple[int, ...] | BadInput] = OrderedDict()
         self._cache_lock = threading.Lock()
         self._inner.no_truncation()
@@ -96,8 +100,8 @@ class Tokenizer:
         added = [t for t in spec.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
         parts = [_stated(spec.get(part)) for part in ("normalizer", "pre_tokenizer", "model")]
         rules = json.dumps([*parts, _stated(added)], sort_keys=True)
-        if self._process is not None:  # the inner tokenizer has only the vocabulary
-            rules += sha256(self._process.data).hexdigest()
+        if self._own is not None:  # the inner tokenizer has only the vocabulary
+            rules += sha256(self._own.data).hexdigest()
         return hashlib.sha256(rules.encode()).hexdigest()
 
     @classmethod
@@ -120,6 +124,8 @@ class Tokenizer:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
             refuse_vocabulary(spec)
+            if isinstance(spec, dict) and isinstance(model := spec.get("model"), dict) and KEY in model:
+                return cls._of_sentencepiece(spec, data, bos)
             reason = unbounded(spec) if isinstance(spec, dict) else ""
             if not reason:
                 return cls(_Tokenizer.from_str(text), bos)
@@ -134,6 +140,15 @@ class Tokenizer:
             expected = error.expected if isinstance(error, BadModel) else "a tokenizers file"
             reason = error.got if isinstance(error, BadModel) else cause(error)
             raise BadModel(f"{name} cannot be read.", expected=expected, got=reason, remedy=_REMEDY) from error
+
+    @classmethod
+    def _of_sentencepiece(cls, spec: JsonDict, data: bytes, bos: int | None) -> Tokenizer:
+        """The tokenizer of a description that says what SentencePiece does beyond `tokenizers`. Raises `ValueError`."""
+        bare = {**spec, **dict.fromkeys(TEXT_STEPS), "decoder": spec.get("decoder")}
+        if reason := unbounded(bare):
+            raise ValueError(f"{reason} beside rules of SentencePiece")
+        inner = _Tokenizer.from_str(json.dumps(bare))
+        return cls(inner, bos, SentencePieceEncoder(inner, spec, data))
 
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""
@@ -166,7 +181,7 @@ class Tokenizer:
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
-        return self._inner.to_str(pretty=False) if self._process is None else self._process.data.decode("utf-8")
+        return self._inner.to_str(pretty=False) if self._own is None else self._own.data.decode("utf-8")
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`. Raises `BadMachine`."""
@@ -174,7 +189,8 @@ class Tokenizer:
 
     def quick(self, text: str, special: bool = False) -> bool:
         """Whether `encode` returns within a few milliseconds, as it must for a keystroke."""
-        return (self._process is None and len(text) <= _QUICK) or (text, self.spells(text, special)) in self._cache
+        quick = _QUICK if self._own is None else self._own.quick
+        return len(text) <= quick or (text, self.spells(text, special)) in self._cache
 
     @property
     def special_ids(self) -> frozenset[int]:
@@ -282,8 +298,8 @@ class Tokenizer:
 
     def _ids(self, text: str, special: bool = False, added: bool = False) -> tuple[int, ...]:
         """Ids. `special`: spellings of special tokens are read; `added`: with the tokens that the file's template adds."""
-        if self._process is not None:
-            return tuple(self._process.encode(text, special, added))
+        if self._own is not None:
+            return tuple(_guarded(lambda own=self._own: own.encode(text, special, added)))
         if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
             raise BadInput(
                 "The model's vocabulary consists of single characters and lacks some of these.",
@@ -308,8 +324,8 @@ class Tokenizer:
 
         Raises `BadInput` as `encode` does.
         """
-        if self._process is not None:
-            return self._process.decode(list(ids), special)
+        if self._own is not None:
+            return _guarded(lambda own=self._own: own.decode(list(ids), special))
         with self._switch.reading(None):
             return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=not special))
 
@@ -352,7 +368,7 @@ class Tokenizer:
 
     def find(self, text: str) -> int | None:
         """The id of the single token that is exactly this text (visible spaces accepted), or None."""
-        if self._process is not None:  # called for every letter typed into a search
+        if isinstance(self._own, TokenizerProcess):  # called for every letter typed into a search
             shown = visible(text)
             return next((i for i in range(self.n_tokens) if self.display(i) == shown), None)
         try:
@@ -415,7 +431,7 @@ def _guarded(work: Callable[[], T]) -> T:
     """Turns whatever the library raises into `BadInput`; its panics are BaseException."""
     try:
         return work()
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    except (KeyboardInterrupt, SystemExit, MemoryError, BadInput):
         raise
     except BaseException as error:
         raise failed(str(error) or type(error).__name__) from error

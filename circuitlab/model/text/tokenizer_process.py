@@ -29,6 +29,8 @@ _REMEDY = "Change or shorten the text, or remove the tokenizer's file and use to
 class TokenizerProcess:
     """Encodes and decodes within limits of time and memory. Thread-safe; one request at a time. Ends with its owner."""
 
+    quick = -1  # characters that take a few milliseconds: of no text is it known
+
     def __init__(self, data: bytes) -> None:
         """`data`: a `tokenizer.json`. Raises `BadModel` if it cannot be loaded within `LOADING` seconds."""
         self.data = data
