@@ -96,6 +96,11 @@ def at_least(low: int, default: int) -> Any:
     return dataclasses.field(default=default, metadata={"low": low})
 
 
+def added(since: int, default: Any) -> Any:
+    """A parameter that the analysis has since a version: what an earlier one answered is of its default."""
+    return dataclasses.field(default=default, metadata={"since": since})
+
+
 def over(*axes: str, unit: str, none: bool = False, since: int = 0, **default: Any) -> Any:
     """A field of a `Result` that is an array: the names of its axes, and the unit of its numbers, "dimensionless" for none.
 

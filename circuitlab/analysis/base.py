@@ -31,7 +31,20 @@ from circuitlab.analysis._contract import (
 )
 from circuitlab.analysis._labels import Axis, TokenText, axes_with_labels, token_texts
 from circuitlab.analysis._registry import NO_HEADS, analyses, analysis, find_analysis, number_size
-from circuitlab.analysis._results import PLAIN, Column, Remainder, Result, Table, Unit, at_least, naming, over, read_only, scalar
+from circuitlab.analysis._results import (
+    PLAIN,
+    Column,
+    Remainder,
+    Result,
+    Table,
+    Unit,
+    added,
+    at_least,
+    naming,
+    over,
+    read_only,
+    scalar,
+)
 
 __all__ = [
     "NO_HEADS",
@@ -54,6 +67,7 @@ __all__ = [
     "TextRef",
     "TokenText",
     "Unit",
+    "added",
     "analyses",
     "analysis",
     "at_least",

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import SCORES, UNITS
-from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, analysis, at_least, naming, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, added, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
     control_words,
@@ -57,7 +57,7 @@ class HeadScoresParams:
     repeats: int = at_least(1, 4)
     samples: int = at_least(1, 10)
     seed: int = at_least(0, 0)
-    edited: bool = False
+    edited: bool = added(5, False)
 
     @property
     def needs(self) -> Need:

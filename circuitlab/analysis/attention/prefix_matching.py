@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attention.score_definitions import prefix_matching_mask, seen
-from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, added, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
     drawn_words,
@@ -47,7 +47,7 @@ class PrefixStripeParams:
     block: int = at_least(1, 25)
     repeats: int = at_least(1, 2)
     seed: int = at_least(0, 0)
-    edited: bool = False
+    edited: bool = added(4, False)
 
     @property
     def needs(self) -> Need:

@@ -2,8 +2,8 @@
 
 Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are added, and read from a text that spells them, only where that is
 asked for: `Reading` says how. The rules of a file run here only if their cost is known to be bounded by the length of the text
-(`tokenizer_rules`), otherwise in a separate process, within limits. Models of SentencePiece to which `tokenizers` would give other
-ids are encoded by `sentencepiece_encoder`.
+(`tokenizer_rules`), otherwise in a separate process, within limits. Models of SentencePiece to which `tokenizers` would give
+other ids are encoded by `sentencepiece_encoder`.
 """
 
 from __future__ import annotations
