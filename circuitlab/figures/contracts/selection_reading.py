@@ -21,8 +21,8 @@ def of_weights(state: State) -> Subject:
     return replace(state.subject, tokens=(), edits=())
 
 
-def of_random_tokens(state: State, edited: bool) -> tuple[Subject, bool]:
-    """(the subject of a measurement on random tokens, whether it has interventions): with those that are on where `edited`."""
+def of_own_texts(state: State, edited: bool = True) -> tuple[Subject, bool]:
+    """(the subject of a measurement on texts of its own, whether it has interventions): with those that are on where `edited`."""
     edited = edited and bool(state.subject.edits)
     return (replace(state.subject, tokens=()) if edited else of_weights(state)), edited
 

@@ -25,7 +25,7 @@ from circuitlab.figures.contracts.common import captions, has_mlps, head_column,
 from circuitlab.figures.contracts.heads import head_rank, pick_head, published_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_random_tokens, of_weights
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_own_texts, of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -161,7 +161,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     refused = _refusals(view, facts)
     if refused and view.page == "plane":
         return Why(f"No such score here: {next(iter(refused.values()))} Choose another one above.")
-    on_random, edited = of_random_tokens(state, view.edited and view.on == "random")
+    on_random, edited = of_own_texts(state, view.edited and view.on == "random")
     subjects = {"scores": state.subject if view.on == "text" else on_random}
     analyses = _analyses(view, facts, edited).items()
     asked = {role: Request(*of, subjects.get(role, of_weights(state))) for role, of in analyses if role not in refused}

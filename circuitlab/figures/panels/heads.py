@@ -24,7 +24,7 @@ from circuitlab.figures.contracts.common import (
 from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head, published_column, rank_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_random_tokens
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_own_texts
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -51,7 +51,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why("Type some text in the Prompt to rank the heads on it.")
     if view.on == "text":
         return {"scores": Request(head_scores, HeadScoresParams(on="text"), state.subject)}
-    subject, edited = of_random_tokens(state, view.edited)
+    subject, edited = of_own_texts(state, view.edited)
     return {"scores": Request(head_scores, HeadScoresParams(edited=edited), subject)}
 
 

@@ -34,7 +34,7 @@ from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, leading_head, of_random_tokens, of_weights
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, leading_head, of_own_texts, of_weights
 from circuitlab.figures.marks import Axis, Colour, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.panels.induction.text import text_page
 from circuitlab.model.subject import Head, ModelRef
@@ -112,7 +112,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "stripe":
         if needs_text:
             return {"stripe": Request(prefix_stripe, PrefixStripeParams(head, "prompt"), state.subject)}
-        subject, edited = of_random_tokens(state, view.edited)
+        subject, edited = of_own_texts(state, view.edited)
         return {"stripe": Request(prefix_stripe, PrefixStripeParams(head, edited=edited), subject)}
     if view.page == "heads":
         return _scores_requests(state, facts, view)
@@ -139,15 +139,15 @@ def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None)
         return {"loss": Request(in_context, InContextParams(on="prompt", control=baseline), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
-    edited = bool(state.subject.edits)
+    subject, edited = of_own_texts(state)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
     params = replace(params, on="file", text=TextRef(view.file), control=baseline) if view.on == "file" else params
-    return {"loss": Request(in_context, params, state.subject if edited else of_weights(state))}
+    return {"loss": Request(in_context, params, subject)}
 
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
     text = view.on == "prompt"
-    subject, edited = (state.subject, False) if text else of_random_tokens(state, view.edited)
+    subject, edited = (state.subject, False) if text else of_own_texts(state, view.edited)
     params = HeadScoresParams(on="text" if text else "random", edited=edited)
     if not text and head_scores.refuse(facts.config, params) is not None:
         return Why("This model's context is too short for repeated random tokens: choose the prompt.")
