@@ -221,7 +221,8 @@ class Engine:
         if reason := analysis.refuse(config, request.params):
             raise Refused(reason)
         reads = needs(analysis, request.params) == "tokens"
-        if reads and not (analysis.any_prompt and subject.tokens):
+        own_texts = getattr(request.params, "own_texts", False)  # which need no prompt for the interventions to act in
+        if reads and not (analysis.any_prompt and subject.tokens) and not (own_texts and not subject.tokens):
             check_tokens(config, subject.tokens)
         if model.absent:
             return 0

@@ -120,7 +120,7 @@ def _asked(cell: Cell, edits: EditSet, params: object, engine: Engine) -> Cell:
     tokens = () if prompt is None else prompt.tokens
     try:
         subject = Subject(cell.point.ref, tokens, _made(cell, edits, tokens, engine), cell.presented.conventions)
-        if needs(cell.grid.analysis, params) != "tokens" and not getattr(params, "own_texts", False):
+        if needs(cell.grid.analysis, params) != "tokens":
             of_every_prompt(subject.edits)
         own = params if prompt is None else _of_line(cell, params, prompt)
     except CircuitLabError as error:

@@ -154,13 +154,15 @@ def test_interventions_act_where_they_are_asked_for(ask: Asker) -> None:
     plain = ask(params)
     again = ask.engine.answer(ask.request(params, (1, 2), CUT), fresh=True).result
     np.testing.assert_array_equal(again.arrays()["losses"], plain.losses)
-    assert params.needs == "weights" and replace(params, edited=True).needs == "edits"
+    assert params.needs == "weights" and replace(params, edited=True).needs == "tokens"
     cut = ask(replace(params, edited=True), (1, 2), CUT)
     assert not np.allclose(cut.losses[:, 1:], plain.losses[:, 1:])
     tokens = tuple(np.random.default_rng(0).choice(np.arange(1, 260), size=(2, 5))[0].tolist())
     own = ask(TokenLossParams(), (0, *tokens, *tokens), CUT, name="token_loss").loss
     np.testing.assert_allclose(cut.losses[0], own, rtol=1e-5)
     assert "no interventions" in plain.conventions and "no interventions" not in cut.conventions
+    without_prompt = ask(replace(params, edited=True), (), CUT)
+    np.testing.assert_allclose(without_prompt.losses, cut.losses, rtol=1e-6)
 
 
 class Stopping(NullContext):

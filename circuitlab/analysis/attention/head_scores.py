@@ -28,7 +28,6 @@ from circuitlab.analysis.behaviour.samples import (
     edit_words,
     fit_to_context,
     indistinct,
-    needs_of,
     no_room,
     repeated_random,
     run_on,
@@ -62,7 +61,7 @@ class HeadScoresParams:
     @property
     def needs(self) -> Need:
         """Random tokens need no prompt: their scores stay cached while the prompt changes."""
-        return needs_of(self.own_texts, self.edited)
+        return ("edits" if self.edited else "weights") if self.own_texts else "tokens"
 
     @property
     def own_texts(self) -> bool:

@@ -24,7 +24,6 @@ from circuitlab.analysis.behaviour.samples import (
     edit_words,
     fit_to_context,
     indistinct,
-    needs_of,
     no_room,
     repeated_random,
 )
@@ -52,7 +51,7 @@ class PrefixStripeParams:
     @property
     def needs(self) -> Need:
         """Random tokens need no prompt."""
-        return needs_of(self.own_texts, self.edited)
+        return ("edits" if self.edited else "weights") if self.own_texts else "tokens"
 
     @property
     def own_texts(self) -> bool:

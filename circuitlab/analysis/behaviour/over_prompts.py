@@ -180,11 +180,16 @@ def _memory(config: ModelConfig, n: int, p: OverPromptsParams) -> int:
     return 2 * 8 * 1000 * (config.n_layers * config.d_mlp if p.analysis == "neurons" else entries)
 
 
+def of_one_prompt(edit: Intervention) -> bool:
+    """Whether an intervention belongs to a single prompt: it names positions, or patches from another one."""
+    sites = [edit.site] + ([edit.path_from] if edit.path_from else [])
+    return any(site.positions or site.sources for site in sites) or edit.op == "patch"
+
+
 def of_every_prompt(edits: tuple[Intervention, ...]) -> tuple[Intervention, ...]:
     """The interventions, each of which must apply to any prompt. Raises `Refused` for one that belongs to a single prompt."""
     for e in edits:
-        sites = [e.site] + ([e.path_from] if e.path_from else [])
-        if any(site.positions or site.sources for site in sites) or e.op == "patch":
+        if of_one_prompt(e):
             what = "patches from another prompt" if e.op == "patch" else "names positions"
             where = f"an intervention at {e.site.name} of layer {e.site.layer}"
             raise Refused(f"{where} {what}, so that it belongs to one prompt.")

@@ -158,9 +158,10 @@ def pieces(tokens: Sequence[int], bos: int | None, length: int, count: int, seed
 def needs_of(own_texts: bool, edited: bool) -> Need:
     """What is needed of a subject to measure on the prompt, or on texts of one's own, with or without its interventions.
 
-    Own texts need no prompt: what was measured stays cached while the prompt changes.
+    Own texts without them need no prompt: what was measured stays cached while the prompt changes. Interventions may name
+    positions, which are those of the prompt.
     """
-    return ("edits" if edited else "weights") if own_texts else "tokens"
+    return "weights" if own_texts and not edited else "tokens"
 
 
 def edit_words(inputs: Inputs, edited: bool) -> tuple[str, ...]:

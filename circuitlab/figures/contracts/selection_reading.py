@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from circuitlab.analysis.behaviour.over_prompts import of_one_prompt
 from circuitlab.analysis.circuits.factors import refuse_inexact
 from circuitlab.errors import Refused
 from circuitlab.figures.contracts.common import destination, rotates
@@ -21,10 +22,13 @@ def of_weights(state: State) -> Subject:
     return replace(state.subject, tokens=(), edits=())
 
 
-def of_own_texts(state: State, edited: bool = True) -> tuple[Subject, bool]:
-    """(the subject of a measurement on texts of its own, whether it has interventions): with those that are on where `edited`."""
-    edited = edited and bool(state.subject.edits)
-    return (replace(state.subject, tokens=()) if edited else of_weights(state)), edited
+def of_own_texts(state: State, edited: bool) -> tuple[Subject, bool]:
+    """(the subject of a measurement on texts of its own, whether it has interventions): with those that are on where `edited`.
+
+    What belongs to the prompt alone, as it names positions, is left out.
+    """
+    edits = tuple(edit for edit in state.subject.edits if edited and not of_one_prompt(edit))
+    return replace(state.subject, tokens=(), edits=edits), bool(edits)
 
 
 def weights_refusal(facts: Facts) -> Why | None:

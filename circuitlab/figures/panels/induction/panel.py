@@ -139,10 +139,10 @@ def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None)
         return {"loss": Request(in_context, InContextParams(on="prompt", control=baseline), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
-    subject, edited = of_own_texts(state)
+    edited = bool(state.subject.edits)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
     params = replace(params, on="file", text=TextRef(view.file), control=baseline) if view.on == "file" else params
-    return {"loss": Request(in_context, params, subject)}
+    return {"loss": Request(in_context, params, state.subject if edited else of_weights(state))}
 
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
