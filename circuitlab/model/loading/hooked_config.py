@@ -104,6 +104,7 @@ def in_todays_words(config: JsonObject) -> JsonObject:
 def read_config(config: JsonObject, d_head: int, n_layers: int) -> Architecture:
     """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for an unsupported one."""
     _refuse(config)
+    _refuse_scaled(config)
     kind = _text_or_none(config, "normalization_type", "LN")
     if kind not in NORMS:
         raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=quoted(kind, 60))
@@ -158,6 +159,18 @@ def _text_or_none(config: Mapping[str, object], name: str, default: str | None) 
     if value is not None and not isinstance(value, str):
         raise BadModel(f"The configuration's {name} is not text.", expected="text", got=quoted(value, 60))
     return value
+
+
+def _refuse_scaled(config: JsonObject) -> None:
+    """The author's `neuron_scale` and `neuron_temp`, which the library does not compute: 1 in all models that were published."""
+    for name in ("neuron_scale", "neuron_temp"):
+        if (value := number(config, name, 1.0)) != 1:
+            raise BadModel(
+                f"The configuration's {name} is not supported.",
+                expected="1, as in the models that TransformerLens runs",
+                got=f"{value:g}",
+                remedy="The activation of its neurons is another than the library's: there is nothing to compare it with.",
+            )
 
 
 def _activation(config: Mapping[str, object]) -> Activation:
