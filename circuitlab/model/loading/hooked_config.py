@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, NormKind, Positions, Rotary
@@ -200,7 +201,9 @@ def _windows(config: Mapping[str, object], n_layers: int) -> tuple[int, ...]:
     kinds, width = config.get("attn_types"), size(config, "window_size")
     if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
         raise BadModel(
-            "The configuration's attn_types cannot be read.", expected=f"local or global, {n_layers} times", got=quoted(kinds)
+            "The configuration's attn_types cannot be read.",
+            expected=f"local or global, one for each of {number_of(n_layers, 'layer')}",
+            got=quoted(kinds),
         )
     return tuple(width if kind == "local" else 0 for kind in kinds)
 
