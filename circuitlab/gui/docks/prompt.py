@@ -22,10 +22,11 @@ from PySide6.QtWidgets import (
 
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
-from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import TooLong
 from circuitlab.figures.marks import Hit, empty
+from circuitlab.gui.docks.bos_words import bos_words
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
 from circuitlab.gui.docks.prompt_writing import WritingControls
@@ -356,9 +357,7 @@ class PromptDock(QDockWidget):
             self.editor.moveCursor(QTextCursor.MoveOperation.End)
         self.bos.setChecked(state.bos and facts.has_bos)
         self.bos.setEnabled(facts.has_bos)
-        self.bos.setToolTip(
-            "Begin the prompt with the beginning-of-sequence token" if facts.has_bos else "No BOS token in this model's tokenizer"
-        )
+        self.bos.setToolTip(tip_of(bos_words(facts)))
         self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
         self._filling = False
         self._show_status(state)
