@@ -1,10 +1,60 @@
-"""Which parts of a caption stay in sight where there is no room for all of them."""
+"""The parts of a caption: what each is about where that decides who says it, and which stay in sight where there is no room."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
+from typing import Self
 
-class Essential(str):
-    """A part of a caption that a reader must not have to look for. Other parts are plain texts, which give way to an ellipsis.
+
+class About(Enum):
+    """What a part is about, where a figure, a title or a comparison asks for that. Values stand in files."""
+
+    READING = "reading"  # precision, folding and centring, which a window says once for all of its panels
+    EXACT = "exact"  # nothing was left out or assumed
+    SAMPLE = "sample"  # how many were drawn, and how
+    CHANCE = "chance"  # what a quantity is by chance
+    NOT_COMPUTED = "not computed"  # why a quantity has no value
+    IN_CONTEXT = "in-context score"  # its definition
+    SLOPE = "slope"  # how the slope of a loss by index is taken
+    PHASE_CHANGE = "phase change"  # its rule
+    PROGRESS = "progress"  # what of an answer is there so far
+
+
+@dataclass(frozen=True)
+class Sense:
+    """What a part means beyond its words.
+
+    `quantities`: the names of those that it is about, () where it is about all; `brief`: as a title says it; `of_differences`:
+    what of it holds for differences of the values that it is about, None for all of it.
+    """
+
+    about: About | None = None
+    quantities: tuple[str, ...] = ()
+    brief: str = ""
+    of_differences: str | None = None
+
+
+NO_SENSE = Sense()
+
+
+class Part(str):
+    """A part of a caption with its `sense`. Two are equal where their words are; a plain text is a part without sense."""
+
+    __slots__ = ("sense",)
+    sense: Sense
+
+    def __new__(cls, text: str = "", sense: Sense = NO_SENSE) -> Self:
+        part = super().__new__(cls, text)
+        part.sense = sense
+        return part
+
+    def __reduce__(self) -> tuple[type[Part], tuple[str, Sense]]:
+        return type(self), (str(self), self.sense)
+
+
+class Essential(Part):
+    """A part of a caption that a reader must not have to look for. Other parts are texts that give way to an ellipsis.
 
     Essential are remainders, interventions, what a difference is to, the scale of colours that have no bar, what is not yet or
     not wholly drawn, what is estimated, how two texts are matched, and which token the text below a map is read from. On a stage
@@ -32,6 +82,27 @@ class OnPaper(Essential):
     __slots__ = ()
 
 
+def sense_of(part: str) -> Sense:
+    """What a part means beyond its words; a plain text nothing."""
+    return part.sense if isinstance(part, Part) else NO_SENSE
+
+
+def about_of(part: str) -> About | None:
+    """What a part is about; None for a plain text."""
+    return sense_of(part).about
+
+
 def reworded(part: str, text: str) -> str:
-    """`text` in place of a part, as essential as that was."""
-    return type(part)(text) if isinstance(part, Essential) else text
+    """`text` in place of a part, as essential as that was and in its sense."""
+    return type(part)(text, part.sense) if isinstance(part, Part) else text
+
+
+def essential(part: str) -> Essential:
+    """The part, which must not be looked for, in its sense."""
+    return part if isinstance(part, Essential) else Essential(part, sense_of(part))
+
+
+def of_difference(part: str) -> str:
+    """What of a part of both sides holds for their difference; "" for nothing."""
+    stays = sense_of(part).of_differences
+    return part if stays is None else reworded(part, stays)

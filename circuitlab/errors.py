@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.terminal import on_one_line
@@ -23,10 +22,11 @@ class CircuitLabError(Exception):
     """An anticipated error.
 
     Parameters: `what` happened in one sentence; `expected` and `got` where there is something to compare; `remedy`,
-    what the person can do about it.
+    what the person can do about it. `asks_first`: nothing failed; work stopped before it began, to ask the person.
     """
 
     exit_code = 1
+    asks_first = False
     title = "Something went wrong"
 
     def __init__(self, what: str, *, expected: str = "", got: str = "", remedy: str = "") -> None:
@@ -40,7 +40,7 @@ class CircuitLabError(Exception):
         lines += [f"  do:       {self.remedy}"] if self.remedy else []
         return "\n".join(map(on_one_line, lines))  # a name with a line break cannot add a line
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled by its attributes: the arguments of a subclass are not those that `Exception` keeps."""
         return _bare, (type(self), self.args), vars(self)
 
@@ -77,6 +77,14 @@ class BadModel(CircuitLabError):
     ) -> None:
         super().__init__(what, expected=expected, got=got, remedy=remedy)
         self.asks: Mapping[str, tuple[str, ...]] = dict(asks or {})
+
+
+class NotFetched(BadModel):
+    """A model of the catalogue that is not on this machine. `name`: what `circuitlab get` calls it."""
+
+    def __init__(self, what: str, *, name: str, expected: str, got: str, remedy: str) -> None:
+        super().__init__(what, expected=expected, got=got, remedy=remedy)
+        self.name = name
 
 
 class UnknownFamily(BadModel):

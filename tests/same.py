@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.caption_parts import Part
+
 
 def check_same(one: Any, other: Any, where: str = "") -> None:
     """Fails with the place of the first difference. Of functions only the type counts."""
@@ -34,5 +36,7 @@ def check_same(one: Any, other: Any, where: str = "") -> None:
         assert len(one) == len(other), (where, one, other)
         for i, (a, b) in enumerate(zip(one, other, strict=True)):
             check_same(a, b, f"{where}[{i}]")
+    elif isinstance(one, Part):
+        assert (str(one), one.sense) == (str(other), other.sense), (where, one, other)
     elif not callable(one):
         assert one == other, (where, one, other)

@@ -1,7 +1,7 @@
 """Values of results that are not arrays as JSON and back, bit for bit: what JSON has no form for is an object with one key.
 
-Kinds: None, bool, int, float (NaN with its bits, infinities), complex, str, `Essential`, `Head`, `Remainder`, numpy scalars,
-tuples, lists, and mappings from str; a list of JSON is a tuple.
+Kinds: None, bool, int, float (NaN with its bits, infinities), complex, str, `Part`, `Essential`, `Head`, `Remainder`, numpy
+scalars, tuples, lists, and mappings from str; a list of JSON is a tuple.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import math
 import struct
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
 from circuitlab.analysis.base import Remainder
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import NO_SENSE, About, Essential, Part, Sense
 from circuitlab.counting import number_of
 from circuitlab.model.subject import Head
 
+Typed = TypeVar("Typed")
 
-def as_json(value: object) -> Any:
+
+def as_json(value: object) -> object:
     """A value as JSON. Raises `TypeError` for one of another kind."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -30,8 +32,8 @@ def as_json(value: object) -> Any:
         return [as_json(one) for one in value]
     if type(value) is Head:
         return {"head": [value.layer, value.head]}
-    if type(value) is Essential:
-        return {"essential": str(value)}
+    if isinstance(value, Part) and type(value) in (Part, Essential):
+        return _part_as_json(value)
     if type(value) is complex:
         return {"complex": [as_json(value.real), as_json(value.imag)]}
     if type(value) is Remainder:
@@ -60,14 +62,14 @@ def from_json(data: object) -> Any:
     raise ValueError("an object with one key was expected")
 
 
-def _mapping(pairs: Any) -> dict[str, Any]:
+def _mapping(pairs: Any) -> dict[str, object]:
     read = {str(key): from_json(one) for key, one in pairs}
     if len(read) < len(pairs):
         raise ValueError("a key twice")
     return read
 
 
-def _number(parts: Any) -> Any:
+def _number(parts: Any) -> object:
     kind, data = parts
     dtype = np.dtype(kind)
     if dtype.kind not in "biufc" or len(data) != 2 * dtype.itemsize:
@@ -75,7 +77,27 @@ def _number(parts: Any) -> Any:
     return np.frombuffer(bytes.fromhex(data), dtype)[0]
 
 
-def _typed(kinds: tuple[type, ...], parts: object, make: Callable[..., object]) -> Any:
+def _part_as_json(part: Part) -> dict[str, Any]:
+    text, sense, essential = str(part), part.sense, isinstance(part, Essential)
+    if essential and sense == NO_SENSE:
+        return {"essential": text}
+    about = None if sense.about is None else sense.about.value
+    return {"part": [text, essential, about, list(sense.quantities), sense.brief, sense.of_differences]}
+
+
+def _part(parts: Any) -> Part:
+    kinds = (str, bool, str | None, tuple[str, ...], str, str | None)
+
+    def made(
+        text: str, essential: bool, about: str | None, quantities: tuple[str, ...], brief: str, of_differences: str | None
+    ) -> Part:
+        sense = Sense(None if about is None else About(about), quantities, brief, of_differences)
+        return Essential(text, sense) if essential else Part(text, sense)
+
+    return _typed(kinds, parts, made)
+
+
+def _typed(kinds: tuple[Any, ...], parts: object, make: Callable[..., Typed]) -> Typed:
     if not isinstance(parts, list) or len(parts) != len(kinds):
         raise ValueError(f"{number_of(len(kinds), 'value')} expected")
     values = [from_json(part) for part in parts]
@@ -88,6 +110,7 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
     "float": lambda text: struct.unpack(">d", bytes.fromhex(text))[0],
     "head": lambda parts: _typed((int, int), parts, Head),
     "essential": lambda text: _typed((str,), [text], Essential),
+    "part": _part,
     "complex": lambda parts: _typed((float, float), parts, complex),
     "remainder": lambda parts: _typed((float, float, str, str), parts, Remainder),
     "number": _number,

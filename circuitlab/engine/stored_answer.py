@@ -3,12 +3,14 @@
 The bytes are those of an answer exported as NPZ (`export_data.npz_bytes`), so that any reader of such files reads them, too. One
 entry of `about` is for reading them back:
 
-    "stored": {"format": 1, "version": that of the analysis, "arrays": {"values": ["<f4", [2, 9, 9]]},
+    "stored": {"format": 2, "version": that of the analysis, "arrays": {"values": ["<f4", [2, 9, 9]]},
                "fields": {what of the result is no array, as in `exact_values`}}
 
 Nothing in them says where something lies. Models and files are named by their names in the session, as `session:NAME`: the
 subject's model, those of training series, and text files. What the session's tables do not list is named by the last part of its
 path; models that lie in no folder of the person's (`builtin:`, `hub:`, `construct:`) as they are.
+
+In format 1 the parts of captions are texts alone, and get their sense where they are read (`former_parts`).
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from circuitlab.analysis.base import Analysis, Result, TextRef, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, Result, TextRef, find_analysis
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.export_data import AnswerExport, npz_bytes
+from circuitlab.engine.former_parts import with_sense
 from circuitlab.engine.request import Answer, FileRef, Provenance, Request, with_files
 from circuitlab.errors import BadInput, BadModel, CircuitLabError, UsageError, printable
 from circuitlab.model.config import ModelConfig
@@ -39,10 +43,12 @@ from circuitlab.model.plain import from_json as typed
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.subject import ModelRef, Subject
 
-FORMAT = 1
+FORMAT = 2
+TEXTS_ALONE = 1  # the format whose parts of captions are texts
 LARGEST = 2**28  # bytes of a stored answer's arrays
 LONGEST_ABOUT = 2**23  # bytes of the text beside them, four a character
 MOST_ARRAYS = 256
+CAPTIONS = ("conventions", "common")  # fields of results that are parts of captions
 NAMED = str(InSession(""))  # before the name of a file in the tables of the session, as before that of a model
 NO_NAMES: Mapping[Any, Any] = MappingProxyType({})
 _WHAT = "A stored result cannot be read."
@@ -133,8 +139,8 @@ def read_stored(
         members = _members(data, most)
         about = parse(_text(members.pop("about", b"")), "about")
         stored = about["stored"]
-        if stored["format"] != FORMAT:
-            raise _refused(f"format {FORMAT}", printable(stored["format"]))
+        if type(stored["format"]) is not int or stored["format"] not in (TEXTS_ALONE, FORMAT):
+            raise _refused(f"format {TEXTS_ALONE} or {FORMAT}", printable(stored["format"]))
         analysis, version = _analysis(about["analysis"]), stored["version"]
         if config is None or type(version) is not int or version >= analysis.version:
             _need(analysis, version, version == analysis.version)
@@ -205,7 +211,7 @@ def _text(data: bytes) -> bytes:
     return array.tobytes().decode("utf-32-le", "surrogatepass").rstrip("\0").encode("utf-8", "backslashreplace")
 
 
-def _analysis(name: object) -> Analysis[Any, Any]:
+def _analysis(name: object) -> AnyAnalysis:
     """The analysis of a stored answer."""
     try:
         return find_analysis(name if isinstance(name, str) else "")
@@ -214,14 +220,14 @@ def _analysis(name: object) -> Analysis[Any, Any]:
         raise _refused("one of those that `circuitlab analyses` lists", printable(name), what) from error
 
 
-def _need(analysis: Analysis[Any, Any], version: Any, holds: bool) -> None:
+def _need(analysis: AnyAnalysis, version: object, holds: bool) -> None:
     """Raises `Outdated` unless what this version of the analysis answered holds."""
     if type(version) is not int or not holds:
         what = f"A stored result of {analysis.name} is by another version of that analysis, so it is not shown."
         raise Outdated(what, expected=f"version {analysis.version}", got=f"version {printable(version)}", remedy=_REMEDY)
 
 
-def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, bytes], masks: Any) -> Result:
+def _result(analysis: AnyAnalysis, stored: JsonObject, members: Mapping[str, bytes], masks: Mapping[str, str]) -> Result:
     """The result, its fields of the declared types, its arrays as declared; without values what its version did not have."""
     hints, version = get_type_hints(analysis.result), stored["version"]
     later = [f for f in dataclasses.fields(analysis.result) if f.metadata.get("since", 0) > version]
@@ -229,6 +235,8 @@ def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, byt
     fields, arrays = {name: from_json(value) for name, value in stored["fields"].items()}, stored["arrays"]
     if set(fields) | set(arrays) != declared or set(fields) & set(arrays):
         raise _refused(" ".join(sorted(declared)), " ".join(sorted({*fields, *arrays})))
+    if stored["format"] == TEXTS_ALONE:
+        fields |= {name: _with_senses(fields[name]) for name in CAPTIONS if name in fields}
     if set(members) != {*arrays, *masks.values()}:
         raise _refused(" ".join(sorted(arrays)), printable(" ".join(sorted(members)), 200))
     if wrong := [name for name, value in fields.items() if not fits(hints[name], value)]:
@@ -242,6 +250,10 @@ def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, byt
     result = analysis.result(**fields, **absent)
     _check_axes(result)
     return result
+
+
+def _with_senses(parts: Any) -> Any:
+    return tuple(map(with_sense, parts)) if fits(tuple[str, ...], parts) else parts
 
 
 def _sizes(kind: type[Result], values: Mapping[str, object]) -> dict[str, int]:
@@ -263,7 +275,7 @@ def _check_axes(result: Result) -> None:
                 raise _refused(f"{name}: {sizes[axis]} along {axis}", str(array.shape))
 
 
-def _request(analysis: Analysis[Any, Any], about: Mapping[str, Any], model: Models, files: Mapping[str, str]) -> Request:
+def _request(analysis: AnyAnalysis, about: JsonObject, model: Models, files: Mapping[str, str]) -> Request:
     """The request, with models and files of this machine in place of names."""
     subject, params = typed(Subject, about["subject"]), typed(analysis.params, about["params"])
     if (wrong := out_of_bounds(params)) is not None:

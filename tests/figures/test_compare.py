@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import Essential, Part, Sense
 from circuitlab.draw.heatmap.heatmap import cell_words
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
@@ -200,6 +200,16 @@ def test_a_caption_says_what_each_of_the_two_is_wherever_they_differ() -> None:
     assert [part for part in parts if isinstance(part, Essential)] == ["other: estimated"]
     assert _conventions(("a word",), ("another",), "other", False) == ("a word (now)", "other: another")
     assert _conventions(("a word",), (), "other", False) == ("a word (now)",)
+
+
+def test_what_holds_for_values_alone_is_not_said_of_their_differences() -> None:
+    rows = Part("pattern: rows sum to 1", Sense(of_differences="pattern"))
+    sums = [Part(f"rows sum to 0.{n} … 1", Sense(of_differences="")) for n in (8, 9)]
+    both = _conventions(("exact", rows, sums[0]), ("exact", rows, sums[1]), "other", True)
+    assert both == ("exact", "pattern") and _conventions((rows,), (rows,), "other", False) == (rows,)
+    assert _conventions((rows,), ("pattern × ‖v‖",), "other", True) == ("pattern (now)", "other: pattern × ‖v‖")
+    plain = ("pattern: rows sum to 1",)
+    assert _conventions(plain, plain, "other", True) == plain, "words alone decide nothing"
 
 
 def test_a_title_says_of_both_what_its_numbers_are(bench: tuple[Engine, dict[str, State]]) -> None:

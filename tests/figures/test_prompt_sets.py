@@ -69,7 +69,7 @@ def test_each_prompt_is_whole_and_has_both_answers(engine: Engine, tmp_path: Pat
     rows = figure.find("prompts")
     assert isinstance(rows, Rows)
     by = {column.copied_name: column.values for column in rows.columns}
-    assert list(by) == ["value", "prompt", "answer", "p of answer", "other answer", "p of other answer"]
+    assert list(by) == ["value", "prompt", "answer", "p of answer", "rank", "other answer", "p of other answer"]
     assert by["prompt"].tolist() == [long.replace("\\n", "↵"), "so a b a"]
     wanted = PANEL.requests(asked, facts_of(engine, SHIPPED))
     assert not isinstance(wanted, Why)
@@ -87,7 +87,7 @@ def test_each_prompt_is_whole_and_has_both_answers(engine: Engine, tmp_path: Pat
     file.write_text("so a b a\t b\n", encoding="utf-8")
     alone = figure_of(engine, PANEL, asked).find("prompts")
     assert isinstance(alone, Rows)
-    assert [column.name for column in alone.columns] == ["value", "prompt", "answer", "p"]
+    assert [column.name for column in alone.columns] == ["value", "prompt", "answer", "p", "rank"]
 
 
 def test_it_is_said_what_the_target_is_and_on_which_page_there_is_a_mean(engine: Engine, three: str, tmp_path: Path) -> None:
@@ -96,6 +96,7 @@ def test_it_is_said_what_the_target_is_and_on_which_page_there_is_a_mean(engine:
     assert figure.title == "part of the target that each head writes · mean of 3 prompts"
     assert "target in logits: answer minus other answer" in figure.caption_parts
     assert "mean of 3 prompts of three.tsv" in figure.caption_parts
+    assert "first choice right 1 of 3, answer above the other 3 of 3" in figure.caption_parts
     each = figure_of(engine, PANEL, state(prompts="a file", file=three, page="prompts").select(heads=(Head(1, 1),)))
     assert "target in logits: answer minus other answer" in each.caption_parts
     assert "a value for each of 3 prompts of three.tsv" in each.caption_parts

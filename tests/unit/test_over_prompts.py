@@ -161,6 +161,11 @@ def test_both_answers_stand_beside_each_prompt_with_their_probabilities(ask: Ask
         assert result.answer_probability[i] == pytest.approx(p[first], rel=1e-9)
         expected = p[other[0]] if other else np.nan
         assert result.other_answer_probability[i] == pytest.approx(expected, rel=1e-9, nan_ok=True)
+        assert result.answer_rank[i] == 1 + int((logits > logits[first]).sum()) and result.answer_equal[i] == 1
+    assert result.first_choices == (int((result.answer_rank == 1).sum()), 4)
+    both = [i for i, prompt in enumerate(ask.prompts) if len(prompt.target.tokens) == 2]
+    above = sum(bool(result.answer_probability[i] > result.other_answer_probability[i]) for i in both)
+    assert result.above_the_other == (above, len(both))
     frame = ask.engine.answer(ask.request(edits=edits)).to_pandas("answer_probability", "other_answer_probability")
     assert frame["answer text"].tolist() == ["a", "x", "·", "q"]  # of a line's prompt, in words
     assert frame["other_answer text"].tolist() == ["b", "", "d", "r"]

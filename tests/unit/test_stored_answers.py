@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 
 from circuitlab import api
+from circuitlab.analysis.attention.pattern import AttentionParams, attention
 from circuitlab.analysis.base import Remainder, SeriesRef, TextRef, analyses
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, over_prompts
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, token_loss
 from circuitlab.analysis.training.series import TrainingSeriesParams, training_series
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, Part, Sense, of_difference, sense_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.request import Answer, Provenance, Request, files_of
@@ -39,6 +40,8 @@ from tests.unit.test_exported import answers
 
 SECRET = "zoe-quagmire"
 (ODD_NAN,) = struct.unpack(">d", bytes.fromhex("fff8000000000123"))  # negative, and with bits of its own
+SENSE = Sense(About.SLOPE, ("one", "two"), "in short", "")
+NO_SENSES = (["elsewhere", [], "", None], [3, [], "", None], [None, [1], "", None], [None, "one", "", None], [None, [], 1, None])
 OVERHEAD = 16 * 2**10  # bytes beyond the arrays: headers, request, provenance, captions
 
 
@@ -138,6 +141,7 @@ def test_large_arrays_are_most_of_a_stored_answer(answer: Answer) -> None:
     [
         None, True, 0, -(2**62), 0.1, -0.0, math.inf, -math.inf, math.nan, ODD_NAN,
         complex(math.nan, -0.0), "", "ä⟨e2⟩\udc80", (), (1, 2.0, ("a", None)), [1, (2,)], Head(1, 2), Essential("remainder 0"),
+        Part("a"), Part("a", SENSE), Essential("a", SENSE), (Part("a", Sense(of_differences="")), Essential("")),
         Remainder(math.nan, 1.5, "logit", "range"), np.float32(0.1), np.float64(math.nan), np.int64(-3), np.bool_(True),
         np.complex64(1 + 2j), {"entropy": "nats", "": (1,)},
     ],
@@ -153,6 +157,9 @@ def test_a_value_of_another_kind_is_not_stored_as_something_else() -> None:
     for data in ({}, {"head": [1]}, {"head": [1.5, 2]}, {"what": 1}, {"number": ["O", ""]}, {"float": "00"}, {"a": 1, "b": 2}):
         with pytest.raises(ValueError, match=r"."):
             from_json(data)
+    for said in ("a", ["a"], *(["a", False, *rest] for rest in NO_SENSES)):
+        with pytest.raises(ValueError, match=r"."):
+            from_json({"part": said})
     assert fits(tuple[str, ...], ("a",)) and not fits(tuple[str, ...], (1,)) and not fits(int, True) and fits(float, 3)
     assert fits(tuple[int, float], (1, 2.0)) and not fits(tuple[int, float], (1,)) and fits(int | None, None)
 
@@ -221,10 +228,30 @@ def test_an_answer_of_an_earlier_version_that_holds_has_no_values_where_it_had_n
             read_stored(said_otherwise(older, lambda about, v=version: about["stored"].update(version=v)), ref, config=config)
 
 
+def test_parts_of_captions_that_format_1_had_as_texts_have_their_sense(answer: Answer) -> None:
+    pattern = Engine(ModelStore()).answer(Request(attention, AttentionParams(), answer.request.subject))
+    series = ("small: 16 × 50 random tokens × 2, seed 0", "in-context score on text: tokens 12–15 minus 2–4", "another")
+    said = lambda about: about["stored"]["fields"].update(conventions=["float32", "pattern: rows sum to 1", *series])
+
+    def of_format(number: int) -> tuple[str, ...]:
+        def change(about: dict[str, Any]) -> None:
+            said(about)
+            about["stored"]["format"] = number
+
+        return read_stored(said_otherwise(stored_bytes(pattern), change), pattern.request.subject.model).result.conventions
+
+    former, plain = of_format(1), of_format(2)
+    assert former == plain == ("float32", "pattern: rows sum to 1", *series) and {sense_of(part) for part in plain} == {Sense()}
+    assert of_difference(former[1]) == "pattern" and sense_of(former[2]) == Sense(About.SAMPLE, brief="16 × 50 × 2")
+    assert [sense_of(part).about for part in former[3:]] == [About.IN_CONTEXT, None]
+    assert "pattern: rows sum to 1" in pattern.result.conventions
+    assert of_difference(next(part for part in pattern.result.conventions if "rows" in part)) == "pattern"
+
+
 OTHERWISE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another analysis": lambda about: about.update(analysis="no_such_analysis"),
     "no name": lambda about: about.update(analysis=3),
-    "another format": lambda about: about["stored"].update(format=2),
+    "another format": lambda about: about["stored"].update(format=3),
     "nothing stored": lambda about: about.pop("stored"),
     "a text for a number": lambda about: about["stored"]["fields"].update(done="all of it"),
     "a field too many": lambda about: about["stored"]["fields"].update(surplus=1),

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over, read_only
 from circuitlab.analysis.chosen_heads import chosen_heads
+from circuitlab.caption_parts import Part, Sense
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.recorded_norm import linear_part
@@ -35,7 +36,7 @@ from circuitlab.model.subject import Head
 Show = Literal["pattern", "scores", "value_weighted", "contribution"]
 
 SHOW_WORDS: dict[str, str] = {
-    "pattern": "pattern: rows sum to 1",
+    "pattern": Part("pattern: rows sum to 1", Sense(of_differences="pattern")),
     "scores": "scores at the model's own scale, before the softmax",
     "value_weighted": "pattern × ‖v‖, depends on the gauge of W_V",
     "contribution": "pattern × ‖v W_O‖",
@@ -56,7 +57,8 @@ def passes_norm(show: Show, config: ModelConfig) -> bool:
 
 def show_words(show: Show, config: ModelConfig) -> str:
     """What a caption says of the values: of a contribution also the norm that it passes on its way into the stream."""
-    return SHOW_WORDS[show] + ", through the norm after it at its recorded scale" * passes_norm(show, config)
+    words = SHOW_WORDS[show]
+    return f"{words}, through the norm after it at its recorded scale" if passes_norm(show, config) else words
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from circuitlab.analysis.base import (
-    Analysis,
+    AnyAnalysis,
     Column,
     Ctx,
     Inputs,
@@ -37,6 +37,7 @@ from circuitlab.analysis.base import (
     naming,
     over,
 )
+from circuitlab.analysis.ordering import Ranks, rank_in
 from circuitlab.analysis.target import target_at
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Refused, UsageError, quoted
@@ -91,6 +92,7 @@ class OverPromptsResult(Result):
 
     `answer`, `other_answer` [prompt]: the tokens that are the prompt's target, −1 for none; of a line without answers those that
     were measured in their place. `answer_probability`, `other_answer_probability` [prompt]: that the prompt goes on with them.
+    `answer_rank`, `answer_equal` [prompt]: the answer's rank among all tokens by probability, and how many are equal to it.
     """
 
     values: np.ndarray = over("prompt", "…", unit="{units}")
@@ -102,6 +104,8 @@ class OverPromptsResult(Result):
     answer_probability: np.ndarray = over("prompt", unit="probability")
     other_answer: np.ndarray = over("prompt", unit="token id", none=True)
     other_answer_probability: np.ndarray = over("prompt", unit="probability")
+    answer_rank: np.ndarray = over("prompt", unit="rank", none=True, since=5)
+    answer_equal: np.ndarray = over("prompt", unit="tokens", none=True, since=5)
     field: str
     units: Any
     weighted_by: str
@@ -110,6 +114,18 @@ class OverPromptsResult(Result):
     prompts: tuple[str, ...] = naming("prompt")
     counted: int
     common: tuple[str, ...] = ()
+
+    @property
+    def first_choices(self) -> tuple[int, int]:
+        """(prompts whose answer is more probable than every other token, prompts with an answer whose rank is known)."""
+        known = self.answer_rank > 0
+        return int((Ranks(self.answer_rank, self.answer_equal).last[known] == 1).sum()), int(known.sum())
+
+    @property
+    def above_the_other(self) -> tuple[int, int]:
+        """(prompts whose answer is more probable than the other answer, prompts with both)."""
+        both = ~np.isnan(self.answer_probability) & ~np.isnan(self.other_answer_probability)
+        return int((self.answer_probability[both] > self.other_answer_probability[both]).sum()), int(both.sum())
 
     def table(self) -> Table:
         """One row per entry of the array."""
@@ -121,12 +137,12 @@ class OverPromptsResult(Result):
         return Table(tuple(columns))
 
 
-def can_be_averaged(analysis: Analysis[Any, Any]) -> bool:
+def can_be_averaged(analysis: AnyAnalysis) -> bool:
     """Whether an analysis has arrays that may be averaged over prompts."""
     return analysis.result.across is not Result.across
 
 
-def requested_analysis(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
+def requested_analysis(p: OverPromptsParams) -> tuple[AnyAnalysis, Any]:
     """(analysis, its parameters). Raises `UsageError` for an unknown analysis or invalid parameters."""
     inner = find_analysis(p.analysis)
     try:
@@ -247,7 +263,17 @@ def measures_target(params: object) -> bool:
     return hasattr(params, "target") and getattr(params, "effect", "target") == "target"
 
 
-Answered = tuple[int, float, int, float]  # the answer and its probability, the other one and its; −1 and NaN for none
+class Answered(NamedTuple):
+    """The answer and the other one after a prompt, their probabilities, and the answer's rank; −1 and NaN for none."""
+
+    answer: int = -1
+    probability: float = float("nan")
+    other: int = -1
+    of_other: float = float("nan")
+    rank: int = -1
+    equal: int = 0
+
+
 NO_ANSWER = -1, float("nan")
 
 
@@ -259,8 +285,9 @@ def _answered(at: Inputs, prompt: Prompt, params: Any) -> Answered:
         ids = tuple(i for i in target_at(at, params.target, [run.n - 1], run).ids[0].tolist() if i >= 0)
     with torch.inference_mode():
         p = torch.softmax(run.logits(slice(run.n - 1, run.n))[0].double(), dim=0)
-        (first, of_first), (other, of_other) = ((i, float(p[i])) if 0 <= i < len(p) else NO_ANSWER for i in (*ids, -1, -1)[:2])
-        return first, of_first, other, of_other
+        answer, other = ((i, float(p[i])) if 0 <= i < len(p) else NO_ANSWER for i in (*ids, -1, -1)[:2])
+        ranks = map(int, rank_in(p, p[answer[0]])) if answer[0] >= 0 else ()
+        return Answered(*answer, *other, *ranks)
 
 
 def target_words(prompts: tuple[Prompt, ...]) -> str:
@@ -306,7 +333,8 @@ class _PromptRows:
             self.rows = list(previous.values[: previous.counted])
             self.weights = previous.weights[: previous.counted].tolist()
             both = (previous.answer, previous.answer_probability, previous.other_answer, previous.other_answer_probability)
-            self.answers = list(zip(*(one[: previous.counted].tolist() for one in both), strict=True))
+            each = (*both, previous.answer_rank, previous.answer_equal)
+            self.answers = list(map(Answered, *(one[: previous.counted].tolist() for one in each)))
             self.field, self.names, self.common = previous.field, previous.names, previous.common
             self.units, self.weighted_by = previous.units, previous.weighted_by
             self.remainder = previous.remainder
@@ -340,7 +368,7 @@ class _PromptRows:
         mean, sd, n = statistics(rows, np.array(self.weights))
         values, weights = np.full((len(self.prompts), *rows.shape[1:]), np.nan), np.full(len(self.prompts), np.nan)
         values[:counted], weights[:counted] = rows, self.weights
-        answers = np.array([*self.answers, *[(-1, np.nan, -1, np.nan)] * (len(self.prompts) - counted)])
+        answers = np.array([*self.answers, *[Answered()] * (len(self.prompts) - counted)])
         return OverPromptsResult(
             values=values,
             weights=weights,
@@ -351,6 +379,8 @@ class _PromptRows:
             answer_probability=answers[:, 1].copy(),
             other_answer=answers[:, 2].astype(np.int64),
             other_answer_probability=answers[:, 3].copy(),
+            answer_rank=answers[:, 4].astype(np.int64),
+            answer_equal=answers[:, 5].astype(np.int64),
             field=self.field,
             units=self.units,
             weighted_by=self.weighted_by,
@@ -385,7 +415,12 @@ class _PromptRows:
         )
 
 
-@analysis(version=4, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: OverPromptsParams) -> bool:
+    """Version 4 had no ranks."""
+    return version == 4
+
+
+@analysis(version=5, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
     """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused

@@ -23,6 +23,7 @@ from circuitlab.analysis.attribution.path_terms import RecordedAttention, record
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.circuits.vocabulary_rows import refuse_pair
+from circuitlab.caption_parts import Part, Sense
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import Run
@@ -86,6 +87,7 @@ def virtual_head(inputs: Inputs, p: VirtualHeadParams, ctx: Ctx) -> VirtualHeadR
     low, high = float(sums.min()), float(sums.max())
     whole = max(abs(low - 1), abs(high - 1)) < 1e-5
     row_words = "rows sum to 1" if whole else f"rows sum to {low:.3g} … {high:.3g}: scales or interventions between the patterns"
+    row_words = Part(row_words, Sense(of_differences=""))
     return VirtualHeadResult(
         pattern=pattern.cpu().numpy(),
         row_sums=sums.cpu().numpy(),

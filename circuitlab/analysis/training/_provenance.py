@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from circuitlab.analysis.behaviour.in_context import windows
+from circuitlab.caption_parts import About, Part, Sense
 from circuitlab.model.records.series_measures import SeriesMeasures
 
 _KINDS = ("float16", "bfloat16", "float32", "float64")
+_RANDOM, _BRIEF = "{samples} × {block} random tokens × 2, seed {seed}", "{samples} × {block} × 2"
 WIDTH = 10  # indices averaged at either end of a text if the series does not state them
 
 
@@ -36,7 +38,7 @@ def words_on_sequences(m: SeriesMeasures) -> list[str]:
     say = _formatter(m)
     return [
         *say("{texts} held-out texts of {context} tokens"),
-        *say("{samples} × {block} random tokens × 2, seed {seed}"),
+        *(Part(words, Sense(About.SAMPLE, brief=brief)) for words in say(_RANDOM) for brief in say(_BRIEF)),
         *say("repeated text: pieces of {half} tokens × 2"),
         *([f"measured in {kind}"] if (kind := m.protocol.get("dtype")) in _KINDS else []),
     ]

@@ -35,6 +35,7 @@ from circuitlab.analysis.training.scores import (
     same_texts,
     scores_of,
 )
+from circuitlab.caption_parts import About, Part, Sense, reworded
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, BadModel
 from circuitlab.model.config import ModelConfig
@@ -375,11 +376,13 @@ def _words(
     texts: list[OnText],
 ) -> tuple[str, ...]:
     on = [
-        (*words_on_sequences(m), f"in-context score on text: tokens {c}–{d} minus {a}–{b}")
+        (*words_on_sequences(m), Part(f"in-context score on text: tokens {c}–{d} minus {a}–{b}", Sense(About.IN_CONTEXT)))
         for m, (a, b, c, d) in zip(measures, ends.tolist(), strict=True)
     ]
     same = len(set(on)) == 1
-    on_words = on[0] if same else [f"{name}: {word}" for name, words in zip(names, on, strict=True) for word in words]
+    on_words = (
+        on[0] if same else [reworded(word, f"{name}: {word}") for name, words in zip(names, on, strict=True) for word in words]
+    )
     name = "" if p.control is None else ModelRef(p.control.source).name
     against = (f"control on text: {name}, without layers, on the same texts",) if name else ()
     if name and (
@@ -390,7 +393,10 @@ def _words(
         *on_words,
         *against,
         *_errors(texts),
-        "on repeated sequences: second repetition without its first token minus first repetition",
-        f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
-        p.words(),
+        Part("on repeated sequences: second repetition without its first token minus first repetition", Sense(About.IN_CONTEXT)),
+        Part(
+            f"slope by ln index: least squares over i/{p.ratio:g} … i·{p.ratio:g}, as far as there are indices",
+            Sense(About.SLOPE),
+        ),
+        Part(p.words(), Sense(About.PHASE_CHANGE)),
     )

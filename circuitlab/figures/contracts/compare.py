@@ -13,7 +13,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from circuitlab.caption_parts import Essential, Reference, reworded
+from circuitlab.caption_parts import Essential, Reference, of_difference, reworded
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.compare_marks import difference
 from circuitlab.figures.contracts.compare_questions import other_question
@@ -35,9 +35,6 @@ _ONE = r"[+−-]?\d+(?:[.,]\d+)*%?"
 TO = "\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}"  # between the ends of a range, which are one word
 NUMBER = re.compile(rf"([^\d+−-]*)({_ONE}(?:(?:{TO}|–){_ONE})?)([^\d]*)")  # a word: before, the number or the range, after
 RANGE = re.compile(rf"({_ONE}) to (?={_ONE})")
-NOT_OF_DIFFERENCES = re.compile(
-    r"(: )?rows sum to .*|wider lines: .*"
-)  # conventions that hold for values but not for their differences
 WITH_MORE = re.compile(r"([^ ]+?)( \([^()]*\))([^ ]*)|[^ ]+")  # a word, and the parenthesis that belongs to it
 MOST_NUMBERS = 3  # that may differ in a title which names both values of each
 
@@ -334,13 +331,13 @@ def _conventions(now_parts: tuple[str, ...], ref_parts: tuple[str, ...], label: 
 
     Where values are subtracted, a convention of each side need not hold for the difference: rows that sum to 1 on both sum to 0.
     """
+    if subtracted:
+        now_parts, ref_parts = (tuple(filter(None, map(of_difference, side))) for side in (now_parts, ref_parts))
     parts = list[str]()
     for kind, i, j, k, m in SequenceMatcher(None, now_parts, ref_parts, autojunk=False).get_opcodes():
         ours, theirs = now_parts[i:j], ref_parts[k:m]
         parts += ours if kind == "equal" else _of_both(ours, theirs, label)
-    if subtracted:
-        parts = [reworded(part, NOT_OF_DIFFERENCES.sub("", part)) for part in parts]
-    return tuple(part for part in parts if part)
+    return tuple(parts)
 
 
 def _of_both(ours: tuple[str, ...], theirs: tuple[str, ...], label: str) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
-from circuitlab.caption_parts import Essential, OnPaper
+from circuitlab.caption_parts import Essential, OnPaper, Sense
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import bounded
@@ -155,7 +155,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     words = _marked(facts, answers.find("scores", head_scores)) if view.form == "graph" else ""
     key, note_texts = _daggers(facts, [pairs for pairs, _ in shown]) if view.form == "graph" else ("", OnPaper(""))
     title = _title(result, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
-    wide = Essential(f"wider lines: larger {UNITS[view.by]}") if view.form == "graph" else ""
+    wide = Essential(f"wider lines: larger {UNITS[view.by]}", Sense(of_differences="")) if view.form == "graph" else ""
     return Figure((marks,), title, caption(answer, wide, words, ("† " if key else "") + published(facts), note_texts), counted)
 
 

@@ -15,7 +15,7 @@ from circuitlab.figures.contracts.common import caption, has_mlps, top_level
 from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import of_weights
+from circuitlab.figures.contracts.selection_reading import of_own_texts
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -46,9 +46,9 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return {"terms": Request(term_importance, TermImportanceParams(heads=view.heads), state.subject)}
     if not view.file:
         return Why("Choose a text file above: its pieces are what is measured.")
-    edited = bool(state.subject.edits)
+    subject, edited = of_own_texts(state)
     params = TermImportanceParams(TextRef(view.file), max(1, view.texts), heads=view.heads, edited=edited)
-    return {"terms": Request(term_importance, params, state.subject if edited else of_weights(state))}
+    return {"terms": Request(term_importance, params, subject)}
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:

@@ -118,7 +118,7 @@ class Form(QObject):
         """The values of all fields by name."""
         return {name: self.value(name) for name in self.widgets}
 
-    def show_values(self, values: Mapping[str, Any]) -> None:
+    def show_values(self, values: Mapping[str, object]) -> None:
         """Show values by name, without a signal. A field that shows its value already is not painted again."""
         self._showing = True
         try:

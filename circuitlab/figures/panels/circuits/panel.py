@@ -22,6 +22,7 @@ from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, 
 from circuitlab.figures.contracts.selection_reading import (
     distance_read,
     leading_head,
+    of_own_texts,
     of_weights,
     pair_name,
     pick_token,
@@ -128,9 +129,9 @@ def _in_text(state: State, view: CircuitsView, head: Head) -> Requests | Why:
     if not view.file:
         return Why("Choose a text file above: the head's skip-trigrams are looked for in its pieces.")
     # interventions are part of a prompt; without a prompt there are none to apply
-    edited = bool(state.subject.edits) and bool(state.tokens)
+    subject, edited = of_own_texts(state)
     params = SkipTrigramsInTextParams(head, "file", TextRef(view.file), texts=max(1, view.texts), by=view.by, edited=edited)
-    return {"used": Request(skip_trigrams_in_text, params, state.subject if edited else of_weights(state))}
+    return {"used": Request(skip_trigrams_in_text, params, subject)}
 
 
 def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | None, token: int, distance: int) -> Requests:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from circuitlab.analysis.behaviour.over_prompts import (
     over_prompts,
     prompts_words,
 )
-from circuitlab.analysis.ordering import descending
+from circuitlab.analysis.ordering import Ranks, descending
+from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
 from circuitlab.engine.request import Answer, Request
@@ -58,7 +59,7 @@ What = Literal[
     "orders",
 ]
 # analyses with a value for each head: parameters, and the array that is averaged
-BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
+BY_HEAD: dict[str, tuple[dict[str, object], str]] = {
     "direct_attribution": ({}, "heads"),
     "token_attribution": ({}, "heads"),
     "ablation": ({"effect": "target"}, "effect"),
@@ -68,7 +69,7 @@ BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
     "head_scores": ({"on": "text"}, "mean"),
 }
 # averages that are listed: analysis, parameters, array
-LISTS: dict[str, tuple[str, dict[str, Any], str]] = {
+LISTS: dict[str, tuple[str, dict[str, object], str]] = {
     "neurons": ("neurons", {}, "effect"),
     "distances": ("token_attribution", {}, "by_distance"),
     "receivers": ("path_patching", {}, "effect"),
@@ -112,7 +113,7 @@ def _path(view: PromptSetsView) -> str:
     return view.file if view.prompts == "a file" else str(resource("prompts", f"{view.prompts}.tsv"))
 
 
-def _analysis_of(what: What, state: State, facts: Facts) -> tuple[str, dict[str, Any], str]:
+def _analysis_of(what: What, state: State, facts: Facts) -> tuple[str, dict[str, object], str]:
     """(name of the analysis, its parameters, the array to average)."""
     if what not in LISTS:
         return what, *BY_HEAD[what]
@@ -173,7 +174,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         prompts = _prompts(answer, result, *_of_each(answer, result, what, head), facts)
         return Figure(((prompts,),), f"{TITLES[what]} · {head}", _each_caption(answer))
     marks = (_map(answer, result, state), _ranking(answer, result, state))
-    return Figure((marks,), f"{TITLES[what]} · {_mean_words(result)}", caption(answer))
+    return Figure((marks,), f"{TITLES[what]} · {_mean_words(result)}", caption(answer, _can_do(result)))
 
 
 def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, ...]:
@@ -183,12 +184,21 @@ def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, .
     if result.remainder is not None:
         words = result.remainder.words()
         instead[words] = f"of the prompt with the largest: {words}"
-    return tuple(filter(None, (instead.get(part, part) for part in caption(answer, *more))))
+    return tuple(filter(None, (instead.get(part, part) for part in caption(answer, _can_do(result), *more))))
 
 
 def _mean_words(result: OverPromptsResult) -> str:
     """For a title: what the values are the mean of."""
     return f"mean of {number_of(result.counted, 'prompt')}"
+
+
+def _can_do(result: OverPromptsResult) -> Essential | str:
+    """For a caption: in how many prompts the answer is the first choice, and more probable than the other; "" without answers."""
+    (first, of_first), (above, of_both) = result.first_choices, result.above_the_other
+    if not of_first:
+        return ""
+    above_words = f", answer above the other {above} of {of_both}" if of_both else ""
+    return Essential(f"first choice right {first} of {of_first}{above_words}")
 
 
 def _map(answer: Answer, result: OverPromptsResult, state: State) -> Heatmap:
@@ -230,6 +240,7 @@ def _prompts(answer: Answer, result: OverPromptsResult, name: str, values: np.nd
             RowColumn("value", values, digits=digits(top), map="signed", levels=(-top, top), tip=f"of {name}"),
             RowColumn("prompt", prompts, from_end=True),
             *_answer_columns("answer", "p", result.answer, result.answer_probability, facts),
+            *_rank_column(result),
             *_answer_columns("other answer", "p of other", result.other_answer, result.other_answer_probability, facts),
         )
         return columns, ids(np.arange(len(values)))
@@ -252,6 +263,16 @@ def _answer_columns(name: str, p: str, tokens: np.ndarray, probability: np.ndarr
     )
 
 
+def _rank_column(result: OverPromptsResult) -> tuple[RowColumn, ...]:
+    """The answer's rank [prompt], a tie at its last place; nothing where none is known."""
+    ranks = np.where(result.answer_rank > 0, Ranks(result.answer_rank, result.answer_equal).last, -1)
+    if not (ranks > 0).any():
+        return ()
+    shown = ranks if (ranks > 0).all() else np.where(ranks > 0, ranks.astype(float), np.nan)
+    tip = "Rank of the answer among all tokens, equal ones before it: 1 is the model's first choice"
+    return (RowColumn("rank", shown, digits=0, tip=tip, spare=True),)
+
+
 def _of_each(answer: Answer, result: OverPromptsResult, what: What, head: Head) -> tuple[str, np.ndarray]:
     """What each prompt is listed with: the head, or the entry with the largest mean, and its values [prompt]."""
     if what in LISTS:
@@ -271,6 +292,7 @@ def table(state: State, answer: Answer) -> Table | None:
     both = (
         Column("answer", result.answer, of="token"),
         Column("p of answer", result.answer_probability, "probability"),
+        Column("rank of answer", result.answer_rank),
         Column("other answer", result.other_answer, of="token"),
         Column("p of other answer", result.other_answer_probability, "probability"),
     )
@@ -293,8 +315,8 @@ def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: s
     rows = rows_of(answer, result, name)
     title = f"{title} · {_mean_words(result)}"
     if what == "distances":
-        return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer), weights=(1.2, 1.0))
-    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, note))
+        return Figure(((curve_of(answer, result),), (rows,)), title, caption(answer, _can_do(result)), weights=(1.2, 1.0))
+    return Figure(((_chosen(rows, state, sender),),), title, caption(answer, _can_do(result), note))
 
 
 def _chosen(rows: Rows, state: State, sender: Head | None) -> Rows:

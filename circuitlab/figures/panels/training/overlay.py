@@ -10,12 +10,13 @@ import numpy as np
 
 from circuitlab.analysis.training.scores import best
 from circuitlab.analysis.training.series import KINDS, TEXT, TrainingSeriesResult
+from circuitlab.caption_parts import About
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import with_error
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, ids
-from circuitlab.figures.panels.training.pages import RULE, SLOPE, ZERO_ON_LOG, with_conventions
+from circuitlab.figures.panels.training.pages import ZERO_ON_LOG, with_conventions
 from circuitlab.figures.panels.training.points import (
     OWN,
     Over,
@@ -78,7 +79,12 @@ def overlay(state: State, answer: Answer[TrainingSeriesResult], score: str, cont
         *(f"{name}: {phase_words(result, kind, m)}" for m, name in enumerate(result.names)),
     )
     title = f"{KINDS[kind]}, in-context score at the end, nats: {', '.join(ends)}"
-    return Figure(tuple((row,) for row in rows), title, with_conventions(answer, notes, SLOPE, RULE), weights=(1.0, 1.0, 1.0))
+    return Figure(
+        tuple((row,) for row in rows),
+        title,
+        with_conventions(answer, notes, About.SLOPE, About.PHASE_CHANGE),
+        weights=(1.0, 1.0, 1.0),
+    )
 
 
 def _controlled(result: TrainingSeriesResult, at: int) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.training.series import KINDS, RANDOM, TEXT, TrainingSeriesResult
+from circuitlab.caption_parts import About, about_of, sense_of
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.common import caption, with_error
@@ -37,17 +37,14 @@ from circuitlab.state.state import State
 
 NO_HEADS = "a model without layers has no heads"
 ZERO_ON_LOG = "step 0 cannot be drawn on a logarithmic axis"
-# beginnings of conventions that do not concern every page: the pages they do not concern leave them out
-SLOPE, SCORE, RULE = "slope by ln index", ("in-context score", "on repeated sequences"), "phase change:"
-RANDOM_TOKENS = " random tokens × "  # in the convention on the sample of these scores: `16 × 50 random tokens × 2, seed 0`
 ON_RANDOM = ("prefix_matching", "previous_token", "duplicate_token", "first_token")
 NAMED = 4  # heads named in a plot, or more if more are chosen
 ENDS = 90.0  # per cent of the cells of a map that the colour scale spans
 
 
-def with_conventions(answer: Answer, notes: tuple[str, ...], *without: str) -> tuple[str, ...]:
+def with_conventions(answer: Answer, notes: tuple[str, ...], *without: About) -> tuple[str, ...]:
     """The page's own notes first, since a narrow panel shows only the beginning; then the conventions that concern it."""
-    return (*filter(None, notes), *(part for part in caption(answer) if not part.startswith(without)))
+    return (*filter(None, notes), *(part for part in caption(answer) if about_of(part) not in without))
 
 
 def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, context: str, over: Over, log: bool) -> Figure:
@@ -84,7 +81,7 @@ def curves(state: State, answer: Answer[TrainingSeriesResult], score: str, conte
     by_text = score_by_text(result, at) if at is not None and TEXT in kinds else ""
     notes = (by_text and f"score on text {by_text}", ZERO_ON_LOG if log else "", NO_HEADS if headless else "", *_phases(result))
     title = f"{step_label(result, state)}: {_numbers(result, state, kinds, score)}"
-    caption_parts = with_conventions(answer, notes, SLOPE)
+    caption_parts = with_conventions(answer, notes, About.SLOPE)
     return Figure(tuple((row,) for row in rows), title, caption_parts, weights=(0.8, 1.0, 1.35)[: len(rows)])
 
 
@@ -120,7 +117,7 @@ def _best(result: TrainingSeriesResult, measure: str, at: int) -> str:
     if not values.size or not np.isfinite(values).any():
         return ""
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    sample = next((re.sub(r" random tokens|, seed.*", "", part) for part in result.conventions if RANDOM_TOKENS in part), "")
+    sample = next(filter(None, (sense_of(part).brief for part in result.conventions)), "")
     on = f" on {sample}".replace(" ", "\u00a0") if sample and measure in ON_RANDOM else ""
     return f"best head {Head(int(layer), int(head))} ({measure.replace('_', ' ')} {number(values[layer, head])}{on})"
 
@@ -221,7 +218,7 @@ def loss_by_index(state: State, answer: Answer[TrainingSeriesResult]) -> Figure:
         f"columns: checkpoints, evenly spaced; colours span {ENDS:g}% of the cells; negative slope: a longer context helps",
         "slope in nats for each factor e of the index",
     )
-    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, notes, *SCORE, RULE))
+    return Figure(tuple((m,) for m in maps), title, with_conventions(answer, notes, About.IN_CONTEXT, About.PHASE_CHANGE))
 
 
 def _with_first(values: np.ndarray) -> np.ndarray:
@@ -272,7 +269,7 @@ def zeroed(state: State, answer: Answer[TrainingSeriesResult], on: str, over: Ov
     measure, kind = ("zeroed_text", TEXT) if on == "text" else ("zeroed_repeated", RANDOM)
     lines = TrainingPlots(state, answer, over, log, kind).heads("zeroed", measure, "rise of the loss, nats", "phase change")
     notes = "attention patterns held as in the whole model", ZERO_ON_LOG if log else ""
-    return Figure(((lines,),), title, with_conventions(answer, notes, SLOPE))
+    return Figure(((lines,),), title, with_conventions(answer, notes, About.SLOPE))
 
 
 def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], score: str) -> Figure:
@@ -301,4 +298,4 @@ def heads_over_training(state: State, answer: Answer[TrainingSeriesResult], scor
     best = "" if at is None else _best(result, score, at)
     title = " · ".join(filter(None, (step_label(result, state), best)))
     notes = ("columns: checkpoints, evenly spaced",)
-    return Figure(((chart,),), title, with_conventions(answer, notes, SLOPE, *SCORE, RULE))
+    return Figure(((chart,),), title, with_conventions(answer, notes, About.SLOPE, About.IN_CONTEXT, About.PHASE_CHANGE))
