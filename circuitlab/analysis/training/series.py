@@ -257,7 +257,7 @@ def _of_this_model(inputs: Inputs, name: str, measures: SeriesMeasures) -> None:
     if layers > config.n_layers or (config.n_layers and heads > config.n_heads):
         raise BadModel(
             f"The training series beside {name} is of another model.",
-            expected=f"{number_of(config.n_layers, 'layer')} × {config.n_heads} heads",
+            expected=f"{number_of(config.n_layers, 'layer')} × {number_of(config.n_heads, 'head')}",
             got=f"{layers} × {heads}",
             remedy="Measure its checkpoints: circuitlab measure MODEL --text FILES.",
         )

@@ -27,6 +27,7 @@ from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import TooLong
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Hit, empty
+from circuitlab.gui.docks.bos_words import bos_words
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
 from circuitlab.gui.docks.prompt_writing import WritingControls
@@ -385,9 +386,7 @@ class PromptDock(QDockWidget):
             self.editor.moveCursor(QTextCursor.MoveOperation.End)
         self.bos.setChecked(state.bos and facts.has_bos)
         self.bos.setEnabled(facts.has_bos)
-        self.bos.setToolTip(
-            "Begin the prompt with the beginning-of-sequence token" if facts.has_bos else "No BOS token in this model's tokenizer"
-        )
+        self.bos.setToolTip(tip_of(bos_words(facts)))
         self.special.setChecked(state.special and bool(facts.special))
         self.special.setEnabled(bool(facts.special))
         self.special.setToolTip(tip_of(_about_special(facts)))

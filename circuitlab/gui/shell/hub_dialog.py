@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.counting import number_of
 from circuitlab.errors import Cancelled, CircuitLabError, SeveralModels
@@ -58,6 +58,7 @@ class HubDialog(Dialog):
         self.form.changed.connect(self._name_changed)
         self.name, self.revision = self.form.widgets["model"], self.form.widgets["revision"]
         self.weights = self.form.widgets["form"]
+        self.weights.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)  # names may be long
         self.status = paragraph(self)
         self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
         self.status.setAlignment(Qt.AlignmentFlag.AlignTop)

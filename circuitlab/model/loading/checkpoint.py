@@ -26,6 +26,7 @@ from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder
 from circuitlab.model.loading.quantised import refuse_packed
 from circuitlab.model.loading.refusals import refuse_original, refuse_parts, refuse_unsupported
 from circuitlab.model.records.series import checkpoint_of
+from circuitlab.model.sources.hub import FINAL
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -136,6 +137,8 @@ def _weights_in(folder: Path, checkpoint: int | None = None) -> Path | None:
     others = sorted(f for f in folder.iterdir() if f.suffix in WEIGHT_FILES and f.is_file())
     if len(others) > 1 and others == sorted(parts_of(others[0])):  # of one GGUF model
         return others[0]
+    if len(final := [f for f in others if f.name.endswith(FINAL)]) == 1:  # beside the weights that training began with
+        return final[0]
     if len(others) > 1:
         raise BadModel(
             "The folder holds several weight files and no index.",

@@ -46,7 +46,9 @@ def _windowed(config: Mapping[str, object], model: ModelConfig) -> Read:
     config, default_notes = filled_unless_null(config, {"sliding_window": 4096})
     every = size(config, "sliding_window_pattern", 4)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every))
+        raise BadModel(
+            "The configuration's sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every)
+        )
     model = replace(model, windows=sliding_windows(config, model.n_layers, lambda i: bool((i + 1) % every)))
     model, position_notes = with_rotary_in(model, [i for i in range(model.n_layers) if model.window(i)])
     return model, (*default_notes, *position_notes)
@@ -55,7 +57,7 @@ def _windowed(config: Mapping[str, object], model: ModelConfig) -> Read:
 def _scale(config: Mapping[str, object]) -> float:
     scale = number(config, "logit_scale", 0.0625)
     if scale == 0:
-        raise BadModel("config.json: logit_scale is zero.", expected="a number such as 0.0625", got="0")
+        raise BadModel("The configuration's logit_scale is zero.", expected="a number such as 0.0625", got="0")
     return scale
 
 

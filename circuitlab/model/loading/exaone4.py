@@ -35,11 +35,15 @@ def _local(config: Mapping[str, object], n_layers: int) -> Callable[[int], bool]
     if not isinstance(pattern, str):
         every = size(config, "sliding_window_pattern", 4)
         if every < 1:
-            raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every))
+            raise BadModel(
+                "The configuration's sliding_window_pattern is not positive.", expected="a number such as 4", got=str(every)
+            )
         return lambda i: bool((i + 1) % every)
     if not pattern or set(pattern) - {"L", "G"}:
         raise BadModel(
-            "config.json: sliding_window_pattern cannot be read.", expected="a pattern such as LLLG", got=quoted(pattern, 60)
+            "The configuration's sliding_window_pattern cannot be read.",
+            expected="a pattern such as LLLG",
+            got=quoted(pattern, 60),
         )
     return lambda i: pattern[i % len(pattern)] == "L" and i < n_layers - 1  # the last layer never has a window
 

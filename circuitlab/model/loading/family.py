@@ -21,7 +21,7 @@ from circuitlab.model.loading.character_vocabulary import character_tokenizer
 from circuitlab.model.loading.checkpoint import Checkpoint, look, read_json
 from circuitlab.model.loading.listed import listed
 from circuitlab.model.loading.llama2c_tokenizer import read_tokenizer
-from circuitlab.model.loading.refusals import refuse_parts
+from circuitlab.model.loading.refusals import LACKING, Lacking, refuse_parts
 from circuitlab.model.loading.tokenizer_files import find_tokenizer, fitted
 from circuitlab.model.records.series import series_of
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -160,11 +160,12 @@ def unknown_family(checkpoint: Checkpoint) -> UnknownFamily:
     kind = checkpoint.model_type or checkpoint.config.get("format") or ""
     lines, n = listed(checkpoint.tensors) if checkpoint.tensors is not None else ((), 0)
     stated = f"model_type {str(kind)[:60]!r}" if kind else "no model_type"
+    lacking = LACKING.get(str(kind), Lacking(""))
     return UnknownFamily(
-        "The model's family is unknown.",
+        "The model's family is not one of those that are opened." if lacking.has else "The model's family is unknown.",
         expected="an architecture or a format of those at the end of this text",
-        got=f"{stated} in {shown(checkpoint.path)}",
-        remedy="Import it with a map of its parameter names, or open another model.",
+        got=f"{stated} in {shown(checkpoint.path)}" + (f": {lacking.has}" if lacking.has else ""),
+        remedy=lacking.instead or "Import it with a map of its parameter names, or open another model.",
         known=_titles(),
         tensors=lines,
         n_tensors=n,

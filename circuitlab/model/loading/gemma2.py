@@ -36,7 +36,9 @@ def query_scale(config: Mapping[str, object]) -> float:
     """1/√query_pre_attn_scalar, which may differ from 1/√d_head."""
     value = number(config, "query_pre_attn_scalar", 256)
     if value <= 0:
-        raise BadModel("config.json: query_pre_attn_scalar is not positive.", expected="a number such as 256", got=f"{value:g}")
+        raise BadModel(
+            "The configuration's query_pre_attn_scalar is not positive.", expected="a number such as 256", got=f"{value:g}"
+        )
     return 1 / math.sqrt(value)
 
 

@@ -42,7 +42,9 @@ def read_config(config: Mapping[str, object]) -> Read:
     local, local_notes = _local(config, model.d_head)
     every = size(config, "sliding_window_pattern", 6)
     if every < 1:
-        raise BadModel("config.json: sliding_window_pattern is not positive.", expected="a number such as 6", got=str(every))
+        raise BadModel(
+            "The configuration's sliding_window_pattern is not positive.", expected="a number such as 6", got=str(every)
+        )
     width, assumed = filled_unless_null(config, {"sliding_window": 4096})
     # without a width the windowed layers see everything, but keep their own rotary base
     width = {**width, "sliding_window": width["sliding_window"] or model.n_ctx}

@@ -60,7 +60,7 @@ def _windows(config: Mapping[str, object], n_layers: int) -> tuple[tuple[int, ..
     kinds = _expanded(config, n_layers) if kinds is None else kinds
     if not isinstance(kinds, list) or len(kinds) != n_layers or set(map(str, kinds)) - {"global", "local"}:
         raise BadModel(
-            "config.json: the kinds of attention do not fit the layers.",
+            "The configuration's kinds of attention do not fit the layers.",
             expected=f"global or local for each of {number_of(n_layers, 'layer')}",
             got=quoted(kinds, 120),
         )
@@ -69,7 +69,7 @@ def _windows(config: Mapping[str, object], n_layers: int) -> tuple[tuple[int, ..
     width, local = size(config, "window_size"), [i for i, kind in enumerate(kinds) if kind == "local"]
     if width < 1:  # a window of 0 stands for all positions
         raise BadModel(
-            "config.json: the window of local attention is empty.", expected="a window_size of at least 1", got=str(width)
+            "The configuration's window of local attention is empty.", expected="a window_size of at least 1", got=str(width)
         )
     note = f"local attention over {number_of(width, 'position')} in layers {', '.join(map(str, local))}"
     return tuple(width if kind == "local" else 0 for kind in kinds), (note,)
@@ -85,7 +85,7 @@ def _expanded(config: JsonObject, n_layers: int) -> list[str]:
         return expanded
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BadModel(
-            "config.json: attention_types cannot be read.",
+            "The configuration's attention_types cannot be read.",
             expected='[[["global", "local"], 12]] or attention_layers',
             got=quoted(config.get("attention_types"), 120),
         ) from error

@@ -59,7 +59,7 @@ def _rotary_columns(config: Mapping[str, object], d_head: int) -> int:
     n_rotary = size(config, "rotary_dim", 0) if "rotary_dim" in config else 64
     if not 0 < n_rotary <= d_head or n_rotary % 2:
         raise BadModel(
-            "config.json: rotary_dim does not fit the heads.",
+            "The configuration's rotary_dim does not fit the heads.",
             expected=f"an even number of the {number_of(d_head, 'column')}",
             got=str(n_rotary),
         )

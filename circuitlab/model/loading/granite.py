@@ -43,7 +43,7 @@ def read_config(config: Mapping[str, object]) -> Read:
 def _factor(config: Mapping[str, object], name: str) -> float:
     value = number(config, name, 1.0)
     if value == 0:
-        raise BadModel(f"config.json: {name} is zero.", expected="a number other than 0", got="0")
+        raise BadModel(f"The configuration's {name} is zero.", expected="a number other than 0", got="0")
     return value
 
 

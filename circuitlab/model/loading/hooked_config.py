@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import Activation, NormKind, Positions, Rotary
@@ -104,6 +105,7 @@ def in_todays_words(config: JsonObject) -> JsonObject:
 def read_config(config: JsonObject, d_head: int, n_layers: int) -> Architecture:
     """The architecture that a `HookedTransformerConfig` states. Raises `BadModel` for an unsupported one."""
     _refuse(config)
+    _refuse_scaled(config)
     kind = _text_or_none(config, "normalization_type", "LN")
     if kind not in NORMS:
         raise BadModel("The norm is not known.", expected="LN LNPre RMS RMSPre or none", got=quoted(kind, 60))
@@ -160,6 +162,18 @@ def _text_or_none(config: Mapping[str, object], name: str, default: str | None) 
     return value
 
 
+def _refuse_scaled(config: JsonObject) -> None:
+    """The author's `neuron_scale` and `neuron_temp`, which the library does not compute: 1 in all models that were published."""
+    for name in ("neuron_scale", "neuron_temp"):
+        if (value := number(config, name, 1.0)) != 1:
+            raise BadModel(
+                f"The configuration's {name} is not supported.",
+                expected="1, as in the models that TransformerLens runs",
+                got=f"{value:g}",
+                remedy="The activation of its neurons is another than the library's: there is nothing to compare it with.",
+            )
+
+
 def _activation(config: Mapping[str, object]) -> Activation:
     if flag(config, "attn_only", False):
         return "gelu"  # not used: no MLPs
@@ -187,7 +201,9 @@ def _windows(config: Mapping[str, object], n_layers: int) -> tuple[int, ...]:
     kinds, width = config.get("attn_types"), size(config, "window_size")
     if not isinstance(kinds, list | tuple) or len(kinds) != n_layers or any(k not in ("local", "global") for k in kinds):
         raise BadModel(
-            "The configuration's attn_types cannot be read.", expected=f"local or global, {n_layers} times", got=quoted(kinds)
+            "The configuration's attn_types cannot be read.",
+            expected=f"local or global, one for each of {number_of(n_layers, 'layer')}",
+            got=quoted(kinds),
         )
     return tuple(width if kind == "local" else 0 for kind in kinds)
 

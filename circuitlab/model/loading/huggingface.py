@@ -35,10 +35,10 @@ def size(config: JsonObject, name: str, default: object = _NEEDED) -> int:
     value = default if value is None else value
     if value is _NEEDED or not isinstance(value, int) or isinstance(value, bool):
         got = "nothing" if value is _NEEDED else quoted(value)
-        raise BadModel(f"config.json: {name} is not a whole number.", expected="a size", got=got)
+        raise BadModel(f"The configuration's {name} is not a whole number.", expected="a size", got=got)
     most = 10_000 if "layer" in name else 65_536 if "head" in name else 2**40  # refused before anything of that size is allocated
     if abs(value) > most:
-        raise BadModel(f"config.json: {name} is beyond any model.", expected=f"at most {most}", got=str(value))
+        raise BadModel(f"The configuration's {name} is beyond any model.", expected=f"at most {most}", got=str(value))
     return value
 
 
@@ -48,7 +48,7 @@ def number(config: JsonObject, name: str, default: object = _NEEDED) -> float:
     value = default if value is None else value
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         got = "nothing" if value is _NEEDED else quoted(value)
-        raise BadModel(f"config.json: {name} is not a number.", expected="a finite number", got=got)
+        raise BadModel(f"The configuration's {name} is not a number.", expected="a finite number", got=got)
     return float(value)
 
 
@@ -57,7 +57,7 @@ def flag(config: Mapping[str, object], name: str, default: bool) -> bool:
     value = config.get(name)
     value = default if value is None else value
     if not isinstance(value, bool):
-        raise BadModel(f"config.json: {name} is neither true nor false.", expected="true or false", got=quoted(value))
+        raise BadModel(f"The configuration's {name} is neither true nor false.", expected="true or false", got=quoted(value))
     return value
 
 
@@ -75,10 +75,12 @@ def head_size(config: Mapping[str, object], d_model: int, n_heads: int, name: st
         return size(config, name)
     if n_heads < 1 or d_model < 1 or d_model % n_heads:
         raise BadModel(
-            "config.json: heads do not divide the width.", expected="a multiple of the heads", got=f"{d_model}, {n_heads}"
+            "The configuration's heads do not divide the width.", expected="a multiple of the heads", got=f"{d_model}, {n_heads}"
         )
     if d_model // n_heads > 65_536:
-        raise BadModel("config.json: heads beyond any model.", expected="at most 65536 columns", got=f"{d_model // n_heads}")
+        raise BadModel(
+            "The configuration has heads beyond any model.", expected="at most 65536 columns", got=f"{d_model // n_heads}"
+        )
     return d_model // n_heads
 
 
@@ -97,9 +99,11 @@ def sliding_windows(config: JsonObject, n_layers: int, slides: Callable[[int], b
     kinds = config.get("layer_types")
     if isinstance(kinds, list):
         if len(kinds) != n_layers:
-            raise BadModel("config.json: layer_types has the wrong length.", expected=str(n_layers), got=str(len(kinds)))
+            raise BadModel("The configuration's layer_types has the wrong length.", expected=str(n_layers), got=str(len(kinds)))
         if unknown := sorted({str(k) for k in kinds} - {"sliding_attention", "full_attention"}):
-            raise BadModel("config.json names attention that is not known.", expected="sliding or full", got=unknown[0][:60])
+            raise BadModel(
+                "The configuration names attention that is not known.", expected="sliding or full", got=unknown[0][:60]
+            )
         windows = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
     else:
         windows = tuple(width if slides(i) else 0 for i in range(n_layers))

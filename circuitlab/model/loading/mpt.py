@@ -25,7 +25,7 @@ def read_config(config: Mapping[str, object]) -> Read:
     config, assumed = filled(config, _DEFAULTS)
     attention = config.get("attn_config") or {}
     if not isinstance(attention, Mapping):
-        raise BadModel("config.json: attn_config cannot be read.", expected="an object", got=quoted(attention))
+        raise BadModel("The configuration's attn_config cannot be read.", expected="an object", got=quoted(attention))
     refuse(attention, _REFUSED)
     refuse(config, {"logit_scale": "A scale of the logits"})
     _refuse_kind(config, attention)

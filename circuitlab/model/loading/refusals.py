@@ -118,13 +118,58 @@ TABLE: tuple[Refusal, ...] = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Lacking:
+    """What one architecture has that is not computed here, in words, and what to do instead, "" where its kind says it."""
+
+    has: str
+    instead: str = ""
+
+
+_DISTILLED = (
+    "Open one of its distilled models, which are Qwen 2 and Llama (DeepSeek-R1-Distill-…), or a mixture with a known router."
+)
+LACKING: Mapping[str, Lacking] = {
+    "deepseek_v2": Lacking("latent attention (MLA), and experts of which some see every token"),
+    "deepseek_v3": Lacking("latent attention (MLA), and experts chosen by groups with a bias each", _DISTILLED),
+    "gpt_oss": Lacking("a sink in each head's softmax, and biased experts with a clamped activation"),
+    "glm4_moe": Lacking(
+        "experts chosen by groups with a bias each, and one that sees every token",
+        "Open GLM-4 (glm, glm4), which has one MLP for all tokens, or a mixture with a known router.",
+    ),
+    "granitemoe": Lacking(
+        "experts whose input weights are fused, and Granite's four factors around them",
+        "Open the dense Granite of the same size (granite-3.1-2b-instruct), or a mixture with a known router.",
+    ),
+    "qwen3_5": Lacking(
+        "an image encoder, and recurrent layers (linear attention) in the text part, which cannot be opened alone either",
+        "Open Qwen 3 or Qwen 2.5, which have attention in every block.",
+    ),
+    "whisper": Lacking("an encoder of sound in front of the decoder of text"),
+    "baichuan": Lacking(
+        "queries, keys and values in one W_pack, an unembedding with rows of length 1 (Baichuan 2), ALiBi (13B)",
+        "Convert the 7B model to Llama's form, which it computes, or import it with a map of its parameter names.",
+    ),
+    "chatglm": Lacking(
+        "a rotation of half of each head's columns in pairs, and fused weights under names of its own",
+        "Open GLM-4 in the form of transformers (THUDM/glm-4-9b-chat-hf), or import it with a map of its parameter names.",
+    ),
+    "minimind": Lacking(
+        "Llama's architecture under names of its own",
+        "Convert it to Llama's form with the scripts of its repository, or import it with a map of its parameter names.",
+    ),
+}
+
+
 def refuse_unsupported(config: Mapping[str, object]) -> None:
     """Raise `BadModel` for a model of a kind that is not opened."""
     kind = config.get("model_type")
     named = str(kind)[:60] if isinstance(kind, str) else "none stated"
     for refusal in TABLE:
         if (isinstance(kind, str) and kind in refusal.model_types) or refusal.recognises(config):
-            raise BadModel(refusal.what, expected=refusal.why, got=f"model_type {named!r}", remedy=refusal.instead)
+            lacking = LACKING.get(named, Lacking(""))
+            got = f"model_type {named!r}" + (f": {lacking.has}" if lacking.has else "")
+            raise BadModel(refusal.what, expected=refusal.why, got=got, remedy=lacking.instead or refusal.instead)
 
 
 def refuse_original(path: Path) -> None:

@@ -56,7 +56,7 @@ def rotary(
     base = number(fields, "rope_theta", number(config, "rope_theta", base))
     partial = number(fields, "partial_rotary_factor", number(config, "partial_rotary_factor", partial))
     if base <= 0:
-        raise BadModel("config.json: the rotary base is not above zero.", expected="a number such as 10000", got=f"{base:g}")
+        raise BadModel("The configuration's rotary base is not above zero.", expected="a number such as 10000", got=f"{base:g}")
     dims = int(d_head * partial)
     dims = 0 if dims == d_head else dims
     plain = Rotary(base=base, dims=dims)
@@ -100,7 +100,7 @@ def _rescaling_fields(config: Mapping[str, object], kind: str) -> JsonObject:
     if isinstance(parameters, Mapping) and any(isinstance(v, Mapping) for v in parameters.values()):
         parameters = parameters.get(kind) or {}
     if not isinstance(parameters, Mapping):
-        raise BadModel("config.json: the rotary parameters cannot be read.", expected="an object", got=quoted(parameters))
+        raise BadModel("The configuration's rotary parameters cannot be read.", expected="an object", got=quoted(parameters))
     return parameters
 
 
@@ -172,7 +172,7 @@ def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     short = scaling.fields.get("short_factor")
     if not isinstance(short, list) or len(short) != len(scaling.theta):
         raise BadModel(
-            "config.json: LongRoPE's short_factor does not match the rotary columns.",
+            "The configuration's short_factor of LongRoPE does not match the rotary columns.",
             expected=number_of(len(scaling.theta), "number"),
             got=f"{len(short)} of them" if isinstance(short, list) else quoted(short),
         )

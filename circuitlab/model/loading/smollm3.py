@@ -37,11 +37,13 @@ def _rotary_layers(config: Mapping[str, object], n_layers: int) -> tuple[int, ..
     if listed is None:
         every = size(config, "no_rope_layer_interval", 4)
         if every < 1:
-            raise BadModel("config.json: no_rope_layer_interval is not positive.", expected="a number such as 4", got=str(every))
+            raise BadModel(
+                "The configuration's no_rope_layer_interval is not positive.", expected="a number such as 4", got=str(every)
+            )
         return tuple(i for i in range(n_layers) if (i + 1) % every)
     if not isinstance(listed, list) or len(listed) != n_layers or any(has_rotary not in (0, 1) for has_rotary in listed):
         raise BadModel(
-            "config.json: no_rope_layers does not fit the layers.",
+            "The configuration's no_rope_layers does not fit the layers.",
             expected=f"1 (rotary positions) or 0 (none) for each of {number_of(n_layers, 'layer')}",
             got=quoted(listed, 120),
         )

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from circuitlab.disk.files import made_folder, read_at_most, unwritable, write_whole
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError, UsageError
+from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, UsageError
 from circuitlab.model.sources.hub import (
     FINAL,
     INDEXES,
@@ -29,11 +29,19 @@ from circuitlab.model.sources.hub import (
     tokenizer_folder,
 )
 from circuitlab.model.sources.hub_forms import gguf_models, one_of
-from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_hash, unreachable
+from circuitlab.model.sources.hub_transfer import (
+    HubFile,
+    brought_into_cache,
+    checked_hash,
+    git_name,
+    into_cache,
+    is_hash,
+    unreachable,
+)
 from circuitlab.model.sources.silent_server import asked
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
-__all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
+__all__ = ["HubFile", "Plan", "Progress", "bring", "fetch", "plan", "plan_of_files", "revisions"]
 
 _COMPANIONS = ("config.json", *TOKENIZERS)
 _LARGEST_CONFIG = 2**20
@@ -144,6 +152,11 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
         if file.name == "config.json" and what.files[-1].name.endswith(FINAL):
             _take_tokenizer(what, meter)
     _note_commit(what)
+    return _whole(what)
+
+
+def _whole(what: Plan) -> Path:
+    """What was put in place. Raises `BadModel` where a part of it lacks."""
     folder = snapshot(replace(what.name, revision=what.commit))
     if folder is None:
         raise BadModel(
@@ -153,6 +166,48 @@ def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = l
             remedy="Check the model's page on the hub, or try again later.",
         )
     return folder
+
+
+def bring(
+    what: Plan, place: Path, on_progress: OnProgress, cancelled: Callable[[], bool] = lambda: False, alone: bool = False
+) -> Path:
+    """Put files that somebody brought into the cache, as `fetch` would have; returns what it returns.
+
+    `place`: a folder with files of the repository, or the one file of its weights, beside which the others are looked for. What
+    is not there is fetched; `alone`: nothing is. Raises `BadInput` where a file is another than the plan says, or lacks and
+    nothing is fetched, and what `fetch` raises.
+    """
+    meter = Meter(what.total, on_progress, cancelled)
+    folder = place if place.is_dir() else place.parent
+    for file in what.files:
+        meter.file = file.name
+        brought = place if place.is_file() and file is what.files[-1] else folder / file.name
+        if file.etag and brought.is_file():
+            brought_into_cache(what.name, what.commit, file, brought, meter)
+        elif alone:
+            raise BadInput(
+                f"{file.name} is not there.",
+                expected=f"{file.name} of {what.name} in {folder}",
+                got="a folder without it",
+                remedy="Bring it, too: the files of a model belong in one folder.",
+            )
+        else:
+            _take(what, file, meter)
+        if file.name == "config.json" and what.files[-1].name.endswith(FINAL) and not alone:
+            _take_tokenizer(what, meter)
+    if not alone:
+        _note_commit(what)
+    return _whole(what)
+
+
+def plan_of_files(name: HubName, place: Path, known: Mapping[str, str]) -> Plan:
+    """The plan of files that somebody brought where the hub cannot be asked: the weights by their sha256, `known` by name, and
+    the small files that lie beside them, as they are."""
+    folder = place if place.is_dir() else place.parent
+    beside = [HubFile(one, 0, git_name(folder / one)) for one in _COMPANIONS if (folder / one).is_file()]
+    if not any(one.name == "config.json" for one in beside):
+        beside.insert(0, HubFile("config.json", 0))
+    return Plan(name, name.revision, (*beside, *(HubFile(one, 0, sha256) for one, sha256 in known.items())))
 
 
 def _take(what: Plan, file: HubFile, meter: Meter) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import FileLock
 from circuitlab.disk.files import FULL, made_folder, on_disk, writing
 from circuitlab.disk.own_files import open_own
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError, cause
+from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.silent_server import asked, heard
 from circuitlab.model.sources.transfer_meter import Meter
@@ -85,6 +85,56 @@ def into_cache(hub: Any, name: HubName, commit: str, file: HubFile, endpoint: st
     _transfer(hub, place, blob, meter)
     with writing(link):
         _link(link, blob)
+
+
+def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path, meter: Meter) -> None:
+    """Copy one file of a commit, brought from elsewhere, into the cache. Raises `BadInput` where it is another file.
+
+    `file` must have a hash: nothing else says that it is the one.
+    """
+    if not _is_whole(brought, checked_hash(file.etag, file.name), file.size, meter):
+        raise BadInput(
+            f"{brought.name} is not the file that the hub has under that name.",
+            expected=f"{hash_words(file.etag)}" + (f", {number_of(file.size, 'byte')}" if file.size else ""),
+            got=_got(brought),
+            remedy="Copy or download it again from the model's page on the hub; or open what you have by its path, as it is.",
+        )
+    link, blob = name.folder / "snapshots" / commit / file.name, name.folder / "blobs" / file.etag.lower()
+    if not _is_whole(blob, file.etag, file.size, meter):
+        made_folder(blob.parent)
+        part = blob.with_name(f"{blob.name}{PART}-{secrets.token_hex(6)}")
+        try:
+            with writing(part), brought.open("rb") as source, open_own(part, append=False) as copy:
+                while chunk := source.read(1 << 22):
+                    meter.add(len(chunk))
+                    copy.write(chunk)
+                copy.flush()
+                os.fsync(copy.fileno())
+            _check(part, file.etag, meter)
+            with writing(blob):
+                part.replace(blob)
+                on_disk(blob.parent)
+        finally:
+            part.unlink(missing_ok=True)
+    with writing(link):
+        _link(link, blob)
+
+
+def git_name(path: Path) -> str:
+    """The name of a file's bytes in git, by which the hub names small ones. Raises `OSError`."""
+    return _digest(path, 40, lambda n: None)
+
+
+def _got(path: Path) -> str:
+    try:
+        return f"{hash_words(_digest(path, 64, lambda n: None))}, {number_of(path.stat().st_size, 'byte')}"
+    except OSError as error:
+        return cause(error)
+
+
+def hash_words(etag: str) -> str:
+    """A hash for a sentence: which kind, and its beginning."""
+    return f"{'sha256' if len(etag) == 64 else 'the git hash'} {etag[:16]}…"
 
 
 def _place(file: HubFile, url: str, about: Any) -> Place:
@@ -279,22 +329,25 @@ def _check(part: Path, etag: str, meter: Meter) -> None:
     part.unlink()
     raise BadModel(
         f"{meter.file} was damaged in transit, or is another file.",
-        expected=f"{'sha256' if len(etag) == 64 else 'the git hash'} {etag[:16]}…",
+        expected=hash_words(etag),
         got="another one",
-        remedy="Download it again.",
+        remedy="What came was discarded: download it again. If that does not help, check HF_ENDPOINT and the proxy between.",
     )
 
 
 def _has_hash(path: Path, etag: str, meter: Meter) -> bool:
     """Whether a file has the hash that names it: a large one's sha256, a small one's name in git, the sha1 of its head and its
     bytes. True for a name of another length, which nobody can check. Raises `OSError`."""
-    if len(etag) not in (40, 64):
-        return True
+    return len(etag) not in (40, 64) or _digest(path, len(etag), lambda n: meter.add(0, moved=False)) == etag.lower()
+
+
+def _digest(path: Path, length: int, on_read: Callable[[int], None]) -> str:
+    """A file's sha256 (64 digits), or its name in git (40). Raises `OSError`."""
     digest = hashlib.sha256()
-    if len(etag) == 40:
+    if length == 40:
         digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(1 << 22):
-            meter.add(0, moved=False)
+            on_read(len(chunk))
             digest.update(chunk)
-    return digest.hexdigest() == etag.lower()
+    return digest.hexdigest()

@@ -121,6 +121,7 @@ def test_each_word_of_the_author_decides(tmp_path: Path, name: str, changes: dic
         ("gelu", {"attn_only": True}, "attn_only contradicts"),
         ("attention", {"attn_only": False}, "attn_only contradicts"),
         ("gelu", {"act_fn": "solu"}, "activation is not known"),
+        ("gelu", {"neuron_temp": 2.0}, "neuron_temp is not supported"),
     ],
 )
 def test_words_of_the_author_that_do_not_agree_are_refused(
@@ -128,6 +129,12 @@ def test_words_of_the_author_that_do_not_agree_are_refused(
 ) -> None:
     with pytest.raises(BadModel, match=words):
         open_model(own_form(tmp_path / "m", name, **changes))
+
+
+def test_the_final_weights_are_opened_beside_those_that_training_began_with(tmp_path: Path) -> None:
+    folder = own_form(tmp_path / "m", "gelu")
+    torch.save({name: torch.zeros_like(value) for name, value in held_in("gelu")["model"].items()}, folder / "model_init.pth")
+    _agrees(open_model(folder), "gelu")
 
 
 def test_the_tokenizer_that_is_named_is_taken_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
