@@ -35,6 +35,22 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
     return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
 
 
+Places = tuple[tuple[int, int, int], ...]
+
+
+def file_places(files: tuple[Path, ...]) -> Places:
+    """(device, inode, ctime in ns) of each file: where its content lies, and when anything of it changed last."""
+    return tuple((s.st_dev, s.st_ino, s.st_ctime_ns) for s in (f.stat() for f in files))
+
+
+def replaced(places: Places, now: Places) -> bool:
+    """Whether another file has taken the place of one: it lies elsewhere, and something of it changed.
+
+    Either alone says nothing: some network drives number the same file anew each time, and a new name or mode changes the ctime.
+    """
+    return any(a[:2] != b[:2] and a[2] != b[2] for a, b in zip(places, now, strict=True))
+
+
 def settings_beside(stats: Identity) -> Identity:
     """Of these files those of configuration and tokenizer, in the order of their names."""
     return tuple(sorted(one for one in stats if one[0].endswith((".json", ".txt"))))
@@ -67,7 +83,8 @@ def steps_trained(ref: ModelRef) -> int | None:
 class OpenModel:
     """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
 
-    `sha256` is "" until it has been read. `absent`: its weights are not on this machine, and it is a `ghost.Ghost`.
+    `sha256` is "" until it has been read. `places`: of its files, as they were opened. `absent`: its weights are not on this
+    machine, and it is a `ghost.Ghost`.
     """
 
     absent: ClassVar[bool] = False
@@ -77,6 +94,7 @@ class OpenModel:
     identity: Identity
     sha256: str = ""
     beside: Identity = ()
+    places: Places = ()
     _measured: bool = False
     _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -124,19 +142,36 @@ class OpenModel:
 
     @property
     def key(self) -> Hashable:
-        """The identity of its files when opened, of the files beside them, the assumptions, and the steps of its checkpoints.
+        """The identity of its files when opened, of the files beside them, the assumptions, the steps of its checkpoints, and
+        where its files lay.
 
         Answers about its training count checkpoints by these steps.
         """
-        return self.identity, self.beside, self.ref.assume, self.opened.steps
+        return self.identity, self.beside, self.ref.assume, self.opened.steps, self.places
 
     @property
     def changed_on_disk(self) -> bool:
         """Whether its files have changed since it was opened; a model without files never changes."""
+        return bool(self.file_change)
+
+    @property
+    def file_change(self) -> str:
+        """What has become of its files since it was opened, in words that go on after "The file of X"; "" for nothing.
+
+        As long as its disk takes to say where they are: for a worker thread.
+        """
+        files = self.opened.files
+        if not files:
+            return ""
+        have = "has" if len(files) == 1 else "have"
         try:
-            return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
+            if file_identity(files) != self.identity or (self.places and replaced(self.places, file_places(files))):
+                return f"{have} changed since it was opened"
+        except FileNotFoundError:
+            return "is gone" if len(files) == 1 else "are not all there any more"
         except OSError:
-            return True
+            return "cannot be reached"
+        return ""
 
     @property
     def outdated(self) -> bool:

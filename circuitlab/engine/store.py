@@ -21,8 +21,11 @@ from circuitlab.engine.open_model import (
     BESIDES,
     Identity,
     OpenModel,
+    Places,
     file_identity,
+    file_places,
     files_beside,
+    replaced,
     settings_beside,
     settings_of,
 )
@@ -100,7 +103,8 @@ class ModelStore:
         self._closed: dict[ModelRef, _Closed] = {}
         self._when_closed: list[WeakMethod[Callable[[OpenModel], None]]] = []
         self._when_changed: list[WeakMethod[Callable[[ModelRef], None]]] = []
-        self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
+        self._hashes: dict[tuple[Identity, Places], str] = {}  # of files by what they were and where they lay
+        self._places: dict[Identity, Places] = {}  # where files lay when they were seen last
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
@@ -265,12 +269,11 @@ class ModelStore:
         model = self.open(ref)
         if key in (None, model.key):
             return self.sha256(ref) if self.holds(model) or model.absent else model.sha256
-        files = key[0] if isinstance(key, tuple) else ()
-        return self._hashes.get(files, "")
+        return self._hashes.get((key[0], key[-1]), "") if isinstance(key, tuple) else ""
 
     def _note_hash(self, model: OpenModel) -> None:
         if model.sha256 and model.opened.files:
-            self._hashes[model.identity] = model.sha256
+            self._hashes[model.identity, model.places] = model.sha256
 
     def settings_unopened(self, ref: ModelRef) -> str:
         """`OpenModel.settings_sha256` of the files as they are now; their weights are mapped and not read. For a worker thread.
@@ -314,13 +317,21 @@ class ModelStore:
         files = look(path, dict(ref.assume), ref.checkpoint).files
         try:
             identity = file_identity(files)
+            known = identity, self._settled(identity, file_places(files))
         except OSError as error:
             raise _unreadable(error) from error
-        if files and identity not in self._hashes:
+        if files and known not in self._hashes:
             if most is not None and sum(size for _, size, _ in identity) > most:
                 return ""
-            self._hashes[identity] = _digest(files, stopped)
-        return self._hashes.get(identity, "")
+            self._hashes[known] = _digest(files, stopped)
+        return self._hashes.get(known, "")
+
+    def _settled(self, identity: Identity, places: Places) -> Places:
+        """Where files lay when they were seen last, unless others have taken their place since."""
+        before = self._places.get(identity)
+        if before is None or replaced(before, places):
+            self._places[identity] = places
+        return self._places[identity]
 
     def read_whole(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> None:
         """Read all tensors now rather than on first use, so that damage is detected. Raises `BadModel`, `Cancelled`."""
@@ -367,6 +378,7 @@ class ModelStore:
                 note = f"weights are read from the file when they are needed: {budget}; damaged weights are detected only then"
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
+            places = self._settled(identity, file_places(opened.files))
         except OSError as error:
             raise _unreadable(error) from error
         if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
@@ -377,7 +389,7 @@ class ModelStore:
                 remedy="Open it again once they are complete.",
             )
         beside = settings_beside(tuple((name, *stat) for name, stat in before.items()))
-        model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
+        model = OpenModel(ref, path, opened, identity, self._hashes.get((identity, places), ""), beside, places)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         if model.sha256:
