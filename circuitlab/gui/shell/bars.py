@@ -21,6 +21,7 @@ from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.engine.memory_report import holding, size
 from circuitlab.gui.panel.target_button import TargetButton
+from circuitlab.gui.shell.dropped_notice import DroppedNotice
 from circuitlab.gui.shell.file_notice import FileNotice
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, icon, tint
@@ -316,6 +317,7 @@ class Status(QStatusBar):
         super().__init__(parent)
         self.context = context
         self.files = FileNotice(context, opening.reload_files, self)
+        self.dropped = DroppedNotice(context, self)
         self.readout = ShortLabel(self)
         self.readout.setContentsMargins(8, 0, 8, 0)
         self.standing = ShortLabel(self, "warning", 480)
@@ -352,7 +354,7 @@ class Status(QStatusBar):
         row.setSpacing(6)
         row.addWidget(self.readout, 1)
         row.addStretch(0)
-        for widget in (self.files, self.standing, self.running, self.progress, self.cancel, self.memory):
+        for widget in (self.files, self.dropped, self.standing, self.running, self.progress, self.cancel, self.memory):
             row.addWidget(widget)
         self.room = Room(line, self, QSize(160, 0))
         self.addWidget(self.room, 1)

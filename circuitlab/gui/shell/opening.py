@@ -166,8 +166,10 @@ class Opening(QObject):
     def adopt(self, model: OpenModel, text: str | None) -> None:
         """Make an open model the subject."""
         self.context.forget(model.ref)
-        state = state_on(model, self.context.document.recorded, text)
-        self.context.apply(state, f"open {model.ref.name}")
+        before = self.context.document.recorded
+        self.context.apply(state_on(model, before, text), f"open {model.ref.name}")
+        if before.model != model.ref:
+            self.context.model_changed.emit(before, self.context.document.recorded)
         self.announce(model)
         self.opened.emit()
 

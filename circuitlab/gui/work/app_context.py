@@ -45,8 +45,9 @@ class AppContext(QObject):
 
     `readout(text)`: what the pointer is over, "" when it has left. `message(text)`: what has just happened. `failed(error)`: an
     error to show. `theme_changed(theme)`. `scales_held(on)`: from now on colour scales only grow, or each fits its figure again.
-    `read_again()`: the files of a model have been read again, and answers that are shown may be of other weights. `reopened()`:
-    what the document shows was closed, and is open again.
+    `model_changed(before, after)`: another model has been opened, or stepped to, in place of the one before; States with what
+    was to be kept, and with what is. `read_again()`: the files of a model have been read again, and answers that are shown may
+    be of other weights. `reopened()`: what the document shows was closed, and is open again.
     """
 
     readout = Signal(str)
@@ -54,6 +55,7 @@ class AppContext(QObject):
     theme_changed = Signal(object)
     failed = Signal(object)
     scales_held = Signal(bool)
+    model_changed = Signal(object, object)
     read_again = Signal()
     reopened = Signal()
 
@@ -73,6 +75,7 @@ class AppContext(QObject):
         self.files = files or FileWatch(engine.store, self)
         self.loader = ModelLoader(engine.store, document, self.runner, self)
         self.loader.message.connect(self.message)
+        self.loader.model_changed.connect(self.model_changed)
         self.loader.failed.connect(self.failed)
         self.notes = Notes(document, engine.store, self)
         self.marks_notes = True  # whether figures have the person's notes
