@@ -106,6 +106,25 @@ class OpenModel:
                 self._presented[conventions, device] = under(self.opened.weights, conventions, device)
             return self._presented[conventions, device]
 
+    def holds_the_same_as(self, other: OpenModel) -> bool:
+        """Whether its weights are those of another model under another path: of one file, or of equal ones as their sha256
+        says, and read alike. Where either maps its file, nothing is held twice. For a worker thread.
+        """
+        mine, theirs = self.opened, other.opened
+        if self.absent or other.absent or not (mine.files and mine.weights.resident and theirs.weights.resident):
+            return False
+        sizes = [one[1:] for one in self.identity] == [one[1:] for one in other.identity]
+        one_place = sizes and bool(self.places) and [at[:2] for at in self.places] == [at[:2] for at in other.places]
+        if not (one_place or (self.sha256 and self.sha256 == other.sha256)):
+            return False
+        alike = (mine.family, mine.assumptions, mine.plugin) == (theirs.family, theirs.assumptions, theirs.plugin)
+        return alike and not other.changed_on_disk and self.settings_sha256 == other.settings_sha256
+
+    def take_weights_of(self, other: OpenModel) -> None:
+        """Let go of its own weights for those of another model that holds the same (`holds_the_same_as`)."""
+        self.opened = replace(self.opened, weights=other.opened.weights)
+        self._presented, self._lock = other._presented, other._lock
+
     def need_weights(self, analysis: str = "") -> None:
         """Raises `BadModel` where the weights are not on this machine; reads nothing."""
 
@@ -138,7 +157,12 @@ class OpenModel:
     @property
     def held_bytes(self) -> int:
         """Its bytes now: of the tensors that have been read and folded so far. Those in a mapped file are not counted."""
-        return tensor_bytes(self.opened.weights, *list(self._presented.values())) + BESIDES
+        return tensor_bytes(*self.held) + BESIDES
+
+    @property
+    def held(self) -> tuple[Weights, ...]:
+        """The weights that it holds, under each convention; another model may hold the same."""
+        return self.opened.weights, *list(self._presented.values())
 
     @property
     def key(self) -> Hashable:

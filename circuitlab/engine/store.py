@@ -37,6 +37,7 @@ from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.tensor_bytes import tensor_bytes
 
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 
@@ -187,7 +188,8 @@ class ModelStore:
             self._named[owner] = frozenset(map(_base, named))
 
     def when_closed(self, hears: Callable[[OpenModel], None]) -> None:
-        """Call this method of an object, for as long as the object lives, with each model that has been closed, on any thread."""
+        """Call this method of an object, for as long as the object lives, with each model that has been closed, or has let
+        go of its weights for those of another, on any thread."""
         self._when_closed.append(WeakMethod(hears))
 
     def when_changed(self, hears: Callable[[ModelRef], None]) -> None:
@@ -201,11 +203,12 @@ class ModelStore:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the models that are open (`OpenModel.held_bytes`), and of the words that are kept of closed ones."""
+        """Bytes of the models that are open (`OpenModel.held_bytes`; weights that several hold once), and of the words that are
+        kept of closed ones."""
         with self._lock:
             models = list(self._models.values())
             closed = len(self._words.keys() - {_base(model.ref) for model in models})
-        return sum(model.held_bytes for model in models) + BESIDES * closed
+        return tensor_bytes(*(weights for model in models for weights in model.held)) + BESIDES * (len(models) + closed)
 
     @property
     def n_open(self) -> int:
@@ -259,8 +262,19 @@ class ModelStore:
         if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
             _ = model.settings_sha256  # here, where nobody waits for a frame
+            self._share(model)
         self._note_hash(model)
         return model.sha256
+
+    def _share(self, model: OpenModel) -> None:
+        """Where another open model holds the same weights, under another path, hold them once."""
+        with self._lock:
+            others = [one for one in self._models.values() if one.ref != model.ref]
+        for one in others:
+            if one.opened.weights is not model.opened.weights and model.holds_the_same_as(one):
+                model.take_weights_of(one)
+                self._tell_let_go(model)
+                return
 
     def sha256_of(self, ref: ModelRef, key: Hashable) -> str:
         """The hash of the files that a model had under this key (`OpenModel.key`); "" where it has others now and those were not
@@ -394,6 +408,7 @@ class ModelStore:
             model.sha256 = _hash(model)
         if model.sha256:
             _ = model.settings_sha256
+        self._share(model)
         return model
 
     def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
@@ -446,13 +461,12 @@ class ModelStore:
         """
         shown = frozenset[ModelRef]().union(*self._shown.values())
         free = [ref for ref in self._models if ref not in self._kept]
-        large = sum(self._models[ref].nbytes for ref in free)
+        bytes_of = lambda refs: sum({id(one.opened.weights): one.nbytes for one in map(self._models.__getitem__, refs)}.values())
         closed = list[OpenModel]()
         for ref in [ref for ref in free[:-1] if ref not in shown]:
-            if len(free) <= self.most or large <= self.room:
+            if len(free) <= self.most or bytes_of(free) <= self.room:
                 break
             free.remove(ref)
-            large -= self._models[ref].nbytes
             closed.append(self._models.pop(ref))
         constructed = [ref for ref in free if isinstance(ref.origin, Constructed)]
         passed = [ref for ref in constructed[:-1] if ref not in shown][: max(0, len(constructed) - MOST_CONSTRUCTED)]
@@ -462,9 +476,12 @@ class ModelStore:
         for model in models:
             if model.opened.files and model.ref not in self._models:
                 self._closed[model.ref] = _Closed(model.key, model.sha256, model.settings_sha256 if model.sha256 else "")
-            for hears in [method() for method in self._when_closed]:
-                if hears is not None:
-                    hears(model)
+            self._tell_let_go(model)
+
+    def _tell_let_go(self, model: OpenModel) -> None:
+        for hears in [method() for method in self._when_closed]:
+            if hears is not None:
+                hears(model)
 
 
 @dataclass(frozen=True)
