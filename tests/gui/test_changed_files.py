@@ -96,6 +96,15 @@ def test_a_picture_says_of_which_weights_its_numbers_are(qtbot: Any, window: Win
     assert window.status.files.isVisible()
 
 
+def test_a_report_says_it_of_the_model(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    rewrite(window)
+    with qtbot.waitSignal(window.context.message):
+        window.reports.write(tmp_path / "report.html")
+    settle(qtbot, window)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert f"{CHANGED}; numbers are those of the weights that were read" in page
+
+
 def test_a_disk_that_does_not_answer_holds_up_nothing(
     qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,8 +218,12 @@ class AppContext(QObject):
         """For captions: which of the models in use are not those of the session, and whose files have changed since."""
         used = {replace(pin.subject.model if pin else state.model, checkpoint=None) for pin in (None, state.reference)}
         names = (name for ref, name in self.stand_ins.items() if ref in used)
-        changed = (f"{text[0].lower()}{text[1:-1]}; {NUMBERS_READ}" for text in self.changed_files(state).values())
+        changed = self.changed_remarks(state).values()
         return (*(Essential(f"not the model of this session: {name}") for name in names), *map(Essential, changed))
+
+    def changed_remarks(self, state: State) -> dict[ModelRef, str]:
+        """`changed_files` as parts of a caption, which say of which weights numbers are."""
+        return {ref: f"{text[0].lower()}{text[1:-1]}; {NUMBERS_READ}" for ref, text in self.changed_files(state).items()}
 
     def name_of(self, ref: ModelRef) -> str:
         """The name of a model in titles."""

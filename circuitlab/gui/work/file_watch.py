@@ -37,6 +37,7 @@ class FileWatch(QObject):
         self._store = store
         self._found: dict[ModelRef, tuple[ReferenceType[OpenModel], str]] = {}  # which keeps no weights
         self._looking: threading.Thread | None = None
+        self._given_up: threading.Thread | None = None  # one for which an export has waited long enough
         self._seen.connect(self._take)
 
     def change(self, ref: ModelRef) -> str:
@@ -46,7 +47,7 @@ class FileWatch(QObject):
 
     def look(self, refs: Iterable[ModelRef], seconds: float = 0) -> None:
         """Look at the files of these models; what is found within `seconds` is known when this returns, else later."""
-        if self._looking is not None and self._looking.is_alive():
+        if self._still_looking(seconds):
             return
         models = [model for ref in refs if (model := self._store.peek(ref)) is not None and not model.absent]
         if not any(model.opened.files for model in models):
@@ -62,8 +63,20 @@ class FileWatch(QObject):
         self._looking.start()
         if seconds:
             self._looking.join(seconds)
+            self._given_up = self._looking if self._looking.is_alive() else None
             if found:
                 self._take(found[0])
+
+    def _still_looking(self, seconds: float) -> bool:
+        """Whether the look before this one has not ended, nor does within `seconds`; one that did not is waited for no more."""
+        if self._looking is None:
+            return False
+        if self._looking is not self._given_up:
+            self._looking.join(seconds)
+        if not self._looking.is_alive():
+            return False
+        self._given_up = self._looking if seconds else self._given_up
+        return True
 
     @Slot(object)
     def _take(self, found: Found) -> None:
