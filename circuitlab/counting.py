@@ -45,14 +45,17 @@ def before_and_after(before: float, after: float, digits: int = 3) -> tuple[str,
     change = after - before
     if not isfinite(change):
         return number(before, f".{digits}f"), number(after, f".{digits}f"), number(change, f".{digits}f")
-    for n in range(digits, digits + FURTHER_DIGITS + 1):
-        shown_before, shown_after, shown_change = (Decimal(f"{value:.{n}f}") for value in (before, after, change))
-        if shown_after - shown_before == shown_change and (shown_change or not change):
-            break
-    else:
-        shown_change = shown_after - shown_before
+    n, shown = digits, _rounded((before, after, change), digits)
+    while n < digits + FURTHER_DIGITS and (shown[1] - shown[0] != shown[2] or (change and not shown[2])):
+        n += 1
+        shown = _rounded((before, after, change), n)
+    shown_change = shown[1] - shown[0]
     words = number(shown_change, f"+.{n}f") if shown_change or not change else number(change, "+.2g")
     return number(before, f".{n}f"), number(after, f".{n}f"), words
+
+
+def _rounded(values: tuple[float, ...], digits: int) -> tuple[Decimal, ...]:
+    return tuple(Decimal(f"{value:.{digits}f}") for value in values)
 
 
 def probability(value: float, digits: int = 4) -> str:

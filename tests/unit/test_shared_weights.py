@@ -101,7 +101,7 @@ def test_what_is_read_otherwise_is_held_apart(tmp_path: Path, again: Callable[[P
     a, b = two(tmp_path, again)
     store = ModelStore()
     first, second = store.open(a), store.open(b)
-    store.sha256(a), store.sha256(b)
+    assert store.sha256(a) and store.sha256(b)
     assert first.opened.weights is not second.opened.weights
 
 
