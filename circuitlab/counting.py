@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import isfinite
+from typing import Any
 
 _ZERO = set("+-0.,%")
 FURTHER_DIGITS = 3  # that two numbers and their change may have beyond those asked for, until they agree
@@ -25,7 +26,7 @@ def ranked(rank: int, equal: int = 1, among: int = 0) -> str:
     return f"rank {rank:,}{tied}" + (f"{',' * bool(tied)} {'among' if tied else 'of'} {among:,}" if among else "")
 
 
-def number(value: object, spec: str = ".2f") -> str:
+def number(value: Any, spec: str = ".2f") -> str:
     """A number as it is read, with a typographic minus, also in an exponent; one that is rounded to zero has no sign.
 
     `value`: Python's or numpy's. `spec`: Python's format; a change has "+" in it.
@@ -44,14 +45,17 @@ def before_and_after(before: float, after: float, digits: int = 3) -> tuple[str,
     change = after - before
     if not isfinite(change):
         return number(before, f".{digits}f"), number(after, f".{digits}f"), number(change, f".{digits}f")
-    shown = lambda value, n: Decimal(f"{value:.{n}f}")
-    seen = lambda n: bool(shown(change, n)) or not change
-    agree = lambda n: seen(n) and shown(after, n) - shown(before, n) == shown(change, n)
-    most = digits + FURTHER_DIGITS
-    n = next(filter(agree, range(digits, most)), most)
-    shown_change = shown(after, n) - shown(before, n)
+    n, shown = digits, _rounded((before, after, change), digits)
+    while n < digits + FURTHER_DIGITS and (shown[1] - shown[0] != shown[2] or (change and not shown[2])):
+        n += 1
+        shown = _rounded((before, after, change), n)
+    shown_change = shown[1] - shown[0]
     words = number(shown_change, f"+.{n}f") if shown_change or not change else number(change, "+.2g")
     return number(before, f".{n}f"), number(after, f".{n}f"), words
+
+
+def _rounded(values: tuple[float, ...], digits: int) -> tuple[Decimal, ...]:
+    return tuple(Decimal(f"{value:.{digits}f}") for value in values)
 
 
 def probability(value: float, digits: int = 4) -> str:

@@ -35,6 +35,22 @@ def file_identity(files: tuple[Path, ...]) -> Identity:
     return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
 
 
+Places = tuple[tuple[int, int, int], ...]
+
+
+def file_places(files: tuple[Path, ...]) -> Places:
+    """(device, inode, ctime in ns) of each file: where its content lies, and when anything of it changed last."""
+    return tuple((s.st_dev, s.st_ino, s.st_ctime_ns) for s in (f.stat() for f in files))
+
+
+def replaced(places: Places, now: Places) -> bool:
+    """Whether another file has taken the place of one: it lies elsewhere, and something of it changed.
+
+    Either alone says nothing: some network drives number the same file anew each time, and a new name or mode changes the ctime.
+    """
+    return any(a[:2] != b[:2] and a[2] != b[2] for a, b in zip(places, now, strict=True))
+
+
 def settings_beside(stats: Identity) -> Identity:
     """Of these files those of configuration and tokenizer, in the order of their names."""
     return tuple(sorted(one for one in stats if one[0].endswith((".json", ".txt"))))
@@ -67,7 +83,8 @@ def steps_trained(ref: ModelRef) -> int | None:
 class OpenModel:
     """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
 
-    `sha256` is "" until it has been read. `absent`: its weights are not on this machine, and it is a `ghost.Ghost`.
+    `sha256` is "" until it has been read. `places`: of its files, as they were opened. `absent`: its weights are not on this
+    machine, and it is a `ghost.Ghost`.
     """
 
     absent: ClassVar[bool] = False
@@ -77,6 +94,7 @@ class OpenModel:
     identity: Identity
     sha256: str = ""
     beside: Identity = ()
+    places: Places = ()
     _measured: bool = False
     _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,6 +105,25 @@ class OpenModel:
             if (conventions, device) not in self._presented:
                 self._presented[conventions, device] = under(self.opened.weights, conventions, device)
             return self._presented[conventions, device]
+
+    def holds_the_same_as(self, other: OpenModel) -> bool:
+        """Whether its weights are those of another model under another path: of one file, or of equal ones as their sha256
+        says, and read alike. Where either maps its file, nothing is held twice. For a worker thread.
+        """
+        mine, theirs = self.opened, other.opened
+        if self.absent or other.absent or not (mine.files and mine.weights.resident and theirs.weights.resident):
+            return False
+        sizes = [one[1:] for one in self.identity] == [one[1:] for one in other.identity]
+        one_place = sizes and bool(self.places) and [at[:2] for at in self.places] == [at[:2] for at in other.places]
+        if not (one_place or (self.sha256 and self.sha256 == other.sha256)):
+            return False
+        alike = (mine.family, mine.assumptions, mine.plugin) == (theirs.family, theirs.assumptions, theirs.plugin)
+        return alike and not other.changed_on_disk and self.settings_sha256 == other.settings_sha256
+
+    def take_weights_of(self, other: OpenModel) -> None:
+        """Let go of its own weights for those of another model that holds the same (`holds_the_same_as`)."""
+        self.opened = replace(self.opened, weights=other.opened.weights)
+        self._presented, self._lock = other._presented, other._lock
 
     def need_weights(self, analysis: str = "") -> None:
         """Raises `BadModel` where the weights are not on this machine; reads nothing."""
@@ -120,23 +157,45 @@ class OpenModel:
     @property
     def held_bytes(self) -> int:
         """Its bytes now: of the tensors that have been read and folded so far. Those in a mapped file are not counted."""
-        return tensor_bytes(self.opened.weights, *list(self._presented.values())) + BESIDES
+        return tensor_bytes(*self.held) + BESIDES
+
+    @property
+    def held(self) -> tuple[Weights, ...]:
+        """The weights that it holds, under each convention; another model may hold the same."""
+        return self.opened.weights, *list(self._presented.values())
 
     @property
     def key(self) -> Hashable:
-        """The identity of its files when opened, of the files beside them, the assumptions, and the steps of its checkpoints.
+        """The identity of its files when opened, of the files beside them, the assumptions, the steps of its checkpoints, and
+        where its files lay.
 
         Answers about its training count checkpoints by these steps.
         """
-        return self.identity, self.beside, self.ref.assume, self.opened.steps
+        return self.identity, self.beside, self.ref.assume, self.opened.steps, self.places
 
     @property
     def changed_on_disk(self) -> bool:
         """Whether its files have changed since it was opened; a model without files never changes."""
+        return bool(self.file_change)
+
+    @property
+    def file_change(self) -> str:
+        """What has become of its files since it was opened, in words that go on after "The file of X"; "" for nothing.
+
+        As long as its disk takes to say where they are: for a worker thread.
+        """
+        files = self.opened.files
+        if not files:
+            return ""
+        have = "has" if len(files) == 1 else "have"
         try:
-            return bool(self.opened.files) and file_identity(self.opened.files) != self.identity
+            if file_identity(files) != self.identity or (self.places and replaced(self.places, file_places(files))):
+                return f"{have} changed since it was opened"
+        except FileNotFoundError:
+            return "is gone" if len(files) == 1 else "are not all there any more"
         except OSError:
-            return True
+            return "cannot be reached"
+        return ""
 
     @property
     def outdated(self) -> bool:

@@ -21,8 +21,11 @@ from circuitlab.engine.open_model import (
     BESIDES,
     Identity,
     OpenModel,
+    Places,
     file_identity,
+    file_places,
     files_beside,
+    replaced,
     settings_beside,
     settings_of,
 )
@@ -34,6 +37,7 @@ from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, told_apart
 from circuitlab.model.subject import ModelRef
+from circuitlab.model.tensor_bytes import tensor_bytes
 
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 
@@ -101,7 +105,8 @@ class ModelStore:
         self._closed: dict[ModelRef, _Closed] = {}
         self._when_closed: list[WeakMethod[Callable[[OpenModel], None]]] = []
         self._when_changed: list[WeakMethod[Callable[[ModelRef], None]]] = []
-        self._hashes: dict[Identity, str] = {}  # of files that were hashed without being opened
+        self._hashes: dict[tuple[Identity, Places], str] = {}  # of files by what they were and where they lay
+        self._places: dict[Identity, Places] = {}  # where files lay when they were seen last
 
     def open(self, ref: ModelRef) -> OpenModel:
         """The open model of a reference, opened now if it is not. Raises `BadModel`."""
@@ -184,7 +189,8 @@ class ModelStore:
             self._named[owner] = frozenset(map(_base, named))
 
     def when_closed(self, hears: Callable[[OpenModel], None]) -> None:
-        """Call this method of an object, for as long as the object lives, with each model that has been closed, on any thread."""
+        """Call this method of an object, for as long as the object lives, with each model that has been closed, or has let
+        go of its weights for those of another, on any thread."""
         self._when_closed.append(WeakMethod(hears))
 
     def when_changed(self, hears: Callable[[ModelRef], None]) -> None:
@@ -198,11 +204,12 @@ class ModelStore:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the models that are open (`OpenModel.held_bytes`), and of the words that are kept of closed ones."""
+        """Bytes of the models that are open (`OpenModel.held_bytes`; weights that several hold once), and of the words that are
+        kept of closed ones."""
         with self._lock:
             models = list(self._models.values())
             closed = len(self._words.keys() - {_base(model.ref) for model in models})
-        return sum(model.held_bytes for model in models) + BESIDES * closed
+        return tensor_bytes(*(weights for model in models for weights in model.held)) + BESIDES * (len(models) + closed)
 
     @property
     def n_open(self) -> int:
@@ -256,8 +263,19 @@ class ModelStore:
         if not model.sha256 and not model.absent:
             model.sha256 = _hash(model, stopped)
             _ = model.settings_sha256  # here, where nobody waits for a frame
+            self._share(model)
         self._note_hash(model)
         return model.sha256
+
+    def _share(self, model: OpenModel) -> None:
+        """Where another open model holds the same weights, under another path, hold them once."""
+        with self._lock:
+            others = [one for one in self._models.values() if one.ref != model.ref]
+        for one in others:
+            if one.opened.weights is not model.opened.weights and model.holds_the_same_as(one):
+                model.take_weights_of(one)
+                self._tell_let_go(model)
+                return
 
     def sha256_of(self, ref: ModelRef, key: Hashable) -> str:
         """The hash of the files that a model had under this key (`OpenModel.key`); "" where it has others now and those were not
@@ -266,12 +284,11 @@ class ModelStore:
         model = self.open(ref)
         if key in (None, model.key):
             return self.sha256(ref) if self.holds(model) or model.absent else model.sha256
-        files = key[0] if isinstance(key, tuple) else ()
-        return self._hashes.get(files, "")
+        return self._hashes.get((key[0], key[-1]), "") if isinstance(key, tuple) else ""
 
     def _note_hash(self, model: OpenModel) -> None:
         if model.sha256 and model.opened.files:
-            self._hashes[model.identity] = model.sha256
+            self._hashes[model.identity, model.places] = model.sha256
 
     def settings_unopened(self, ref: ModelRef) -> str:
         """`OpenModel.settings_sha256` of the files as they are now; their weights are mapped and not read. For a worker thread.
@@ -315,13 +332,21 @@ class ModelStore:
         files = look(path, dict(ref.assume), ref.checkpoint).files
         try:
             identity = file_identity(files)
+            known = identity, self._settled(identity, file_places(files))
         except OSError as error:
             raise _unreadable(error) from error
-        if files and identity not in self._hashes:
+        if files and known not in self._hashes:
             if most is not None and sum(size for _, size, _ in identity) > most:
                 return ""
-            self._hashes[identity] = _digest(files, stopped)
-        return self._hashes.get(identity, "")
+            self._hashes[known] = _digest(files, stopped)
+        return self._hashes.get(known, "")
+
+    def _settled(self, identity: Identity, places: Places) -> Places:
+        """Where files lay when they were seen last, unless others have taken their place since."""
+        before = self._places.get(identity)
+        if before is None or replaced(before, places):
+            self._places[identity] = places
+        return self._places[identity]
 
     def read_whole(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> None:
         """Read all tensors now rather than on first use, so that damage is detected. Raises `BadModel`, `Cancelled`."""
@@ -368,6 +393,7 @@ class ModelStore:
                 note = f"weights are read from the file when they are needed: {budget}; damaged weights are detected only then"
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
+            places = self._settled(identity, file_places(opened.files))
         except OSError as error:
             raise _unreadable(error) from error
         if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
@@ -378,11 +404,12 @@ class ModelStore:
                 remedy="Open it again once they are complete.",
             )
         beside = settings_beside(tuple((name, *stat) for name, stat in before.items()))
-        model = OpenModel(ref, path, opened, identity, self._hashes.get(identity, ""), beside)
+        model = OpenModel(ref, path, opened, identity, self._hashes.get((identity, places), ""), beside, places)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         if model.sha256:
             _ = model.settings_sha256
+        self._share(model)
         return model
 
     def _within_budget(self, path: Path, size: int, ref: ModelRef) -> tuple[Opened, int]:
@@ -435,13 +462,12 @@ class ModelStore:
         """
         shown = frozenset[ModelRef]().union(*self._shown.values())
         free = [ref for ref in self._models if ref not in self._kept]
-        large = sum(self._models[ref].nbytes for ref in free)
+        bytes_of = lambda refs: sum({id(one.opened.weights): one.nbytes for one in map(self._models.__getitem__, refs)}.values())
         closed = list[OpenModel]()
         for ref in [ref for ref in free[:-1] if ref not in shown]:
-            if len(free) <= self.most or large <= self.room:
+            if len(free) <= self.most or bytes_of(free) <= self.room:
                 break
             free.remove(ref)
-            large -= self._models[ref].nbytes
             closed.append(self._models.pop(ref))
         constructed = [ref for ref in free if isinstance(ref.origin, Constructed)]
         passed = [ref for ref in constructed[:-1] if ref not in shown][: max(0, len(constructed) - MOST_CONSTRUCTED)]
@@ -451,9 +477,12 @@ class ModelStore:
         for model in models:
             if model.opened.files and model.ref not in self._models:
                 self._closed[model.ref] = _Closed(model.key, model.sha256, model.settings_sha256 if model.sha256 else "")
-            for hears in [method() for method in self._when_closed]:
-                if hears is not None:
-                    hears(model)
+            self._tell_let_go(model)
+
+    def _tell_let_go(self, model: OpenModel) -> None:
+        for hears in [method() for method in self._when_closed]:
+            if hears is not None:
+                hears(model)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Opens models and computes: for a worker thread. `page` and `pages` draw it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -127,13 +127,14 @@ def report_of(
     source: str = "",
     lost: Lost = NONE_LOST,
     stand_ins: Collection[str] = (),
+    changed: Mapping[ModelRef, str] | None = None,
 ) -> Report:
     """The report of a session's story; of one without steps that of where it stands. What cannot be computed says why.
 
-    `fronts`: see `requests_of`. `lost`: see `places`; `stand_ins`: names of models in whose place another one is used. Raises
-    `Cancelled` alone.
+    `fronts`: see `requests_of`. `lost`: see `places`; `stand_ins`: names of models in whose place another one is used;
+    `changed`: of models whose files are not what was read, a remark each. Raises `Cancelled` alone.
     """
-    return _Reporter(session, engine, fronts, ctx or NullContext(), lost, stand_ins).report(source)
+    return _Reporter(session, engine, fronts, ctx or NullContext(), lost, stand_ins, changed or {}).report(source)
 
 
 class _Reporter:
@@ -145,9 +146,10 @@ class _Reporter:
         ctx: Ctx,
         lost: Lost,
         stand_ins: Collection[str],
+        changed: Mapping[ModelRef, str],
     ) -> None:
         self.session, self.engine, self.fronts, self.ctx = session, engine, fronts, ctx
-        self.lost, self.stand_ins = lost, stand_ins
+        self.lost, self.stand_ins, self.changed = lost, stand_ins, changed
         self._names = names_by_ref(session.models)
         self._files = {entry.path: name for name, entry in session.files.items()}
         self._answers: dict[int, Answer] = {}
@@ -264,6 +266,7 @@ class _Reporter:
             weights += () if model.absent else (("configuration and tokenizer", model.settings_sha256),)
             remarks = ("known by the results stored with the session",) if model.absent else ()
             remarks += (f"in place of the session’s model {name}",) if name in self.stand_ins else ()
+            remarks += tuple(self.changed[ref] for ref in refs if ref in self.changed)
             assumed = tuple(f"{one.name} {one.value}" for one in opened.assumptions)
             return ModelFacts(name, _origin(base), opened.weights.config.sizes, weights, assumed, remarks)
         except CircuitLabError as error:

@@ -15,6 +15,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.model.text.reading import Reading
 from circuitlab.model.text.tokenizer import Tokenizer
+from circuitlab.state.cuts import seen
 from circuitlab.state.state import Selection, State
 
 
@@ -109,6 +110,30 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown
     if tokenizer is None or old_tokenizer is None:
         return tokenizer is old_tokenizer
     return all(tokenizer.display(t) == old_tokenizer.display(t) for t in state.tokens)
+
+
+def dropped_edits(before: State, after: State) -> tuple[tuple[Intervention, bool], ...]:
+    """The interventions of one state that another lacks, with their switches."""
+    kept = {edit for edit, _ in after.edits}
+    return tuple((edit, on) for edit, on in before.edits if edit not in kept)
+
+
+def put_back(config: ModelConfig, before: State, state: State) -> State:
+    """`state`, on a model of this configuration, with those interventions of `before` that it lacks and can have.
+
+    What names positions, or tokens to patch from, means the same only where the two have the same tokens.
+    """
+    same_tokens = before.tokens == state.tokens and before.text == state.text
+    lacking = dropped_edits(before, state)
+    fit = ((edit, on) for edit, on in lacking if same_tokens or not _of_tokens(edit))
+    possible = ((edit, on) for edit, on in fit if _possible(config, edit, len(state.tokens)))
+    return seen(replace(state, edits=(*state.edits, *possible))) if lacking else state
+
+
+def _of_tokens(edit: Intervention) -> bool:
+    """Whether an intervention names positions of its prompt, or tokens."""
+    sites = (edit.site, *([] if edit.path_from is None else [edit.path_from]))
+    return bool(edit.source or edit.align or any(site.positions or site.sources for site in sites))
 
 
 def _possible(config: ModelConfig, edit: Intervention, n: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from dataclasses import replace
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_zero_is_the_background_in_both_themes():
         ground = np.array(theme.colour("background").getRgb()[:3])
         for name, levels in (("signed", (-2.0, 2.0)), ("magnitude", (0.0, 2.0)), ("loss", (0.0, 2.0))):
             assert (rgb(np.zeros(1), levels, name, theme)[0] == ground).all(), name
+
+
+def test_a_theme_changes_how_light_a_number_is_and_not_its_hue():
+    for name, low, values in (("signed", -2.0, (-2, -1, 0.5, 2)), ("magnitude", 0.0, (0.5, 1, 2)), ("loss", 0.0, (0.5, 1, 2))):
+        for value in values:
+            colours = [rgb(np.array([value]), (low, 2.0), name, theme)[0] / 255 for theme in (LIGHT, DARK)]
+            light, dark = (colorsys.rgb_to_hsv(*colour)[0] for colour in colours)
+            assert min(abs(light - dark), 1 - abs(light - dark)) < 0.16, (name, value)  # of a circle; the sides of signed: 0.5
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda t: t.name)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from circuitlab.engine.open_model import BESIDES
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.state.state import Pin
@@ -95,3 +97,21 @@ def test_a_pin_on_a_model_that_is_gone_is_written_as_it_was(qtbot: Any, window: 
     assert isinstance(session.now.pin, tuple)
     last = session.now.pin[2]
     assert isinstance(last, Other) and last.label == "never here" and last.words.checkpoint == Index(2)
+
+
+def test_a_copy_of_the_model_beside_it_takes_no_room(qtbot: Any, window: Window, tmp_path: Path) -> None:
+    """One file under two paths, one pinned and one shown: its weights are held once."""
+    context = window.context
+    store, first = context.engine.store, context.document.recorded.model
+    alone = store.held_bytes
+    window.state_commands.pin()
+    copy = tmp_path / "elsewhere" / "model"
+    shutil.copytree(first.source.removeprefix("file:"), copy)
+    with qtbot.waitSignal(window.opening.opened):
+        window.open_model(str(copy))
+    settle(qtbot, window)
+    assert context.document.recorded.model != first and {first, context.document.recorded.model} <= set(store._models)
+    assert store.held_bytes - alone < 2 * BESIDES
+    window.state_commands.compare("difference")
+    settle(qtbot, window)
+    assert not np.nan_to_num(heat(window).values).any() or "same" in dock(window, "attention").view.figure.title

@@ -124,7 +124,8 @@ class FilmExport(QObject):
         """Write a film; the one that is being written is given up."""
         context = self.context
         engine, runner = context.engine, context.runner
-        stand_ins = tuple(context.stand_ins_of(reel.state))
+        context.before_export()
+        stand_ins = context.remarks_on(reel.state)
         try:
             suffix = film_format(path)
         except CircuitLabError as error:

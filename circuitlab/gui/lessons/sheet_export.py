@@ -64,10 +64,11 @@ class SheetExport(QObject):
         """Compute what is shown, then ask for the paper."""
         self.host.commit_typing()
         context, names = self.context, self.panels
+        context.before_export()
         engine, state, zoom, runner = context.engine, context.document.recorded, self.host.layout_words().zoom, context.runner
         title = "" if self.tour.lesson is None else self.tour.step.title
         plays = self.tour.lesson is not None and self.tour.ready is not None and bool(self.tour.ready.film)
-        remarks = (*context.stand_ins_of(state), *([Essential(FILM_NOT_DRAWN)] if plays else []))
+        remarks = (*context.remarks_on(state), *([Essential(FILM_NOT_DRAWN)] if plays else []))
 
         def work(job: Job) -> Sheet:
             return sheet_of(engine, state, names, title, zoom, remarks=remarks, ctx=runner.ctx(job))

@@ -69,6 +69,7 @@ class Feed(QObject):
         context.reopened.connect(self._seen_again)
         self._again.connect(self._seen_again, Qt.ConnectionType.QueuedConnection)
         context.notes.changed.connect(self._draw_or_defer)
+        context.files.changed.connect(self._draw_or_defer)
         context.loader.waiting_changed.connect(self._loading_changed)
         self.exchange.changed.connect(self._draw_or_defer)
         view.picked.connect(self.picked)
@@ -149,7 +150,7 @@ class Feed(QObject):
         self._figure_state = state = asked.now.state
         figure = self.panel.figure(state, self.context.facts(state.model), now, ref, asked)
         missing = dict.fromkeys(f"not computed: {bounded(reason(error), LONGEST)}" for error in self.exchange.failures.values())
-        return figure.with_caption(*missing, *self.context.stand_ins_of(state)) if figure.grid else figure
+        return figure.with_caption(*missing, *self.context.remarks_on(state)) if figure.grid else figure
 
     def picture_view(self, seen: Mapping[str, Part]) -> PictureView | None:
         """What the figure on the screen shows, of which these parts are seen; None before there is one."""

@@ -243,6 +243,7 @@ class PanelActions(QMenu):
     def write_data(self, path: Path, folders: bool = False) -> None:
         """Write every drawn answer: one as a file, several as a zip; on a worker where files must be read first."""
         context, drawn, table = self.dock.context, self.dock.feed.drawn_answers(), self.dock.feed.drawn_table()
+        context.before_export()
         write = lambda: panel_data.write(context.engine, drawn, path, table, folders)
         if not panel_data.at_hand(context.engine, drawn):
             context.runner.do(self._slots[path], f"write {path.name}", lambda job: write())

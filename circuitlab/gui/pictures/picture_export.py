@@ -47,11 +47,13 @@ class PictureExport(QObject):
     @Slot()
     def copy(self) -> None:
         """Copy the figure to the clipboard as an image."""
+        self.context.before_export()
         self.output.copy(self.view.image(), self._words(self.view.visible_parts()))
 
     @Slot()
     def ask(self) -> None:
         """Ask for size, type and ink, then for a file, and write the figure."""
+        self.context.before_export()
         paper = load_paper(self.context.settings.remember)
         dialog = PaperDialog(paper, self.widget.window(), self.view.part_words(), self.subject(), self._check, self._page)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -83,6 +85,7 @@ class PictureExport(QObject):
 
     def write(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
         """Write the figure: where it is zoomed, the visible part, as its caption then says; or the `whole` figure."""
+        self.context.before_export()
         seen = {n: part for n, part in self.view.visible_parts().items() if not whole or isinstance(part, TablePart)}
         parts = {} if whole else self.view.parts()
         self.output.write(self._shown(), path, paper, parts, self._words(seen))

@@ -202,7 +202,7 @@ class Talk(QObject):
         context, panel = self.stage.context, panels()[name]
         figure = held_figure(context.engine, panel, state)
         if figure.grid:
-            figure = figure.with_caption(*context.stand_ins_of(state))
+            figure = figure.with_caption(*context.remarks_on(state))
         return figure, held_titles(context.engine, panel, state, figure.title), of_panel(setup.zoom, name)
 
     # -- the end --------------------------------------------------------------------------------------------------------------

@@ -230,6 +230,7 @@ class SessionController(QObject):
         """
         if self._in_use(path, otherwise or (lambda: None)):
             return
+        self.context.before_export()
         capture = self.capture()
         if results != "as it is":
             capture = replace(capture, results=results)

@@ -63,6 +63,8 @@ class ReportFiles(QObject):
         except CircuitLabError as error:
             self.context.failed.emit(error)
             return
+        self.context.before_export()
+        changed = self.context.changed_remarks(self.context.document.recorded)
         capture, engine, runner, views = self.sessions.capture(), self.context.engine, self.context.runner, self._views
         source, stand_ins = "" if self.sessions.path is None else self.sessions.path.name, tuple(self.context.stand_ins.values())
 
@@ -70,7 +72,7 @@ class ReportFiles(QObject):
             ctx = runner.ctx(job)
             with titled(NOT_WRITTEN):
                 session = capture.in_window(engine.store, views)
-                report = report_of(session, engine, FRONTS, ctx, source, stand_ins=stand_ins)
+                report = report_of(session, engine, FRONTS, ctx, source, stand_ins=stand_ins, changed=changed)
                 refuse_empty(report)
                 total = 2 * sum(len(section.figures) for section in report.sections)
                 parts = self.drawer.parts(lambda: writer(report, asides, REPORT_PAPER), total, ctx)

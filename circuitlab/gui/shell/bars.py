@@ -21,6 +21,8 @@ from circuitlab.draw.look.plain_text import tip_of
 from circuitlab.draw.look.theme import Theme
 from circuitlab.engine.memory_report import holding, size
 from circuitlab.gui.panel.target_button import TargetButton
+from circuitlab.gui.shell.dropped_notice import DroppedNotice
+from circuitlab.gui.shell.file_notice import FileNotice
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.buttons import flat, icon, tint
 from circuitlab.gui.widgets.labels import ShortLabel, label
@@ -309,11 +311,13 @@ class TopBar(QToolBar):
 
 
 class Status(QStatusBar):
-    """The readout on the left; running jobs, Cancel, device and memory on the right."""
+    """The readout on the left; what stands until it is mended, running jobs, Cancel, device and memory on the right."""
 
-    def __init__(self, context: AppContext, parent: QWidget) -> None:
+    def __init__(self, context: AppContext, opening: Opening, parent: QWidget) -> None:
         super().__init__(parent)
         self.context = context
+        self.files = FileNotice(context, opening.reload_files, self)
+        self.dropped = DroppedNotice(context, self)
         self.readout = ShortLabel(self)
         self.readout.setContentsMargins(8, 0, 8, 0)
         self.standing = ShortLabel(self, "warning", 480)
@@ -350,7 +354,7 @@ class Status(QStatusBar):
         row.setSpacing(6)
         row.addWidget(self.readout, 1)
         row.addStretch(0)
-        for widget in (self.standing, self.running, self.progress, self.cancel, self.memory):
+        for widget in (self.files, self.dropped, self.standing, self.running, self.progress, self.cancel, self.memory):
             row.addWidget(widget)
         self.room = Room(line, self, QSize(160, 0))
         self.addWidget(self.room, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ class Opening(QObject):
         self._text: str | None = None
         self._ref: ModelRef | None = None
         self.slot = WorkSlot(self, finished=self._finished, failed=self._failed)
+        self._others_slot = WorkSlot(self, finished=self._others_read, failed=self._report_failure)
         self._read_slot, self._hash_slot = WorkSlot(self, failed=self._report_failure), WorkSlot(self)
         context.reopened.connect(self.opened)
 
@@ -115,9 +116,23 @@ class Opening(QObject):
 
     def reload(self) -> None:
         """Read the model's files again."""
-        ref = self.context.document.state.model
-        self._text = None
-        self.context.runner.do(self.slot, f"reload {ref.name}", lambda job: self.context.engine.store.reload(ref))
+        self.reload_files((self.context.document.state.model,))
+
+    def reload_files(self, refs: Collection[ModelRef]) -> None:
+        """Read the files of these models again, which are in use."""
+        store, shown = self.context.engine.store, self.context.document.state.model
+        others = [ref for ref in refs if ref != shown]
+        if others:
+            names = ", ".join(ref.name for ref in others)
+            self.context.runner.do(self._others_slot, f"reload {names}", lambda job: [store.reload(ref) for ref in others])
+        if shown in refs:
+            self._text = None
+            self.context.runner.do(self.slot, f"reload {shown.name}", lambda job: store.reload(shown))
+
+    @Slot()
+    def _others_read(self) -> None:
+        """Other models than the one that is shown have been read again: what is shown beside it may be of others now."""
+        self.context.read_again.emit()
 
     @Slot()
     def reread(self) -> None:
@@ -151,8 +166,10 @@ class Opening(QObject):
     def adopt(self, model: OpenModel, text: str | None) -> None:
         """Make an open model the subject."""
         self.context.forget(model.ref)
-        state = state_on(model, self.context.document.recorded, text)
-        self.context.apply(state, f"open {model.ref.name}")
+        before = self.context.document.recorded
+        self.context.apply(state_on(model, before, text), f"open {model.ref.name}")
+        if before.model != model.ref:
+            self.context.model_changed.emit(before, self.context.document.recorded)
         self.announce(model)
         self.opened.emit()
 

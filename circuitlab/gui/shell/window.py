@@ -111,7 +111,7 @@ class Window(QMainWindow):
         self.docks |= {"jobs": self.jobs, "log": self.log_dock, "lessons": self.lessons}
 
     def _make_bars(self) -> None:
-        self.status = Status(self.context, self)
+        self.status = Status(self.context, self.opening, self)
         self.setStatusBar(self.status)
         self.autosave.failing.connect(self.status.stand)
         self.top = TopBar(self.context, self.opening, self.state_commands, self)
@@ -362,8 +362,10 @@ class Window(QMainWindow):
             tabs.setUsesScrollButtons(True)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the desktop's colour scheme when it changes."""
+        """Follow the desktop's colour scheme when it changes; whoever comes back may have written a model's files meanwhile."""
         super().changeEvent(event)
+        if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow():
+            self.context.look_at_files()
         if event.type() == QEvent.Type.ThemeChange:
             self.theme_controller.follow()
 

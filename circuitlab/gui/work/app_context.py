@@ -15,6 +15,7 @@ from circuitlab.figures.contracts.panel import Facts, facts_of
 from circuitlab.figures.marks import joined
 from circuitlab.gui.work.document import Document
 from circuitlab.gui.work.export_place import ExportPlace
+from circuitlab.gui.work.file_watch import A_MOMENT, FileWatch
 from circuitlab.gui.work.model_loader import ModelLoader, models_of
 from circuitlab.gui.work.notes import Notes
 from circuitlab.gui.work.processes import Processes
@@ -29,6 +30,7 @@ from circuitlab.session_files.work import Work
 from circuitlab.state.model_change import without_missing
 from circuitlab.state.state import State
 
+NUMBERS_READ = "numbers are those of the weights that were read"
 MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousands
 
 
@@ -43,8 +45,9 @@ class AppContext(QObject):
 
     `readout(text)`: what the pointer is over, "" when it has left. `message(text)`: what has just happened. `failed(error)`: an
     error to show. `theme_changed(theme)`. `scales_held(on)`: from now on colour scales only grow, or each fits its figure again.
-    `read_again()`: the files of a model have been read again, and answers that are shown may be of other weights. `reopened()`:
-    what the document shows was closed, and is open again.
+    `model_changed(before, after)`: another model has been opened, or stepped to, in place of the one before; States with what
+    was to be kept, and with what is. `read_again()`: the files of a model have been read again, and answers that are shown may
+    be of other weights. `reopened()`: what the document shows was closed, and is open again.
     """
 
     readout = Signal(str)
@@ -52,6 +55,7 @@ class AppContext(QObject):
     theme_changed = Signal(object)
     failed = Signal(object)
     scales_held = Signal(bool)
+    model_changed = Signal(object, object)
     read_again = Signal()
     reopened = Signal()
 
@@ -62,13 +66,16 @@ class AppContext(QObject):
         settings: Settings | None = None,
         parent: QObject | None = None,
         runner: Runner | None = None,
+        files: FileWatch | None = None,
     ) -> None:
         super().__init__(parent)
         self.settings = settings or Settings(remember=False, parent=self)
         self.engine, self.document = engine, document
         self.runner = runner or Runner(engine, self)
+        self.files = files or FileWatch(engine.store, self)
         self.loader = ModelLoader(engine.store, document, self.runner, self)
         self.loader.message.connect(self.message)
+        self.loader.model_changed.connect(self.model_changed)
         self.loader.failed.connect(self.failed)
         self.notes = Notes(document, engine.store, self)
         self.marks_notes = True  # whether figures have the person's notes
@@ -92,7 +99,7 @@ class AppContext(QObject):
         Slots of the runner belong to their owners, so that requests of the two never replace each other.
         """
         work = replace(self.document.work, state=state)
-        other = AppContext(self.engine, Document(state), self.settings, parent, self.runner)
+        other = AppContext(self.engine, Document(state), self.settings, parent, self.runner, self.files)
         other.document.setParent(other)
         other.begin(work)
         other.stand_ins = dict(self.stand_ins)
@@ -194,11 +201,29 @@ class AppContext(QObject):
         available = ref in self._facts or self.engine.store.peek(ref) is not None
         return self.facts(ref) if available else None
 
-    def stand_ins_of(self, state: State) -> tuple[str, ...]:
-        """For captions: which of the models in use are not those of the session."""
+    def look_at_files(self, seconds: float = 0) -> None:
+        """Look whether files of the models in use have changed (`FileWatch.look`)."""
+        self.files.look(models_of(self.document.recorded), seconds)
+
+    def before_export(self) -> None:
+        """Look at the files once more, so that what is written says what has become of them."""
+        self.look_at_files(A_MOMENT)
+
+    def changed_files(self, state: State) -> dict[ModelRef, str]:
+        """Those of the models in use whose files are not what was opened, each with a sentence."""
+        changes = {ref: change for ref in models_of(state) if (change := self.files.change(ref))}
+        return {ref: f"The {_files(change)} of {self.name_of(ref)} {change}." for ref, change in changes.items()}
+
+    def remarks_on(self, state: State) -> tuple[str, ...]:
+        """For captions: which of the models in use are not those of the session, and whose files have changed since."""
         used = {replace(pin.subject.model if pin else state.model, checkpoint=None) for pin in (None, state.reference)}
         names = (name for ref, name in self.stand_ins.items() if ref in used)
-        return tuple(Essential(f"not the model of this session: {name}") for name in names)
+        changed = self.changed_remarks(state).values()
+        return (*(Essential(f"not the model of this session: {name}") for name in names), *map(Essential, changed))
+
+    def changed_remarks(self, state: State) -> dict[ModelRef, str]:
+        """`changed_files` as parts of a caption, which say of which weights numbers are."""
+        return {ref: f"{text[0].lower()}{text[1:-1]}; {NUMBERS_READ}" for ref, text in self.changed_files(state).items()}
 
     def name_of(self, ref: ModelRef) -> str:
         """The name of a model in titles."""
@@ -255,3 +280,8 @@ class AppContext(QObject):
         """Apply a theme to every view."""
         self.theme = theme
         self.theme_changed.emit(theme)
+
+
+def _files(change: str) -> str:
+    """What it is that "has changed", "is gone" or "have changed": one file, or several."""
+    return "file" if change.startswith(("has ", "is ", "cannot ")) else "files"

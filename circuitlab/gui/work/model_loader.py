@@ -46,12 +46,14 @@ class ModelLoader(QObject):
 
     `settled()`: the target state is shown. `given_up()`: it cannot be shown; the document is unchanged, and `failed(error)` gives
     the reason unless it was cancelled. `waiting_changed()`: a model is being opened for it, or no longer is. `message(text)`:
-    what undo or redo did.
+    what undo or redo did. `model_changed(before, after)`: another model is recorded; with what was to be kept
+    on it, and with what is.
     """
 
     settled = Signal()
     given_up = Signal()
     waiting_changed = Signal()
+    model_changed = Signal(object, object)
     message = Signal(str)
     failed = Signal(object)
 
@@ -122,9 +124,12 @@ class ModelLoader(QObject):
 
     def _apply(self, state: State, label: str, merge: str) -> None:
         recorded, model = self._document.recorded, self._store.peek(state.model)
+        asked = state
         if model is not None and state.model != recorded.model:
             state = state_for(model, state, self._store.peek(recorded.model), recorded)
         self._document.apply(state, label, merge)
+        if asked.model != recorded.model:
+            self.model_changed.emit(replace(asked, model=recorded.model), self._document.recorded)
 
     def _show_when_open(self, pending: PendingState) -> None:
         if all(self._store.use(ref) is not None for ref in pending.needs):
