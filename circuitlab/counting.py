@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import isfinite
-from typing import Any
 
 _ZERO = set("+-0.,%")
 FURTHER_DIGITS = 3  # that two numbers and their change may have beyond those asked for, until they agree
@@ -26,7 +25,7 @@ def ranked(rank: int, equal: int = 1, among: int = 0) -> str:
     return f"rank {rank:,}{tied}" + (f"{',' * bool(tied)} {'among' if tied else 'of'} {among:,}" if among else "")
 
 
-def number(value: Any, spec: str = ".2f") -> str:
+def number(value: object, spec: str = ".2f") -> str:
     """A number as it is read, with a typographic minus, also in an exponent; one that is rounded to zero has no sign.
 
     `value`: Python's or numpy's. `spec`: Python's format; a change has "+" in it.

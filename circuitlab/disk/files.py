@@ -60,6 +60,8 @@ def write_whole(
 def write_together(files: Mapping[Path, bytes], named: Collection[Path] = ()) -> None:
     """Write several files, each atomically, and none before all are written beside the old ones. Raises `BadMachine`.
 
+    The first is put in place last: of a process that is killed meanwhile it is new only where all are.
+
     `named`: those of them that a person has named, see `write_whole`.
     """
     with contextlib.ExitStack() as stack:

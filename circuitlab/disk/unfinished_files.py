@@ -61,11 +61,16 @@ def unfinished_link(source: Path, folder: Path) -> Iterator[Path]:
                 path.unlink()  # gone already where it has become the other name
 
 
+def is_unfinished(name: str) -> bool:
+    """Whether files have such a name while they are being written."""
+    return _NAME.fullmatch(name) is not None
+
+
 def remove_abandoned(folder: Path) -> None:
     """Remove from a folder the unfinished files that nobody writes any more."""
     names = list[str]()
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        names += [entry.name for entry in entries if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+        names += [entry.name for entry in entries if is_unfinished(entry.name) and entry.is_file(follow_symlinks=False)]
     for name in names:
         with contextlib.suppress(OSError):
             _remove_if_abandoned(folder / name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from circuitlab import __version__
-from circuitlab.analysis.base import Ctx, NullContext, R, TextRef, TokenText
+from circuitlab.analysis.base import Ctx, NullContext, R, SeriesRef, TextRef, TokenText
 from circuitlab.counting import number_of
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
@@ -28,15 +28,15 @@ from circuitlab.engine.held import Held, named_as
 from circuitlab.engine.in_flight import InFlight
 from circuitlab.engine.inputs import Clean, InputsOf, named_version, plugins_of
 from circuitlab.engine.recording_context import RecordingContext
-from circuitlab.engine.request import Answer, Provenance, Request, needs
+from circuitlab.engine.request import Answer, Provenance, Request, files_of, needs
 from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
-from circuitlab.errors import RAISE_BUDGET, BadInput, Cancelled, OverBudget, Refused, cause
+from circuitlab.errors import RAISE_BUDGET, BadInput, BadModel, Cancelled, OverBudget, Refused, cause
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
 from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.plain import out_of_bounds
 from circuitlab.model.run import Run
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.model.weights import Weights
 
 GIB = 2**30
@@ -139,8 +139,34 @@ class Engine:
         params = self._texts.settled(request.params, read, absent=True)
         if model is None or params is None:
             return None
-        answer = self._held.find(replace(request, params=params), model)
+        answer = self._held.find(replace(request, params=params), model, lambda other: self._weights_of(other, read))
         return None if answer is None else _for(answer, named_as(answer.request, request), model)
+
+    def _weights_of(self, other: ModelRef, read: bool) -> str | None:
+        """The hash of another model's weights, "" where they are not on this machine, None where it is not known.
+
+        `read`: then it is opened and hashed.
+        """
+        model = self.store.peek(other)
+        if model is not None and model.absent:
+            return model.sha256
+        if read:
+            try:
+                return self.store.sha256(self.store.open_beside(other).ref)
+            except BadModel:
+                return ""
+        if model is None:
+            return self.store.hashes(other)[0] or None
+        return None if model.changed_on_disk else model.sha256 or None
+
+    def _still_of(self, answer: Answer[Any], read: bool) -> bool:
+        """Whether the other models that were run for an answer are those that would be run now. `read`: opens them where they are
+        not open, else such an answer is none."""
+        for ref, key in answer.others:
+            model = self.store.open_beside(ref) if read else self.store.peek(ref)
+            if model is None or model.key != key or (not read and model.changed_on_disk):
+                return False
+        return True
 
     def cached(self, request: Request[R]) -> Answer[R] | None:
         """The complete answer if it is held or in the cache. Never blocks, never opens a model."""
@@ -152,7 +178,8 @@ class Engine:
             return None
         request = replace(request, params=params)
         answer = self.cache.get(self.key(request, model))
-        return _for(answer, request, model) if isinstance(answer, Answer) and answer.complete else None
+        found = isinstance(answer, Answer) and answer.complete and self._still_of(answer, read=False)
+        return _for(answer, request, model) if found else None
 
     def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
         """Give a held answer, compute, or take from the cache.
@@ -187,6 +214,8 @@ class Engine:
         key = self.key(request, model, place)
         with self._in_flight.alone((id(cache), key), lambda: ctx.tick(0, 1, "waiting for the same request")):
             cached = cache.get(key)
+            if isinstance(cached, Answer) and not self._still_of(cached, read=True):
+                cached = None
             if isinstance(cached, Answer) and cached.complete:
                 return _for(cached, request, model)
             recording = RecordingContext(ctx, self._in_flight, cached.result if isinstance(cached, Answer) else None)
@@ -198,10 +227,14 @@ class Engine:
         Without a hash where the model has been read again since from other files, and those before were not hashed: never with
         that of other weights than its own.
         """
-        if answer.provenance.weights:
-            return answer
-        sha256 = self.store.sha256_of(answer.request.subject.model, answer.identity)
-        return replace(answer, provenance=replace(answer.provenance, weights=sha256))
+        provenance = answer.provenance
+        if not provenance.weights:
+            weights = self.store.sha256_of(answer.request.subject.model, answer.identity)
+            provenance = replace(provenance, weights=weights)
+        if not all(sha256 for _, sha256 in provenance.others):
+            hashes = {ref.source: self.store.sha256_of(ref, key) for ref, key in answer.others}
+            provenance = replace(provenance, others=_others_of(answer.request, hashes))
+        return answer if provenance is answer.provenance else replace(answer, provenance=provenance)
 
     def check(self, request: Request) -> int:
         """The memory estimate in bytes, 0 for a ghost, of which nothing is computed.
@@ -261,7 +294,12 @@ class Engine:
         began = time.perf_counter()
         inputs = InputsOf(self, model, request.subject, ctx, cache, place, plugins_of(analysis))
         answer_of = lambda result, complete: Answer(
-            request, result, complete, _provenance(model, place, time.perf_counter() - began, inputs), identity=model.key
+            request,
+            result,
+            complete,
+            replace(_provenance(model, place, time.perf_counter() - began, inputs), others=self._others_known(request, inputs)),
+            identity=model.key,
+            others=tuple(inputs.others.items()),
         )
         try:
             with self._tensors_on(place):
@@ -278,6 +316,13 @@ class Engine:
         answer = answer_of(result, True)
         self._keep(key, answer, cache)
         return answer
+
+    def _others_known(self, request: Request, inputs: InputsOf) -> tuple[tuple[int, str], ...]:
+        hashes = {ref.source: "" for ref in inputs.others}
+        for ref, key in inputs.others.items():
+            if (model := self.store.peek(ref)) is not None and model.key == key:
+                hashes[ref.source] = model.sha256
+        return _others_of(request, hashes)
 
     def _keep(self, key: Hashable, answer: Answer, cache: Cache | None = None) -> None:
         n = len(answer.request.subject.tokens)
@@ -320,6 +365,12 @@ class Engine:
         """Tokens of a text file. Raises `BadInput` if it is missing, not UTF-8, or does not match its hash; `OverBudget`;
         `Cancelled` at a tick of `ctx`."""
         return read_text(ref, model.opened.weights.tokenizer, ctx or NullContext(), self.memory)
+
+
+def _others_of(request: Request, hashes: Mapping[str, str]) -> tuple[tuple[int, str], ...]:
+    """`Provenance.others`: of the models that the request names, those whose hashes are given by their sources."""
+    named = enumerate(files_of(request.params))
+    return tuple((i, hashes[ref.source]) for i, ref in named if isinstance(ref, SeriesRef) and ref.source in hashes)
 
 
 def _for(answer: Answer[Any], request: Request[R], model: OpenModel) -> Answer[R]:

@@ -4,19 +4,24 @@ They stand beside the cache and are never dropped from it. A held answer is give
 
 - the analysis, its version and parameters, the conventions, tokens and interventions are the same (`Request.reads`);
 - the model has the same weights and configuration by their hashes, or is a ghost of that name (`ghost.Ghost`);
-- a file that is named has the same hash, wherever it lies; one that is not on this machine has the same name.
+- a file that is named has the same hash, wherever it lies; one that is not on this machine has the same name;
+- so have the weights of another model that was run for it, a control.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.analysis.base import R, Result, TextRef
+from circuitlab.analysis.base import R, Result, SeriesRef, TextRef
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.engine.request import Answer, FileRef, Request, files_of, with_files
+from circuitlab.model.subject import ModelRef
+
+# The sha256 of the weights of a model that parameters name: "" where they are not on this machine, None where it is not known.
+WeightsOf = Callable[[ModelRef], str | None]
 
 
 class Held:
@@ -57,10 +62,11 @@ class Held:
                 if rest := tuple(several[:i] + several[i + 1 :]):
                     self._answers[question] = rest
 
-    def find(self, request: Request[R], model: OpenModel) -> Answer[R] | None:
+    def find(self, request: Request[R], model: OpenModel, weights: WeightsOf) -> Answer[R] | None:
         """The answer to a request of an open model, the last held first; the request has the hashes of files that are there."""
         answers = self._answers.get(_question(request), ())
-        return next((one for one in answers if _same_model(one, model) and _same_files(one.request, request)), None)
+        same = lambda one: _same_model(one, model) and _same_files(one.request, request) and _same_others(one, request, weights)
+        return next(filter(same, answers), None)
 
 
 def named_as(answered: Request[R], asked: Request[R]) -> Request[R]:
@@ -88,6 +94,18 @@ def _same_files(answered: Request[Result], asked: Request[Result]) -> bool:
     """Whether two requests name the same files: by hash, and by name where one is not on this machine."""
     pairs = zip(files_of(answered.params), files_of(asked.params), strict=True)
     return all(one.sha256 == other.sha256 if other.sha256 else _place(one) == _place(other) for one, other in pairs)
+
+
+def _same_others(answer: Answer[Any], asked: Request[Any], weights: WeightsOf) -> bool:
+    """Whether other models that were run for an answer have the weights that they had then, where they are on this machine."""
+    named = files_of(asked.params)
+    for place, sha256 in answer.provenance.others:
+        ref = named[place] if 0 <= place < len(named) else None
+        if not isinstance(ref, SeriesRef):
+            return False
+        if ref.sha256 and weights(ModelRef(ref.source)) not in ("", sha256):
+            return False
+    return True
 
 
 def _place(ref: FileRef) -> str:

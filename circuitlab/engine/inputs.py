@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -46,6 +46,7 @@ class InputsOf:
     """The inputs of one running analysis. `cache` is the engine's, or a separate one for an answer computed afresh.
 
     `plugins`: the version of each plug-in that its numbers are of, shared with those `at` other prompts and of `other` models.
+    `others`: the identity of each of these, as it was read; shared, too.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class InputsOf:
         cache: Cache,
         place: str = "cpu",
         plugins: dict[str, str] | None = None,
+        others: dict[ModelRef, Hashable] | None = None,
     ) -> None:
         self._plugins = {} if plugins is None else plugins
+        self.others = dict[ModelRef, Hashable]() if others is None else others
         self._engine, self._model, self._ctx, self._cache, self._place = engine, model, ctx, cache, place
         self._last: tuple[Subject, Run] | None = None
         self.subject = subject
@@ -93,17 +96,19 @@ class InputsOf:
     def answer(self, analysis: Analysis[P, R], params: P) -> R:
         answer = self._engine.answer_in(self._cache, Request(analysis, params, self.subject), self._ctx)
         self.reused = max(self.reused, answer.provenance.reused)
+        self.others.update(answer.others)
         self._plugins.update((name, version) for name, version in answer.provenance.versions if name.startswith("plug-in "))
         return answer.result
 
     def at(self, tokens: tuple[int, ...], edits: tuple[Intervention, ...] = ()) -> InputsOf:
         subject = replace(self.subject, tokens=tokens, edits=edits)
-        return InputsOf(self._engine, self._model, subject, self._ctx, self._cache, self._place, self._plugins)
+        return InputsOf(self._engine, self._model, subject, self._ctx, self._cache, self._place, self._plugins, self.others)
 
     def other(self, ref: SeriesRef) -> InputsOf:
-        model = self._engine.store.open(ModelRef(ref.source))
+        model = self._engine.store.open_beside(ModelRef(ref.source))
         subject = replace(self.subject, model=model.ref, edits=())
-        return InputsOf(self._engine, model, subject, self._ctx, self._cache, self._place, self._plugins)
+        self.others[model.ref] = model.key
+        return InputsOf(self._engine, model, subject, self._ctx, self._cache, self._place, self._plugins, self.others)
 
     def text(self, ref: TextRef) -> Sequence[int]:
         return self._engine.read_text(self._model, ref, self._ctx)

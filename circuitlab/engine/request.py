@@ -13,7 +13,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.answer_frame import answer_frame, wide_frame
 from circuitlab.engine.answer_view import AnswerView, asked_words
 from circuitlab.model.plain import to_json
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import ModelRef, Subject
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,8 @@ class Provenance:
 
     `weights`: the sha256 of the weight file(s), "" until it is known; `config`: that of the model's configuration; `reused`: how
     many positions of the prompt were taken from an earlier run (0: none). `stored`: the answer was read from a session file and
-    not computed since: the rest says where and how it was computed then.
+    not computed since: the rest says where and how it was computed then. `others`: of other models that were run for it,
+    their place among the files that its parameters name (`files_of`), and the sha256 of their weights, "" until it is known.
     """
 
     weights: str = ""
@@ -120,6 +121,7 @@ class Provenance:
     reused: int = 0
     config: str = ""
     stored: bool = False
+    others: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,6 +130,7 @@ class Answer(Generic[R_co]):
 
     `token_text`: the text of a token of its model, for what it shows of itself; None without a tokenizer. `identity`: that of
     the weights that it was answered with (`OpenModel.key`), None where that is not known, as of a part or of what a file holds.
+    `others`: those of other models that were run for it.
     """
 
     request: Request[R_co]
@@ -136,6 +139,7 @@ class Answer(Generic[R_co]):
     provenance: Provenance
     token_text: TokenText | None = None
     identity: Hashable = None
+    others: tuple[tuple[ModelRef, Hashable], ...] = ()
 
     @property
     def fingerprint(self) -> str:

@@ -254,6 +254,15 @@ class ModelStore:
         model = self._models.get(ref)
         return self.open(ref) if model is None or not model.outdated else self.reload(ref)
 
+    def open_beside(self, ref: ModelRef) -> OpenModel:
+        """`open_now` for a model that nobody has chosen to look at, and so nobody reloads: a control. Where it cannot be read
+        again it is the one that is open. Raises `BadModel`.
+        """
+        try:
+            return self.open_now(ref)
+        except BadModel:
+            return self.open(ref)
+
     def sha256(self, ref: ModelRef, stopped: Callable[[], bool] = lambda: False) -> str:
         """The hash of the model's files, read once. Slow for large files: call it off the GUI thread.
 

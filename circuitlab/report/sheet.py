@@ -112,9 +112,10 @@ class Sheet:
     def save(self, path: str | Path, data: bool = True, with_view: bool = True, named: bool = True) -> SheetOutput:
         """Write the picture (.pdf, .svg, .png), and beside it its caption as .txt and .tex and with `data` its numbers as .zip.
 
-        All of them, or nothing, is written. `with_view`: the picture can be opened for what it shows. `named`: a link at `path`
-        is followed, as a person has named it; one beside it never is. Raises `UsageError` for
-        another format, where a part cannot be read at this size, and where a file beside it is not that of a sheet; `BadMachine`.
+        All of them, or nothing, is written; a process that is killed meanwhile leaves a new picture only where all is new. Beside
+        the old one some may be new, until it is saved again. `with_view`: the picture can be opened for what it shows. `named`: a
+        link at `path` is followed, as a person has named it; one beside it never is. Raises `UsageError` for another
+        format, where a part cannot be read at this size, and where a file beside it is not that of a sheet; `BadMachine`.
         """
         path = Path(path)
         format_of(path)

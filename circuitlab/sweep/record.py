@@ -16,6 +16,7 @@ from pathlib import Path
 
 from circuitlab.disk.file_lock import FileLock, locked
 from circuitlab.disk.files import made_folder, write_whole, writing
+from circuitlab.disk.unfinished_files import is_unfinished
 from circuitlab.errors import BadMachine, UsageError, cause
 from circuitlab.sweep.journal import NAME, Journal
 from circuitlab.sweep.work import Outcome
@@ -27,10 +28,11 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of all members, so that equal arrays make equal
 
 
 def need_own(folder: Path, declared: str = "") -> None:
-    """Raise `UsageError` for a folder with other things in it than a sweep; one that holds only the text that is `declared`, and
-    the file of what its process says, is that of a sweep which is about to begin.
+    """Raise `UsageError` for a folder with other things in it than a sweep; one that holds only the text that is `declared`, the
+    file of what its process says, and what one that was killed had begun to write, is that of a sweep which is about to begin.
     """
-    others = sorted(one.name for one in folder.iterdir() if one.name not in (LOCK, LOG)) if folder.is_dir() else []
+    names = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    others = [name for name in names if name not in (LOCK, LOG) and not is_unfinished(name)]
     begins = others == [SPEC] and (folder / SPEC).read_bytes() == declared.encode("utf-8", "backslashreplace")
     if others and not begins and not {NAME, PLAN} & set(others):
         raise UsageError(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from circuitlab.analysis.base import Ctx, Result
 from circuitlab.disk.files import made_folder, writing
+from circuitlab.disk.unfinished_folder import remove_abandoned_folders, unfinished_folder
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, resolve
 from circuitlab.errors import BadMachine, CircuitLabError
@@ -31,6 +31,7 @@ WEIGHTS = "model.safetensors"
 def shelve(shelf: Path, models: Iterable[tuple[ModelRef, str]], store: ModelStore, ctx: Ctx) -> None:
     """Copy each model, with the sha256 of its weights, to the shelf unless it stands there. Raises `BadMachine`, `BadModel`."""
     made_folder(shelf)
+    remove_abandoned_folders(shelf)
     kept = lambda ref, sha256: not sha256 or isinstance(ref.origin, Constructed) or shelved(shelf, sha256)
     missing = [(ref, sha256) for ref, sha256 in models if not kept(ref, sha256)]
     for i, (ref, sha256) in enumerate(missing):
@@ -61,23 +62,19 @@ def within_reach(request: Request[Result], sha256: str, shelf: Path | None, stor
 
 
 def _copy(shelf: Path, ref: ModelRef, sha256: str, store: ModelStore) -> None:
-    with writing(shelf):
-        staged = Path(tempfile.mkdtemp(dir=shelf, prefix=".new-"))
-        try:
-            place = staged / sha256 / resolve(ref).name
-            place.mkdir(parents=True)
-            _fill(place, ref)
-            copied = ModelRef.of(File(str(place)), assume=ref.assume)
-            if (got := store.sha256_unopened(copied)) != sha256:
-                raise BadMachine(
-                    "A model on the shelf is not the one that was copied.",
-                    expected=f"sha256 {sha256[:12]}…",
-                    got=f"{got[:12]}…",
-                    remedy="Run the same command again; check the disk if it says so again.",
-                )
-            _publish(staged / sha256, shelf / sha256)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+    with writing(shelf), unfinished_folder(shelf) as staged:
+        place = staged / sha256 / resolve(ref).name
+        place.mkdir(parents=True)
+        _fill(place, ref)
+        copied = ModelRef.of(File(str(place)), assume=ref.assume)
+        if (got := store.sha256_unopened(copied)) != sha256:
+            raise BadMachine(
+                "A model on the shelf is not the one that was copied.",
+                expected=f"sha256 {sha256[:12]}…",
+                got=f"{got[:12]}…",
+                remedy="Run the same command again; check the disk if it says so again.",
+            )
+        _publish(staged / sha256, shelf / sha256)
 
 
 def _publish(made: Path, place: Path) -> None:

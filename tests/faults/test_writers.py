@@ -33,10 +33,10 @@ ELSEWHERE = {
     "cli/parser.py": "a pipe to nowhere, no file",
     "model/sources/hub_download.py": "tests/faults/test_downloads.py",
     "model/sources/hub_transfer.py": "tests/faults/test_downloads.py",
-    "model/importing/streamed.py": "into a folder of its own that is put in place as a whole: tests/unit/test_weights_import.py",
+    "model/importing/streamed.py": "tests/faults/test_folders.py",
     "model/catalogue/getting.py": "what pip says, in a folder that goes away",
-    "model/archives/transfer.py": "tests/unit/test_archives.py",
-    "model/archives/unpacking.py": "tests/unit/test_archives.py",
+    "model/archives/transfer.py": "tests/faults/test_folders.py",
+    "model/archives/unpacking.py": "tests/faults/test_folders.py",
     "training/archiving.py": "a member of a zip that is written whole",
     "unforeseen.py": "a log, of which a line may be lost",
 }

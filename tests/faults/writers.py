@@ -53,8 +53,9 @@ def _previous(folder: Path) -> str:
 
 
 def _together(folder: Path) -> str:
-    both = {_read(folder / "a"), _read(folder / "b")}
-    return "old" if "old" in both and both <= {"old", "new"} else both.pop() if len(both) == 1 else f"{sorted(both)}"
+    """The first is new only where all are."""
+    first, second = _read(folder / "a"), _read(folder / "b")
+    return first if second in (first, "new") else f"{first}, beside which {second}"
 
 
 def _saved(folder: Path) -> str:

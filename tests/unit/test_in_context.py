@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
-from circuitlab.analysis.base import NullContext, SeriesRef, TextRef
+from circuitlab.analysis.base import NullContext, SeriesRef, TextRef, find_analysis
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, log_slope, windows
 from circuitlab.analysis.behaviour.samples import pieces
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
@@ -20,6 +22,7 @@ from circuitlab.api import save
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
+from circuitlab.engine.stored_answer import read_stored, stored_bytes
 from circuitlab.errors import BadInput, Cancelled, Refused
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.records.series_measures import HEAD_ARRAYS, SeriesMeasures
@@ -245,6 +248,44 @@ def test_the_control_is_a_model_without_layers_on_the_same_texts(ask: Asker, tmp
     kept = json.loads((tmp_path / "a.json").read_text())
     for name in ("score", "error", "controlled", "controlled_error"):
         assert kept["result"][name] == pytest.approx(getattr(found, name)) and answer.result.unit_of(name) == "nats"
+
+
+def test_an_answer_is_of_the_control_that_is_there(ask: Asker, tmp_path: Path) -> None:
+    """Neither one in the cache nor one of a session, where the control has other weights since, beside the same measures."""
+    bare = without_layers(tmp_path / "bare")
+    (tmp_path / "text.txt").write_text("abcdefg hijk " * 40)
+    plain = InContextParams(on="file", text=TextRef(str(tmp_path / "text.txt")), texts=5, length=40, early=4, late=36, width=3)
+    request = Request.named("in_context", replace(plain, control=SeriesRef(f"file:{bare}")), Subject(ask.ref))
+    first, weights = ask.engine.answer(request), (bare / "model.safetensors").read_bytes()
+    assert [sha256 for _, sha256 in first.provenance.others] == [hashlib.sha256(weights).hexdigest()]
+    assert ask.engine.cached(request) is not None and not ask.engine.answer(replace(request, params=plain)).provenance.others
+    by_name = {"bare": ModelRef(f"file:{bare}"), ask.ref.name: ask.ref}
+    kept = read_stored(stored_bytes(ask.engine.identified(first)), by_name.__getitem__)
+    changed = {name: 1.5 * value for name, value in load_file(bare / "model.safetensors").items()}
+    save_file(changed, bare / "model.safetensors", {"format": "circuitlab-1"})
+    assert ask.engine.cached(request) is None
+    second = ask.engine.answer(request)
+    assert second.result.controlled != first.result.controlled and second.result.score == first.result.score
+    assert second.result.controlled == Asker(ask.path).engine.answer(request).result.controlled
+    elsewhere = Engine(ModelStore())
+    elsewhere.hold([kept])
+    assert elsewhere.held(request) is None and not elsewhere.answer(request).provenance.stored
+    (bare / "model.safetensors").write_bytes(weights)
+    elsewhere = Engine(ModelStore())
+    elsewhere.hold([kept])
+    held = elsewhere.held(request)
+    assert held is not None and held.result is kept.result
+    assert elsewhere.cached(request) is not None, "known without reading now"
+    shutil.move(bare, tmp_path / "gone")
+    elsewhere = Engine(ModelStore())
+    elsewhere.hold([kept])
+    assert elsewhere.held(request) is not None, "by its name, where no control is here"
+
+
+def test_stored_answers_that_do_not_say_which_control_are_of_another_version() -> None:
+    holds, config = find_analysis("in_context").holds, CONFIGS["gpt2"]
+    assert holds(5, config, InContextParams()) and not holds(5, config, InContextParams(control=SeriesRef("builtin:a")))
+    assert not holds(4, config, InContextParams())
 
 
 def texts_of_file(ask: Asker, params: InContextParams) -> tuple[list[tuple[int, ...]], str]:

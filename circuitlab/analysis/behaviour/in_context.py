@@ -181,7 +181,12 @@ def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
     return 8 * (length * (per_token + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 
 
-@analysis(version=5, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: InContextParams) -> bool:
+    """Of version 5 nothing says which weights the control had."""
+    return version == 5 and p.control is None
+
+
+@analysis(version=6, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """In-context learning: loss by token index, in-context score, derivative by log index, loss of each repetition."""
     check_counts(texts=p.texts, block=p.block, repeats=p.repeats, width=p.width)

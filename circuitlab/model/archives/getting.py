@@ -11,16 +11,16 @@ from pathlib import Path
 
 from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import FileLock, locked
-from circuitlab.disk.files import made_folder, unwritable
+from circuitlab.disk.files import made_folder, unwritable, writing
 from circuitlab.errors import BadInput, BadMachine, BadModel
 from circuitlab.model.archives.address import is_url, need_address
 from circuitlab.model.archives.index import Archive
 from circuitlab.model.archives.transfer import transfer
-from circuitlab.model.archives.unpacking import check_zip, damaged, need_room, sweep, unpack
+from circuitlab.model.archives.unpacking import check_zip, damaged, need_room, sweep, swept, unpack
 from circuitlab.model.archives.zipped import Zipped
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
-__all__ = ["OnProgress", "Progress", "alone", "check", "get", "install", "part_of", "take"]
+__all__ = ["OnProgress", "Progress", "alone", "check", "get", "install", "part_of", "take", "tidy"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def get(
     if not archive.lacking:
         bad = check(archive, on_progress, cancelled)
         if not bad:
+            tidy(archive)
             places = {path.parent for one in archive.checkpoints if (path := archive.place(one)) is not None}
             return Outcome(sorted(places)[0], False)
         if own := [path for path in bad if path.is_relative_to(archive.shipped_folder)]:
@@ -74,6 +75,15 @@ def take(
             install(archive, Path(place, archive.zip.name) if os.path.isdir(place) else Path(place), on_progress, cancelled)
         else:
             _fetch(archive, source, on_progress, cancelled)
+
+
+def tidy(archive: Zipped) -> None:
+    """Remove what a process that was killed has left beside files that are whole; nothing while another one gets them."""
+    part = part_of(archive)
+    if not swept(archive) or part.exists():
+        with contextlib.suppress(BadMachine), alone(archive), writing(part):
+            sweep(archive)
+            part.unlink(missing_ok=True)
 
 
 def check(

@@ -16,13 +16,13 @@ from typing import IO
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import opened, writing
+from circuitlab.disk.unfinished_folder import STAGING, remove_abandoned_folders, unfinished_folder
 from circuitlab.errors import BadInput, BadMachine, bounded, cause, printable
 from circuitlab.model.archives.index import Stored, size_words
 from circuitlab.model.archives.zipped import Zipped
 
 PIECE = 1 << 20
 SPARE = 2**20  # bytes beyond the files themselves, for folders and what the file system notes
-STAGING = ".new-"
 _DISCARD = "Nothing was changed. Fetch or copy the archive again."
 
 Tick = Callable[[int], None]  # called with the bytes just read; may raise
@@ -66,24 +66,38 @@ def unpack(archive: Zipped, file: Path, tick: Tick = lambda n: None) -> Path:
     with writing(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         need_room(archive, place.parent, archive.nbytes)
-        staging = place.parent / f"{STAGING}{secrets.token_hex(6)}"
-        try:
+        with unfinished_folder(place.parent) as staging:
             inside = staging / archive.inside
-            inside.mkdir(parents=True)
+            inside.mkdir(parents=True, exist_ok=True)
             with _opened(file) as source, _zip(source) as members:
                 _refuse_other_members(archive, members)
                 for one in archive.files:
                     _write(archive, one, members, inside / one.name, tick)
             _swap(staging, place)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     return place
 
 
 def sweep(archive: Zipped) -> None:
-    """Remove what unpackings that were killed have left. Only while the archive is locked."""
-    for staging in archive.fetched_folder.parent.glob(f"{STAGING}*"):
-        shutil.rmtree(staging, ignore_errors=True)
+    """Remove what unpackings that were killed have left, and put back the files that one of them had set aside. Only while the
+    archive is locked."""
+    place = archive.fetched_folder
+    remove_abandoned_folders(place.parent)
+    for aside in sorted(place.parent.glob(f"{_aside_of(place)}*")):
+        with contextlib.suppress(OSError):
+            if not place.exists():
+                os.rename(aside, place)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def swept(archive: Zipped) -> bool:
+    """Whether `sweep` has nothing to do."""
+    parent = archive.fetched_folder.parent
+    return not any(path for begins in (STAGING, _aside_of(archive.fetched_folder)) for path in parent.glob(f"{begins}*"))
+
+
+def _aside_of(place: Path) -> str:
+    """How the names begin under which what was at a place steps aside."""
+    return f".old-{place.name}-"
 
 
 def _write(archive: Zipped, one: Stored, members: zipfile.ZipFile, path: Path, tick: Tick) -> None:
@@ -117,8 +131,11 @@ def _refuse_other_members(archive: Zipped, members: zipfile.ZipFile) -> None:
 
 
 def _swap(staging: Path, place: Path) -> None:
-    """Rename the new folder to its place; one that is there steps aside until that has succeeded."""
-    aside = place.parent / f"{STAGING}{secrets.token_hex(6)}"
+    """Rename the new folder to its place; one that is there steps aside until that has succeeded.
+
+    Of a process that is killed between the two renames, `sweep` puts it back.
+    """
+    aside = place.with_name(f"{_aside_of(place)}{secrets.token_hex(6)}")
     try:
         os.rename(place, aside)
     except FileNotFoundError:

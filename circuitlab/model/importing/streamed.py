@@ -1,4 +1,8 @@
-"""Writing a CircuitLab directory from the parts of another file: one tensor in memory at a time, each in its own dtype."""
+"""Writing a CircuitLab directory from the parts of another file: one tensor in memory at a time, each in its own dtype.
+
+While it is written a lock stands in the folder, which goes last. Where nobody holds it and there are no weights, what is there is
+what a killed import has left: the next one removes it and begins again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,9 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
+from circuitlab.disk.file_lock import FileLock, holder_of
 from circuitlab.disk.files import made_folder, need_folder, whole, write_whole
+from circuitlab.disk.unfinished_files import is_unfinished, remove_abandoned
 from circuitlab.errors import UsageError
 from circuitlab.model.files.tensors import check_finite
 from circuitlab.model.lazy_weights import expected_shapes
@@ -21,6 +27,10 @@ from circuitlab.model.saving import FORMAT, ORIGIN
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+_MARK = ".importing"
+_WEIGHTS = "model.safetensors"  # written last: where they are, the model is whole
+_BESIDE = ("config.json", "tokenizer.json", ORIGIN)
 
 Tick = Callable[[int, int, str], None]
 
@@ -43,34 +53,79 @@ def stream_directory(
     own = not path.exists()
     made_folder(path)
     try:
-        text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
-        write_whole(path / "config.json", (text + "\n").encode())
-        if origin is not None:
-            write_whole(path / ORIGIN, (json.dumps(origin, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
-        if tokenizer is not None:
-            tokenizer.save(path / "tokenizer.json")
-        with whole(path / "model.safetensors") as fresh, fresh.open("wb") as file:
-            total = _write(file, parts, tick)
+        with _alone(path):
+            text = json.dumps({"format": FORMAT, **parts.config.to_json()}, indent=1)
+            write_whole(path / "config.json", (text + "\n").encode())
+            if origin is not None:
+                write_whole(path / ORIGIN, (json.dumps(origin, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+            if tokenizer is not None:
+                tokenizer.save(path / "tokenizer.json")
+            with whole(path / _WEIGHTS) as fresh, fresh.open("wb") as file:
+                return _write(file, parts, tick)
     except BaseException:
-        for name in ("config.json", "tokenizer.json", ORIGIN):
-            (path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             if own:
                 path.rmdir()
         raise
-    return total
 
 
 def need_empty(path: Path) -> None:
-    """Raise `UsageError` for a folder in use, `BadMachine` where none can be written there."""
+    """Raise `UsageError` for a folder in use, `BadMachine` where none can be written there.
+
+    One that holds only what a killed import has left is not in use.
+    """
     need_folder(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(
-            "The output folder is not empty.",
-            expected="a new or an empty folder",
-            got=str(path),
-            remedy="Name another with --output.",
-        )
+    if not path.exists():
+        return
+    if (holder := holder_of(path / _MARK)) is not None:
+        raise _in_use("A model is being imported into the output folder.", f"{path}, in use by {holder.words()}")
+    if not path.is_dir() or _others(path):
+        raise _in_use("The output folder is not empty.", str(path))
+
+
+def _in_use(what: str, got: str) -> UsageError:
+    return UsageError(what, expected="a new or an empty folder", got=got, remedy="Name another with --output.")
+
+
+def _others(path: Path) -> list[str]:
+    """What is in a folder beside that which a killed import has left."""
+    names = [file.name for file in path.iterdir()]
+    left = {_MARK, *_BESIDE} if _MARK in names else set[str]()
+    return [name for name in names if name not in left and not (left and is_unfinished(name))]
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Inside, nobody else imports into the folder, and of an earlier import nothing is there. What is written stays if the block
+    ends well; the lock never does.
+
+    On a disk without locks there is none, and what a killed import has left makes the folder one in use. Raises `UsageError`.
+    """
+    lock = FileLock(path / _MARK)
+    try:
+        holder = lock.take()
+    except OSError:
+        lock.path.unlink(missing_ok=True)
+    else:
+        if holder is not None:
+            raise _in_use("A model is being imported into the output folder.", f"{path}, in use by {holder.words()}")
+    try:
+        if _others(path):
+            raise _in_use("The output folder is not empty.", str(path))
+        _clear(path)
+        try:
+            yield
+        except BaseException:
+            _clear(path)
+            raise
+    finally:
+        lock.release(remove=True)
+
+
+def _clear(path: Path) -> None:
+    remove_abandoned(path)
+    for name in _BESIDE:
+        (path / name).unlink(missing_ok=True)
 
 
 def _write(file: BinaryIO, parts: LaidOut, tick: Tick) -> int:
