@@ -1,4 +1,5 @@
 # make run    the window (without a display: its picture, circuitlab.png)        make test       the tests, offscreen
+# make real   SmolLM2 (89 MiB, fetched once) in the window, with its lesson
 # make bench  speed as ratios against named peers                              make test-slow  types, wheel, X server, models
 # make lint   style, types, imports                                            make fuzz       2 000 damaged and hostile model files
 # make gate   lint, the fast tests and a few slow ones: what every change passes
@@ -32,7 +33,7 @@ TESTED := $(VENV)/.installed-test
 # Python keeps its bytecode, whatever the shell says: hundreds of the tests' processes would compile the package anew, 1 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run gate test test-slow bench fuzz mutants processors monkey lint archives notebook family clean
+.PHONY: help run real gate test test-slow bench fuzz mutants processors monkey lint archives notebook family clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -77,6 +78,16 @@ $(TESTED): $(READY)
 
 run: $(READY)
 	$(BIN)/python -m circuitlab $(ARGS)
+
+GGUF := $(VENV)/.installed-gguf
+
+$(GGUF): $(READY)
+	$(PIP) install --quiet -c constraints.txt -e '.[gguf]'
+	@touch $@
+
+real: $(GGUF)
+	$(BIN)/python -m circuitlab get smollm2-135m
+	$(BIN)/python -m circuitlab open smollm2-135m --lesson 13-induction-in-a-real-model $(ARGS)
 
 test: $(TESTED)
 	$(BIN)/ruff check .

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from decimal import Decimal
+from math import isfinite
 
 _ZERO = set("+-0.,%")
+FURTHER_DIGITS = 3  # that two numbers and their change may have beyond those asked for, until they agree
 
 
 def number_of(n: int, one: str, many: str = "") -> str:
@@ -23,13 +25,33 @@ def ranked(rank: int, equal: int = 1, among: int = 0) -> str:
     return f"rank {rank:,}{tied}" + (f"{',' * bool(tied)} {'among' if tied else 'of'} {among:,}" if among else "")
 
 
-def number(value: Any, spec: str = ".2f") -> str:
+def number(value: object, spec: str = ".2f") -> str:
     """A number as it is read, with a typographic minus, also in an exponent; one that is rounded to zero has no sign.
 
     `value`: Python's or numpy's. `spec`: Python's format; a change has "+" in it.
     """
     text = f"{value:{spec}}"
     return (text.lstrip("+-") if set(text) <= _ZERO else text).replace("-", "−")
+
+
+def before_and_after(before: float, after: float, digits: int = 3) -> tuple[str, str, str]:
+    """Two numbers and the change from one to the other, each rounded right, so that the three shown agree to the last digit.
+
+    Where 3.6676 and 3.8124 would read 3.668, 3.812 and +0.145, all three have one digit more; likewise where a change would read
+    as none. After `FURTHER_DIGITS` more the change is that of the shown numbers, and one too small for these digits has two
+    significant figures: +2.1e−08.
+    """
+    change = after - before
+    if not isfinite(change):
+        return number(before, f".{digits}f"), number(after, f".{digits}f"), number(change, f".{digits}f")
+    shown = lambda value, n: Decimal(f"{value:.{n}f}")
+    seen = lambda n: bool(shown(change, n)) or not change
+    agree = lambda n: seen(n) and shown(after, n) - shown(before, n) == shown(change, n)
+    most = digits + FURTHER_DIGITS
+    n = next(filter(agree, range(digits, most)), most)
+    shown_change = shown(after, n) - shown(before, n)
+    words = number(shown_change, f"+.{n}f") if shown_change or not change else number(change, "+.2g")
+    return number(before, f".{n}f"), number(after, f".{n}f"), words
 
 
 def probability(value: float, digits: int = 4) -> str:

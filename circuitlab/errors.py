@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.terminal import on_one_line
@@ -23,10 +22,11 @@ class CircuitLabError(Exception):
     """An anticipated error.
 
     Parameters: `what` happened in one sentence; `expected` and `got` where there is something to compare; `remedy`,
-    what the person can do about it.
+    what the person can do about it. `asks_first`: nothing failed; work stopped before it began, to ask the person.
     """
 
     exit_code = 1
+    asks_first = False
     title = "Something went wrong"
 
     def __init__(self, what: str, *, expected: str = "", got: str = "", remedy: str = "") -> None:
@@ -40,7 +40,7 @@ class CircuitLabError(Exception):
         lines += [f"  do:       {self.remedy}"] if self.remedy else []
         return "\n".join(map(on_one_line, lines))  # a name with a line break cannot add a line
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled by its attributes: the arguments of a subclass are not those that `Exception` keeps."""
         return _bare, (type(self), self.args), vars(self)
 
@@ -79,6 +79,14 @@ class BadModel(CircuitLabError):
         self.asks: Mapping[str, tuple[str, ...]] = dict(asks or {})
 
 
+class NotFetched(BadModel):
+    """A model of the catalogue that is not on this machine. `name`: what `circuitlab get` calls it."""
+
+    def __init__(self, what: str, *, name: str, expected: str, got: str, remedy: str) -> None:
+        super().__init__(what, expected=expected, got=got, remedy=remedy)
+        self.name = name
+
+
 class UnknownFamily(BadModel):
     """A checkpoint that no family recognises.
 
@@ -107,6 +115,25 @@ class UnknownFamily(BadModel):
             tensors = (f"    {on_one_line(line)}" for line in self.tensors)
             lines += [f"  import:   {self.command}", f"  its {number_of(self.n_tensors, 'tensor')}:", *tensors]
         return "\n".join([*lines, *([f"  opened:   {on_one_line(self.known)}"] if self.known else [])])
+
+
+MOST_MODELS = 40  # of a list that an error shows
+
+
+class SeveralModels(BadModel):
+    """A name that several models answer to.
+
+    `models`: how each of them is named, and `lines`: the same with what tells them apart, in the same order.
+    """
+
+    def __init__(self, what: str, *, expected: str, remedy: str, models: tuple[str, ...], lines: tuple[str, ...]) -> None:
+        super().__init__(what, expected=expected, remedy=remedy)
+        self.models, self.lines = models, lines
+
+    def __str__(self) -> str:
+        shown = [f"    {on_one_line(line)}" for line in self.lines[:MOST_MODELS]]
+        left = len(self.lines) - len(shown)
+        return "\n".join([super().__str__(), *shown, *([f"    … and {number_of(left, 'more model')}"] if left else [])])
 
 
 class BadInput(CircuitLabError):

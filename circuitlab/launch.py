@@ -39,11 +39,16 @@ def import_torch() -> None:
 
 
 def open_or_render(
-    source: str | None = None, text: str | None = None, picture: Path = PICTURE, assume: tuple[tuple[str, str], ...] = ()
+    source: str | None = None,
+    text: str | None = None,
+    picture: Path = PICTURE,
+    assume: tuple[tuple[str, str], ...] = (),
+    lesson: str = "",
 ) -> int:
     """Open the window on `source`, None: where one stopped; without a display, paint a window into `picture` and say why.
 
-    `text` None is the sample text; `assume`: values that the model's files do not state. Returns the exit status.
+    `text` None is the sample text; `assume`: values that the model's files do not state; `lesson`: the name of one that is begun.
+    Returns the exit status.
     """
     from circuitlab import probe
 
@@ -58,7 +63,7 @@ def open_or_render(
             from circuitlab.gui.shell import main as window
 
         if plan.kind == "window":
-            return window.open_window(source, text, assume) if assume else window.open_window(source, text)
+            return window.open_window(source, text, assume, lesson)
     window.render_window(picture, source or DEFAULT_MODEL, text)
     print(f"{plan.reason} The window was painted into {picture.resolve()} instead.", file=sys.stderr)
     return 0

@@ -10,9 +10,8 @@ import io
 import json
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 _LAYOUT = "\n\t"  # what a line of ours may have
 
@@ -43,12 +42,12 @@ class _Door:
         self.plain.write(visible(text))
         return len(text)
 
-    def writelines(self, lines: Any) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         """Each as by `write`."""
         for line in lines:
             self.write(line)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.plain, name)
 
 

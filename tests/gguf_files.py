@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gguf
@@ -245,6 +246,40 @@ def converted(folder: Path, file: Path, pack: Packer = UNPACKED, more: Mapping[s
     writer.close()
     save_file({name: torch.from_numpy(x).contiguous() for name, x in tensors.items()}, folder / "model.safetensors")
     return {f"{arch}.{key}": value for key, value in said.items()}
+
+
+def small(file: Path) -> None:
+    """A model of one layer with a tokenizer of bytes."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=260,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    with TemporaryDirectory() as folder:
+        transformers.LlamaForCausalLM(config).save_pretrained(folder)
+        converted(Path(folder), file, more=byte_tokenizer())
+
+
+def split(file: Path, paths: Sequence[Path]) -> None:
+    """Write the model of a file in parts: the keys in the first one, the tensors by turns."""
+    reader = gguf.GGUFReader(file)
+    for i, path in enumerate(paths):
+        writer = gguf.GGUFWriter(path, "llama")
+        for field in reader.fields.values() if i == 0 else ():
+            if field.name.startswith(("llama.", "tokenizer.")):
+                inner = field.types[1] if len(field.types) > 1 else None
+                writer.add_key_value(field.name, field.contents(), field.types[0], inner)
+        writer.add_key_value("split.no", i, gguf.GGUFValueType.UINT16)
+        writer.add_key_value("split.count", len(paths), gguf.GGUFValueType.UINT16)
+        for tensor in reader.tensors[i :: len(paths)]:
+            writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
+        for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+            write()
 
 
 def _name(table: Any, kind: str, key: str) -> str:

@@ -102,13 +102,13 @@ class _Handler(Handler):
         elif what and what not in (*self.hub.revisions, COMMIT):
             self._error(404, "RevisionNotFound", f"no revision {what}")
         else:
-            files = [f for f in sorted(self.hub.repos[repo].iterdir()) if f.is_file()]
-            siblings = [self._listed(f) for f in files]
+            folder = self.hub.repos[repo]
+            siblings = [self._listed(f, f.relative_to(folder).as_posix()) for f in sorted(folder.rglob("*")) if f.is_file()]
             self._json({"id": repo, "modelId": repo, "sha": self.hub.commit, "siblings": siblings, "tags": [], "private": False})
 
-    def _listed(self, file: Path) -> dict[str, object]:
+    def _listed(self, file: Path, name: str) -> dict[str, object]:
         data = file.read_bytes()
-        about: dict[str, object] = {"rfilename": file.name, "size": len(data), "blobId": _git_name(data)}
+        about: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": _git_name(data)}
         if len(data) >= LARGE:
             about["lfs"] = {"size": len(data), "sha256": _name_of(data), "pointerSize": 134}
         return about

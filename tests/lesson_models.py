@@ -1,4 +1,4 @@
-"""Small random models under the names of the shipped ones: same vocabulary, same heads, toy trainings that were measured."""
+"""Small random models under the names that lessons open: same vocabulary, same heads, toy trainings that were measured."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ MODELS: dict[str, tuple[ModelConfig, int]] = {
     "attn-only-2l": (replace(TINY, n_layers=2, **SHAPE), 10),
     "attn-only-2l-smeared": (replace(TINY, n_layers=2, smeared_keys=True, **SHAPE), 7),
     "gpt-mini": (replace(FULL, n_layers=4, d_mlp=32, **SHAPE), 74),
+    # heads and groups of the catalogue's model, which the shipped ones have not
+    "smollm2-135m": (
+        replace(FULL, n_layers=30, d_mlp=32, **SHAPE | {"n_heads": 9, "n_kv_heads": 3, "d_model": 36, "d_head": 4}),
+        0,
+    ),
 }
 STEPS = (0, 64, 256, 1024, 2000, 3000, 3500, 4000, 4500, 5000, 7000)
 # as many points as the shipped series of the two-layer model has: lessons read single ones

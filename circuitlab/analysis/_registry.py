@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from circuitlab.analysis._contract import Analysis, Ctx, Inputs, P, R, never_holds, never_refused
+from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, Need, P, R, never_holds, never_refused
 from circuitlab.analysis._results import Result
 from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
@@ -21,7 +21,7 @@ from circuitlab.plugins.registering import load_into
 Memory = Callable[[ModelConfig, int, Any], int] | Callable[[ModelConfig, int, Any, str], int]
 
 
-def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, Any, str], int]:
+def _of_dtype(memory: Callable[..., int]) -> Callable[[ModelConfig, int, object, str], int]:
     """A memory estimate that takes a dtype, float32 by default, whether or not it depends on it."""
     if len(inspect.signature(memory).parameters) > 3:
         return lambda config, n, p, dtype="float32": memory(config, n, p, dtype)
@@ -33,13 +33,13 @@ def number_size(dtype: str) -> int:
     return 8 if dtype == "float64" else 4
 
 
-_REGISTRY: dict[str, Analysis[Any, Any]] = {}
+_REGISTRY: dict[str, AnyAnalysis] = {}
 
 
 NO_HEADS = "this model has no layers, and so no heads."
 
 
-def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable[[ModelConfig, Any], str | None]:
+def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable[[ModelConfig, object], str | None]:
     """The refusal of an analysis of heads: first of all, a model without layers."""
     return lambda config, p: refuse(config, p) if config.n_layers else NO_HEADS
 
@@ -47,7 +47,7 @@ def _with_heads(refuse: Callable[[ModelConfig, object], str | None]) -> Callable
 def analysis(
     *,
     version: int,
-    needs: Literal["weights", "tokens"],
+    needs: Need,
     lane: Literal["live", "slow"],
     memory: Memory,
     refuse: Callable[[ModelConfig, Any], str | None] = never_refused,
@@ -103,11 +103,11 @@ def _walk() -> None:
         importlib.import_module(module.name)
 
 
-def _made_in(entry: Analysis[Any, Any]) -> str:
+def _made_in(entry: AnyAnalysis) -> str:
     return entry.run.__module__
 
 
-def analyses() -> dict[str, Analysis[Any, Any]]:
+def analyses() -> dict[str, AnyAnalysis]:
     """Every registered analysis by name: those of this package, found by walking it, and of plug-ins, which this imports.
 
     A plug-in that fails is left out, and among `plugins.failures()`.
@@ -119,7 +119,7 @@ def analyses() -> dict[str, Analysis[Any, Any]]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def find_analysis(name: str) -> Analysis[Any, Any]:
+def find_analysis(name: str) -> AnyAnalysis:
     """One analysis by name, imported from a plug-in where no other has it. Raises `UsageError` with the existing names, and
     `PluginError`.
     """

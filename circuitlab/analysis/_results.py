@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from circuitlab.caption_parts import About, Essential, Sense
 from circuitlab.counting import number
@@ -93,6 +94,11 @@ class Table:
 def at_least(low: int, default: int) -> Any:
     """A parameter that is a count or an index, at least `low`; smaller values are refused wherever they come from."""
     return dataclasses.field(default=default, metadata={"low": low})
+
+
+def added(since: int, default: Any) -> Any:
+    """A parameter that the analysis has since a version: what an earlier one answered is of its default."""
+    return dataclasses.field(default=default, metadata={"since": since})
 
 
 def over(*axes: str, unit: str, none: bool = False, since: int = 0, **default: Any) -> Any:
@@ -229,7 +235,7 @@ def _declared(cls: type[Result], name: str) -> Mapping[str, Any]:
     return next((f.metadata for f in dataclasses.fields(cls) if f.name == name), {})
 
 
-def read_only(array: np.ndarray | Sequence[Any], dtype: Any = None) -> np.ndarray:
+def read_only(array: np.ndarray | Sequence[object], dtype: DTypeLike | None = None) -> np.ndarray:
     """A contiguous array that cannot be written to."""
     frozen = np.ascontiguousarray(array, dtype=dtype)
     frozen.setflags(write=False)

@@ -15,22 +15,51 @@ This is the door. The parts: `_results` (what it returns), `_contract` (what it 
 
 from __future__ import annotations
 
-from circuitlab.analysis._contract import Analysis, Ctx, Inputs, NullContext, P, R, SeriesRef, TextRef, never_holds
+from circuitlab.analysis._contract import (
+    Analysis,
+    AnyAnalysis,
+    Ctx,
+    Inputs,
+    Need,
+    NullContext,
+    P,
+    R,
+    R_co,
+    SeriesRef,
+    TextRef,
+    never_holds,
+)
 from circuitlab.analysis._labels import Axis, TokenText, axes_with_labels, token_texts
 from circuitlab.analysis._registry import NO_HEADS, analyses, analysis, find_analysis, number_size
-from circuitlab.analysis._results import PLAIN, Column, Remainder, Result, Table, Unit, at_least, naming, over, read_only, scalar
+from circuitlab.analysis._results import (
+    PLAIN,
+    Column,
+    Remainder,
+    Result,
+    Table,
+    Unit,
+    added,
+    at_least,
+    naming,
+    over,
+    read_only,
+    scalar,
+)
 
 __all__ = [
     "NO_HEADS",
     "PLAIN",
     "Analysis",
+    "AnyAnalysis",
     "Axis",
     "Column",
     "Ctx",
     "Inputs",
+    "Need",
     "NullContext",
     "P",
     "R",
+    "R_co",
     "Remainder",
     "Result",
     "SeriesRef",
@@ -38,6 +67,7 @@ __all__ = [
     "TextRef",
     "TokenText",
     "Unit",
+    "added",
     "analyses",
     "analysis",
     "at_least",

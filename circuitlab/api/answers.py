@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from circuitlab.analysis.base import Result
 from circuitlab.api.engines import engine_of
 from circuitlab.engine.export_data import export_of, table_text, write_answers
 from circuitlab.engine.export_difference import Difference, differences
@@ -13,14 +13,14 @@ from circuitlab.engine.request import Answer
 from circuitlab.errors import UsageError
 
 
-def table(answer: Answer[Any] | Difference) -> str:
+def table(answer: Answer[Result] | Difference) -> str:
     """The table of an answer or a difference as tab-separated text, with the text of each token beside its id."""
     if isinstance(answer, Difference):
         return table_text(answer.table, "\t")
     return table_text(export_of(engine_of(answer), answer, identified=False).table(), "\t")
 
 
-def difference(now: Answer[Any], reference: Answer[Any]) -> Difference:
+def difference(now: Answer[Result], reference: Answer[Result]) -> Difference:
     """Two answers of the same analysis in one table: each number now, in the reference, and now minus the reference.
 
     Rows are matched by their identifying columns (`engine.export_difference`), as in the files of a panel beside a reference; a
@@ -39,7 +39,7 @@ def difference(now: Answer[Any], reference: Answer[Any]) -> Difference:
     return by_role[""]
 
 
-def save(answer: Answer[Any] | Difference, path: str | Path) -> None:
+def save(answer: Answer[Result] | Difference, path: str | Path) -> None:
     """Write CSV, NPZ or JSON, by suffix, with the hash of the weights."""
     if isinstance(answer, Difference):
         sides = {"now": answer.now.answer, "reference": answer.reference.answer}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakValueDictionary
 
+from circuitlab.analysis.base import Result
 from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.request import Answer
 from circuitlab.engine.store import ModelStore
@@ -27,6 +27,6 @@ def remember_engine(ref: ModelRef, host: Engine) -> None:
     _USED[ref] = host
 
 
-def engine_of(answer: Answer[Any]) -> Engine:
+def engine_of(answer: Answer[Result]) -> Engine:
     """An engine that already has the answer's model open."""
     return _USED.get(answer.request.subject.model) or engine()

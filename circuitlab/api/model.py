@@ -29,6 +29,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.records.series import index_of
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
+from circuitlab.model.text.reading import Reading
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.whole_numbers import whole_numbers
 from circuitlab.notebook_html import shortened, table
@@ -55,10 +56,11 @@ class Model:
         edits: tuple[Edit, ...] = (),
         conventions: Conventions | None = None,
         bos: bool | None = None,
+        special: bool = True,
     ) -> None:
-        """What every question about it has where the question does not say otherwise: `edits` (`edit`), `conventions`, `bos`."""
+        """What every question about it has where it does not say otherwise: `edits` (`edit`), `conventions`, `bos`, `special`."""
         self.ref, self.engine, self.edits = ref, use, edits
-        self.conventions, self.bos = conventions or Conventions(), bos
+        self.conventions, self.bos, self.special = conventions or Conventions(), bos, special
         remember_engine(ref, use)
 
     def __repr__(self) -> str:
@@ -100,7 +102,7 @@ class Model:
             need_checkpoints(self.ref, f"step {step}")
         ref = replace(self.ref, checkpoint=None if step is None else index_of(self.steps, step))
         self.engine.store.open(ref)
-        return Model(ref, self.engine, self.edits, self.conventions, self.bos)
+        return Model(ref, self.engine, self.edits, self.conventions, self.bos, self.special)
 
     def edit(self, *edits: Edit) -> Model:
         """The same model with interventions in every question asked of it from here on; this one stays as it is.
@@ -119,23 +121,25 @@ class Model:
         for one in edits:
             if isinstance(one, str):
                 read_edits(one)
-        return Model(self.ref, self.engine, (*self.edits, *edits), self.conventions, self.bos)
+        return Model(self.ref, self.engine, (*self.edits, *edits), self.conventions, self.bos, self.special)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         """Values that no file of the model states and that were assumed."""
         return self.engine.store.open(self.ref).opened.assumptions
 
-    def tokens(self, text: str, bos: bool | None = None) -> tuple[int, ...]:
-        """Ids of a text; `bos` None: as the model was opened, or trained. Raises `BadInput` without a tokenizer or Unicode."""
-        return self._tokenizer(text).encode(text, self._begins(bos))
+    def tokens(self, text: str, bos: bool | None = None, special: bool | None = None) -> tuple[int, ...]:
+        """Ids of a text; `bos` None: as the model was opened, or trained. `special`: whether spellings of special tokens become
+        their ids, None: as the model was opened. Raises `BadInput` without a tokenizer or Unicode.
+        """
+        return self._tokenizer(text).encode(text, *self._reading(bos, special))
 
-    def tokenized(self, text: str, bos: bool | None = None) -> Tokenized:
+    def tokenized(self, text: str, bos: bool | None = None, special: bool | None = None) -> Tokenized:
         """The tokens of a text with positions, ids, visible pieces and words. Raises as `tokens` does.
 
         model.tokenized("a cat").rows()
         """
-        return tokenized(self._tokenizer(text), self.tokens(text, bos))
+        return tokenized(self._tokenizer(text), self.tokens(text, bos, special))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens have none. Raises `BadInput` without a tokenizer, or for what are no ids of it."""
@@ -154,6 +158,7 @@ class Model:
         tokens: Iterable[int] | None = None,
         bos: bool | None = None,
         edits: Edits = (),
+        special: bool | None = None,
     ) -> Generated:
         """What the model continues a prompt with: `n` tokens, fewer where its context is full.
 
@@ -165,7 +170,7 @@ class Model:
         prompt as it has grown: a position from the end is that of its own end. Raises `BadInput`, `TooLong`, `UsageError`.
         """
         need_sampling(n, temperature, seed)
-        prompt = self.subject(text, tokens, bos).tokens
+        prompt = self.subject(text, tokens, bos, special=special).tokens
         if not prompt:
             raise BadInput("There is nothing to continue.", expected="a prompt", got="no token", remedy="Give a text or ids.")
         config, rng = self.config, np.random.default_rng(seed)
@@ -185,12 +190,13 @@ class Model:
         edits: Edits = (),
         conventions: Conventions | None = None,
         cut: Heads = (),
+        special: bool | None = None,
     ) -> Activations:
         """The activations of a prompt by name, read-only arrays: `model.run("a b")["layers.1.z"]` is [head, position, d_head].
 
         Raises as `subject` does; what is read from it as `Engine.answer`.
         """
-        return Activations(self.engine, self.subject(text, tokens, bos, edits, conventions, cut), self.config)
+        return Activations(self.engine, self.subject(text, tokens, bos, edits, conventions, cut, special), self.config)
 
     def compute_each(self, analysis: str, prompts: Iterable[str | Iterable[int]], **options: Any) -> list[Answer[Any]]:
         """The answers of an analysis for several prompts of any lengths, in their order; each a text, or ids.
@@ -214,6 +220,10 @@ class Model:
         begins = self.bos if bos is None else bos
         return self.config.prepend_bos if begins is None else begins
 
+    def _reading(self, bos: bool | None, special: bool | None) -> Reading:
+        """How a text becomes ids."""
+        return Reading(self._begins(bos), self.special if special is None else special)
+
     def _tokenizer(self, text: str) -> Tokenizer:
         """The tokenizer, for a text that it can read. Raises `BadInput`."""
         tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
@@ -226,10 +236,10 @@ class Model:
             raise BadInput("The text is not Unicode.", expected="UTF-8", got=cause(error), remedy=remedy) from error
         return tokenizer
 
-    def _prompt(self, text: str, bos: bool | None) -> tuple[int, ...]:
+    def _prompt(self, text: str, reading: Reading) -> tuple[int, ...]:
         """The ids of a text; one that is far too long is not read to its end. Raises `TooLong`, `BadInput`."""
         config = self.config
-        return self._tokenizer(text).prompt(text, config.n_ctx, self._begins(bos))
+        return self._tokenizer(text).prompt(text, config.n_ctx, *reading)
 
     def subject(
         self,
@@ -239,6 +249,7 @@ class Model:
         edits: Edits = (),
         conventions: Conventions | None = None,
         cut: Heads = (),
+        special: bool | None = None,
     ) -> Subject:
         """The subject of an analysis; `tokens`: integers, including those of numpy and torch; `cut`: heads whose output is 0.
 
@@ -248,20 +259,22 @@ class Model:
         """
         if text is not None and tokens is not None:
             raise UsageError("The prompt is given twice.", expected="text or tokens", got="both", remedy="Drop one of them.")
-        if tokens is not None and bos is not None:
+        if tokens is not None and (bos is not None or special is not None):
+            name, value = ("bos", bos) if bos is not None else ("special", special)
+            more = "; put the id of BOS in front of the tokens if you want it" if bos is not None else ""
             raise UsageError(
                 "Token ids are taken as they are.",
-                expected="bos with a text",
-                got=f"bos={bos} with tokens",
-                remedy="Drop bos; put the id of BOS in front of the tokens if you want it.",
+                expected=f"{name} with a text",
+                got=f"{name}={value} with tokens",
+                remedy=f"Drop {name}{more}.",
             )
-        ids = self._prompt(text, bos) if text is not None else () if tokens is None else _ids(tokens)
+        ids = self._prompt(text, self._reading(bos, special)) if text is not None else () if tokens is None else _ids(tokens)
         under = conventions or self.conventions
-        made = self._interventions(edits, ids, bos, under)
+        made = self._interventions(edits, ids, bos, special, under)
         return Subject(self.ref, ids, (*made, *map(ablation, _heads(cut, "cut"))), under)
 
     def _interventions(
-        self, edits: Edits, ids: tuple[int, ...], bos: bool | None, under: Conventions
+        self, edits: Edits, ids: tuple[int, ...], bos: bool | None, special: bool | None, under: Conventions
     ) -> tuple[Intervention, ...]:
         """The model's own interventions and these, for a prompt; texts of other prompts are encoded as the prompt is."""
         if not self.edits and isinstance(edits, tuple) and not edits:
@@ -271,7 +284,8 @@ class Model:
         tokenizer = model.opened.weights.tokenizer
         first = None if tokenizer is None else tokenizer.bos
         begins = first is not None and ids[0] == first if ids else self._begins(bos)
-        return edits_in_model((*self.edits, *given), model, ids, begins if bos is None else bos, under)
+        reading = self._reading(begins if bos is None else bos, special)
+        return edits_in_model((*self.edits, *given), model, ids, reading, under)
 
     def compute(
         self,
@@ -284,6 +298,7 @@ class Model:
         fresh: bool = False,
         set: Mapping[str, object] | None = None,
         cut: Heads = (),
+        special: bool | None = None,
         **more: object,
     ) -> Answer[Any]:
         """The answer of an analysis. `set`: its parameters, as text (as in `circuitlab compute --set`) or as values.
@@ -293,7 +308,7 @@ class Model:
         marks: `token='" cat"'`, `target='" cat" - " dog"'`, `position='" cat"'`. `fresh` ignores all cached results: the answer
         is bit-equal at one thread. Raises `CircuitLabError`s.
         """
-        kind, subject = find_analysis(analysis).params, self.subject(text, tokens, bos, edits, conventions, cut)
+        kind, subject = find_analysis(analysis).params, self.subject(text, tokens, bos, edits, conventions, cut, special)
         values = with_numbers(kind, _merged(set, more), self.engine.store.open(self.ref), subject.tokens)
         request = Request.named(analysis, params_of(kind, values), subject)
         with working(analysis) as ctx:
@@ -310,6 +325,7 @@ class Model:
         target: Target | str | None = None,
         cut: Heads = (),
         edits: Edits = (),
+        special: bool | None = None,
     ) -> State:
         """The State with this prompt, this selection and these interventions. `cut`: heads whose output is 0.
 
@@ -317,9 +333,10 @@ class Model:
 
         Raises `BadInput` for a head, position or token that does not exist.
         """
-        subject = self.subject(text, tokens, bos, edits, cut=cut)
+        subject = self.subject(text, tokens, bos, edits, cut=cut, special=special)
         ids = subject.tokens
-        state = State(self.ref, bos=self._begins(bos), conventions=self.conventions).with_text(text or "", ids)
+        begins, spelled = self._reading(bos, special)
+        state = State(self.ref, bos=begins, special=spelled, conventions=self.conventions).with_text(text or "", ids)
         state = replace(state, edits=tuple((edit, True) for edit in subject.edits))
         head_tuple = _heads(heads, "heads")
         state = state.select(heads=chosen_heads(self.config, head_tuple)) if head_tuple else state
@@ -355,13 +372,14 @@ class Model:
         destination: int | None = None,
         out: str | Path | None = None,
         paper: Paper | None = None,
-        set: Mapping[str, Any] | None = None,
+        set: Mapping[str, object] | None = None,
         with_view: bool = True,
         source: int | None = None,
         target: Target | str | None = None,
         cut: Heads = (),
         edits: Edits = (),
-        **more: Any,
+        special: bool | None = None,
+        **more: object,
     ) -> Picture:
         """The figure that a panel of the window shows, drawn inside a notebook; also written to `out` (PNG, SVG, PDF) if given.
 
@@ -381,7 +399,7 @@ class Model:
         if out is not None:
             format_of(Path(out))
             need_writable(Path(out))
-        state = self.state(text, tokens, bos, heads, destination, source, target, cut, edits)
+        state = self.state(text, tokens, bos, heads, destination, source, target, cut, edits, special)
         state = state.with_view(panel, params_of(declared.view, _merged(set, more)))
         chosen = {"heads": bool(heads), "places": destination is not None or source is not None}
         unchosen = tuple(kind for kind, one in chosen.items() if not one)
@@ -407,7 +425,7 @@ def _ids(tokens: Iterable[object]) -> tuple[int, ...]:
         raise BadInput(error.what, expected=error.expected, got=error.got, remedy="Give whole numbers.") from error
 
 
-def _merged(set_params: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, Any]:
+def _merged(set_params: Mapping[str, object] | None, more: Mapping[str, object]) -> dict[str, object]:
     """The parameters of `set` and of the keyword arguments. Raises `UsageError` for duplicates or if `set` is not a mapping."""
     if set_params is not None and not isinstance(set_params, Mapping):
         raise UsageError(

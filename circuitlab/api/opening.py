@@ -42,6 +42,7 @@ def open(
     dtype: Literal["float32", "float64"] = "float32",
     raw: bool = False,
     bos: bool | None = None,
+    special: bool = True,
     device: str | None = None,
     threads: int | None = None,
     budget: float | None = None,
@@ -61,6 +62,7 @@ def open(
     `dtype`: what is computed in.
     `raw`: weights as they are stored: norms not folded into the weights behind them, nothing centred. No log-probability changes.
     `bos`: whether BOS is put in front of a text; None: as the model was trained.
+    `special`: whether spellings of special tokens in a text become their ids, as in `transformers`; otherwise they are letters.
 
     The machine; each is set on the engine, for all that it computes from now on, and left as it is where it is None:
 
@@ -79,7 +81,7 @@ def open(
     host = use or engine()
     ref = dataclasses.replace(reference(model), assume=tuple(sorted((assume or {}).items())))
     host.store.open_now(ref)
-    opened = Model(ref, host, conventions=Conventions(not raw, not raw, dtype), bos=bos).at_step(step)
+    opened = Model(ref, host, conventions=Conventions(not raw, not raw, dtype), bos=bos, special=special).at_step(step)
     if device is not None:
         host.use_device(device)
     if threads is not None:

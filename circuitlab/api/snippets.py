@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from circuitlab.analysis.base import TextRef
+from circuitlab.analysis.base import Result, TextRef
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.open_model import step_of
 from circuitlab.engine.request import Request
@@ -15,12 +14,12 @@ from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.state.edit_syntax import text_of_edit
 
 
-def snippet(request: Request[Any]) -> str:
+def snippet(request: Request[Result]) -> str:
     """Python code that computes the same answer ("Copy as Python"). Raises `BadModel` if the checkpoint no longer exists."""
     return snippet_of({"": request})
 
 
-def snippet_of(requests: Mapping[str, Request[Any]], compared: Mapping[tuple[str, str], bool] | None = None) -> str:
+def snippet_of(requests: Mapping[str, Request[Result]], compared: Mapping[tuple[str, str], bool] | None = None) -> str:
     """`snippet` of several requests, each under its name in `answers`; a single request named "" becomes `answer`.
 
     `compared`: for the names of two answers (now, reference), whether their rows can be matched. If they can, the code also
@@ -60,7 +59,7 @@ def _opened(ref: ModelRef) -> str:
     return f"lab.open({ref.source!r}{'' if step is None else f', step={step}'}{assumed})"
 
 
-def _computed(request: Request[Any], model: str) -> str:
+def _computed(request: Request[Result], model: str) -> str:
     subject, arguments = request.subject, [repr(request.analysis.name), f"tokens={request.subject.tokens!r}"]
     arguments += [f"edits={[str(text_of_edit(edit)) for edit in subject.edits]!r}"] if subject.edits else []
     arguments += [f"conventions={subject.conventions!r}"] if subject.conventions != Conventions() else []
@@ -71,7 +70,7 @@ def _computed(request: Request[Any], model: str) -> str:
     return f"{model}.compute({', '.join(arguments)})"
 
 
-def _literal(value: object) -> Any:
+def _literal(value: object) -> object:
     """The value as a user would type it: heads as "L1H3,L0H2", files by absolute path, plain values unchanged."""
     if isinstance(value, TextRef):
         return str(Path(value.path).absolute())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.notebook_html import table
 
@@ -34,7 +34,7 @@ class Tokenized:
         """The ids, as every `tokens` argument takes them."""
         return tuple(token.id for token in self.tokens)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[JsonDict]:
         """Plain values, one row a token: position, id, piece, word and its text."""
         text = lambda word: None if word is None else self.words[word]
         return [

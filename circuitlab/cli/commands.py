@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from circuitlab import api
-from circuitlab.analysis.base import Analysis, analyses, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, analyses, find_analysis
 from circuitlab.cli import import_command, info_command
 from circuitlab.cli.drawing import load_drawing
 from circuitlab.cli.machine_arguments import engine_of
@@ -48,7 +48,8 @@ def _open(args: argparse.Namespace) -> api.Model:
         raise UsageError("No model is named.", expected="MODEL, or --at FILE", got="neither", remedy="Name one of them.")
     engine = engine_of(args)
     bos = True if args.bos else False if args.no_bos else None
-    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)), dtype=args.dtype, raw=args.raw, bos=bos)
+    reading = {"bos": bos, "special": not args.no_special}
+    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)), dtype=args.dtype, raw=args.raw, **reading)
     return model if args.checkpoint in ("final", "all") else model.at_step(parse(int, args.checkpoint, "--checkpoint"))
 
 
@@ -70,9 +71,9 @@ def _all_steps(model: api.Model) -> list[int | None]:
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | None]:
     """The prompt as text or as ids; (None, None) without one. Raises `UsageError`, `BadInput`."""
-    if args.tokens is not None and (args.no_bos or args.bos):
-        option = "--no-bos" if args.no_bos else "--bos"
-        remedy = f"Drop {option}: no BOS is prepended to ids."
+    if args.tokens is not None and (args.no_bos or args.bos or args.no_special):
+        option = "--no-bos" if args.no_bos else "--bos" if args.bos else "--no-special"
+        remedy = f"Drop {option}: {'ids are not spelled' if option == '--no-special' else 'no BOS is prepended to ids'}."
         raise UsageError(
             "Token ids are taken as they are.", expected=f"{option} with a text", got=f"{option} with --tokens", remedy=remedy
         )
@@ -115,7 +116,7 @@ def _step_at(args: argparse.Namespace) -> SavedStep | None:
         return None
     options = {"MODEL": args.model, "--assume": args.assume, "--text": args.text is not None, "--text-file": args.text_file}
     options |= {"--tokens": args.tokens, "--cut": args.cut, "--edit": args.edit, "--no-bos": args.no_bos}
-    options |= {"--bos": args.bos, "--raw": args.raw, "--dtype": args.dtype != "float32"}
+    options |= {"--no-special": args.no_special, "--bos": args.bos, "--raw": args.raw, "--dtype": args.dtype != "float32"}
     options |= {"--checkpoint": args.checkpoint != "final"}
     options |= {f"--{name}": getattr(args, name, None) is not None for name in ("destination", "source")}
     options |= {"--heads": getattr(args, "heads", ""), "--target": getattr(args, "target", "next") != "next"}
@@ -130,7 +131,7 @@ def _need_readable(args: argparse.Namespace) -> None:
     parse(tuple[Head, ...], args.cut, "--cut")
 
 
-def _remark_on_cuts(analysis: Analysis[Any, Any], params: Any, subject: Subject) -> None:
+def _remark_on_cuts(analysis: AnyAnalysis, params: object, subject: Subject) -> None:
     """Say that interventions change nothing where they are not read."""
     if subject.edits and needs(analysis, params) == "weights":
         print(f"{analysis.name} reads no interventions: its numbers are those without them", file=sys.stderr)
@@ -178,7 +179,7 @@ def compute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_model(cls: type[object], values: Mapping[str, str], model: api.Model, subject: Subject) -> Any:
+def _of_model(cls: type[object], values: Mapping[str, str], model: api.Model, subject: Subject) -> object:
     """The parameters, with ids and positions in the place of texts."""
     return parse_params(cls, with_numbers(cls, values, model.engine.store.open(model.ref), subject.tokens))
 

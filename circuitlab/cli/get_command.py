@@ -7,11 +7,11 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from circuitlab.cli import get_model
 from circuitlab.cli.progress_line import ProgressLine
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, UsageError, printable
 from circuitlab.model.archives.getting import check, get, part_of
 from circuitlab.model.archives.index import Archive, archives, find_archive, size_words
@@ -122,7 +122,7 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _row(archive: Archive) -> dict[str, Any]:
+def _row(archive: Archive) -> JsonDict:
     n = len(archive.checkpoints)
     about = {
         "kind": "checkpoints",
@@ -134,7 +134,7 @@ def _row(archive: Archive) -> dict[str, Any]:
     return about | {"checkpoints": n, "here": n - len(archive.lacking), "url": archive.url}
 
 
-def _from(row: dict[str, Any]) -> str:
+def _from(row: JsonDict) -> str:
     if row["here"] == row["checkpoints"]:
         return ""
     return row["url"] or f"no address is known: --from {row['file']}"

@@ -6,9 +6,9 @@ import argparse
 import shutil
 import sys
 import textwrap
-from typing import Any
 
 from circuitlab.cli.progress_line import ProgressLine
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import UsageError, printable
 from circuitlab.model.archives.getting import check
 from circuitlab.model.archives.index import size_words
@@ -89,7 +89,7 @@ def verify(entry: Entry) -> tuple[str, list[str]]:
     return f"{entry.name}: {'; '.join(words) or 'not here'}", bad
 
 
-def row(entry: Entry) -> dict[str, Any]:
+def row(entry: Entry) -> JsonDict:
     """An entry for `--json`."""
     found = here(entry)
     return {
@@ -106,8 +106,8 @@ def row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _source_row(source: Source) -> dict[str, Any]:
-    about: dict[str, Any] = {"kind": source.kind, "weights": source.weights, "here": opens(source) is not None}
+def _source_row(source: Source) -> dict[str, object]:
+    about: dict[str, object] = {"kind": source.kind, "weights": source.weights, "here": opens(source) is not None}
     if isinstance(source, Package):
         named = {"project": source.project, "version": source.version, "file": source.zip.name}
         return about | named | {"bytes": source.zip.size, "sha256": source.zip.sha256}

@@ -6,7 +6,6 @@ import argparse
 import json
 import shutil
 import textwrap
-from typing import Any
 
 from circuitlab import api
 from circuitlab.analysis.checks.model_facts import ModelFactsParams, ModelFactsResult, model_facts
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, Any]:
+def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, object]:
     """What there is to know, as plain values."""
     open_model = model.engine.store.open(model.ref)
     opened, sha256, settings = open_model.opened, model.engine.store.sha256(model.ref), open_model.settings_sha256
@@ -89,7 +88,7 @@ def _print_facts(facts: list[Fact]) -> None:
         before = group
 
 
-def _published(published: KnownHeads | None) -> dict[str, Any] | None:
+def _published(published: KnownHeads | None) -> dict[str, object] | None:
     """Published roles of heads as JSON: the model of the papers, how this one was recognised, roles by head."""
     if published is None:
         return None

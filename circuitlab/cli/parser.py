@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from circuitlab import __version__, terminal
 from circuitlab.cli import machine_arguments
@@ -25,6 +25,7 @@ from circuitlab.interrupts import starting
 from circuitlab.step_names import refuse_step
 from circuitlab.unforeseen import write_log
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # what `add_subparsers` gives
 COMMANDS = (
     "open",
     "present",
@@ -77,12 +78,19 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     edit = "an intervention, once or more: 'zero z L1H1', 'mean z L1H1', 'scale z L1H1 by 0.5', 'freeze pattern L1', "
     edit += "'patch resid_pre L2 @5 from \"…\"', 'project_out resid_pre L1 on \" cat\"' (README, Interventions)"
     parser.add_argument("--edit", action="append", default=[], metavar="WORDS", help=edit)
-    begins = parser.add_mutually_exclusive_group()
-    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
-    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    _reading_arguments(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="what is computed in")
     parser.add_argument("--raw", action="store_true", help="weights as they are stored: no norm folded in, nothing centred")
     machine_arguments.add_arguments(parser)
+
+
+def _reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a text becomes ids."""
+    begins = parser.add_mutually_exclusive_group()
+    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
+    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    letters = "read spellings of special tokens, such as <|im_start|>, as letters (default: as these tokens)"
+    parser.add_argument("--no-special", action="store_true", help=letters)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     window = commands.add_parser("open", help="open the window on a model, a session or what a picture shows")
     window.add_argument("model", nargs="?", help=f"{MODEL}; or a {SESSION} file, or a picture with its view")
     window.add_argument("--text", help="the prompt")
+    window.add_argument("--lesson", metavar="NAME", help="begin a lesson: see `circuitlab lessons`")
     _assume_argument(window)
     _add_present(commands)
     _add_compute_and_figure(commands)
@@ -158,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_compute_and_figure(commands: Any) -> None:
+def _add_compute_and_figure(commands: Commands) -> None:
     compute = commands.add_parser("compute", help="compute one analysis; print it or write it to files", epilog=EXITS)
     compute.add_argument("analysis", help="see `circuitlab analyses`")
     _subject_arguments(compute, series=True)
@@ -187,20 +196,18 @@ def _add_compute_and_figure(commands: Any) -> None:
     _add_film(commands)
 
 
-def _add_tokens(commands: Any) -> None:
+def _add_tokens(commands: Commands) -> None:
     tokens = commands.add_parser("tokens", help="how a model reads a text: ids, pieces, positions, words", epilog=EXITS)
     tokens.add_argument("model", help=MODEL)
     text = tokens.add_mutually_exclusive_group(required=True)
     text.add_argument("--text", help="the text")
     text.add_argument("--text-file", metavar="FILE", help="the text, from a UTF-8 file; - reads standard input")
-    begins = tokens.add_mutually_exclusive_group()
-    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
-    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
+    _reading_arguments(tokens)
     tokens.add_argument("--json", action="store_true", help="print JSON")
     tokens.set_defaults(tokens=None)
 
 
-def _add_generate(commands: Any) -> None:
+def _add_generate(commands: Commands) -> None:
     from circuitlab.cli.generate_command import add_arguments
 
     generate = commands.add_parser("generate", help="what a model continues a prompt with", epilog=EXITS)
@@ -208,7 +215,7 @@ def _add_generate(commands: Any) -> None:
     add_arguments(generate)
 
 
-def _add_film(commands: Any) -> None:
+def _add_film(commands: Commands) -> None:
     films = listed(FILMS, " or ")
     film = commands.add_parser("film", help=f"write what a step plays as an animated picture ({films})", epilog=EXITS)
     film.add_argument("file", metavar="FILE#STEP", help="a session and one of its steps; without a step where it stands")
@@ -225,13 +232,13 @@ def _add_film(commands: Any) -> None:
     machine_arguments.add_arguments(film)
 
 
-def _add_present(commands: Any) -> None:
+def _add_present(commands: Commands) -> None:
     from circuitlab.cli.present_command import add_arguments
 
     add_arguments(commands.add_parser("present", help="present a session's story on a stage", epilog=EXITS))
 
 
-def _add_get(commands: Any) -> None:
+def _add_get(commands: Commands) -> None:
     from circuitlab.cli.get_arguments import add_arguments
 
     add_arguments(
@@ -239,7 +246,7 @@ def _add_get(commands: Any) -> None:
     )
 
 
-def _add_training(commands: Any) -> None:
+def _add_training(commands: Commands) -> None:
     train = commands.add_parser("train", help="train a small model from text")
     from circuitlab.cli.train_arguments import add_arguments
 
@@ -285,8 +292,8 @@ def _run(args: argparse.Namespace) -> int:
             from circuitlab import launch
 
         model, assume = getattr(args, "model", None), getattr(args, "assume", [])
-        source, text = model, getattr(args, "text", None)
-        return launch.open_or_render(source, text, assume=_assumed(assume)) if assume else launch.open_or_render(source, text)
+        text, lesson = getattr(args, "text", None), _lesson(getattr(args, "lesson", None))
+        return launch.open_or_render(model, text, assume=_assumed(assume), lesson=lesson)
     if args.command == "present":
         from circuitlab.cli import present_command
 
@@ -348,13 +355,30 @@ def _run(args: argparse.Namespace) -> int:
     return commands.RUN[args.command](args)
 
 
+def _lesson(name: str | None) -> str:
+    """The name of a lesson that is there, "" for None. Raises `UsageError`."""
+    if name is None:
+        return ""
+    from circuitlab.lessons.lesson import files
+
+    names = [path.stem for path in files()]
+    if name not in names:
+        raise UsageError(
+            "There is no such lesson.",
+            expected=" ".join(names),
+            got=quoted(name),
+            remedy="Name one of these; `circuitlab lessons` says what they show.",
+        )
+    return name
+
+
 def _open_session(args: argparse.Namespace) -> int:
     """The window on a session or a picture, which say themselves what they show."""
-    if args.text is not None or args.assume:
+    if named := [f"--{name}" for name in ("text", "lesson", "assume") if getattr(args, name) not in (None, [])]:
         raise UsageError(
-            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text and models.",
+            f"A {'session' if is_session(Path(args.model)) else 'picture'} has its own text, models and story.",
             expected=f"{Path(args.model).name} alone",
-            got="--text" if args.text is not None else "--assume",
+            got=" ".join(named),
             remedy="Change them in the window.",
         )
     from circuitlab import launch

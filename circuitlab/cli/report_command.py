@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.formats import REPORTS, SESSION, listed
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     writer_of(out)
     refuse_lesson(args.file)
     load_drawing()
-    changes: dict[str, Any] = {"width_mm": args.width, "font_pt": args.font, "ink": args.ink}
+    changes: dict[str, object] = {"width_mm": args.width, "font_pt": args.font, "ink": args.ink}
     paper = replace(REPORT_PAPER, **{name: value for name, value in changes.items() if value is not None})
     session = opened_session(path, engine_of(args), FRONTS)
     with met() as faults, progress(f"report of {path.name}") as ctx:

@@ -10,13 +10,13 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import progress
 from circuitlab.counting import number_of
 from circuitlab.disk.files import need_writable, write_whole
 from circuitlab.disk.formats import SESSION, is_session
+from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.engine.engine import Engine, memory_words
 from circuitlab.engine.store import ModelStore
 from circuitlab.engine.stored_answer import read_stored
@@ -101,7 +101,7 @@ def _fingerprint(results: Results, key: str) -> str:
         return ""
 
 
-def results_table(results: Results) -> dict[str, Any]:
+def results_table(results: Results) -> dict[str, object]:
     """What is stored in a session's file, as plain values: how much in all, and of each place."""
     place = lambda one: {
         "answers": len(one.answers),
@@ -116,7 +116,7 @@ def results_table(results: Results) -> dict[str, Any]:
     }
 
 
-def _results_lines(table: Mapping[str, Any]) -> list[str]:
+def _results_lines(table: JsonObject) -> list[str]:
     models = ", ".join(table["models"]) or "no model"
     lines = [f"  results: {number_of(table['answers'], 'answer')} of {models}, {memory_words(table['bytes'])}"]
     for name, sha256 in table.get("of_other_weights", {}).items():
@@ -131,7 +131,7 @@ def _results_lines(table: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def contents(session: SavedSession) -> dict[str, Any]:
+def contents(session: SavedSession) -> dict[str, object]:
     """What is in a session, as plain values: models and files with what was found of them, now, steps, notes."""
     located, content = session.located, session.session
     models = {}
@@ -163,7 +163,7 @@ def contents(session: SavedSession) -> dict[str, Any]:
     }
 
 
-def _unfollowed(content: Session) -> dict[str, dict[str, Any]]:
+def _unfollowed(content: Session) -> dict[str, JsonDict]:
     """The names of panels that there are not, and why settings of panels cannot be read, by place; empty where there are none."""
     steps = {str(i): step.setup for i, step in enumerate(content.story.steps, 1) if step.setup is not None}
     places, every = {"now": content.now} | steps, view_types()
@@ -179,7 +179,7 @@ def _about(note: Note) -> str:
     return f"{about} of {note.model}" if about and note.model else about
 
 
-def _lines(table: Mapping[str, Any]) -> list[str]:
+def _lines(table: JsonObject) -> list[str]:
     counted = f"{number_of(len(table['steps']), 'step')}, {number_of(len(table['notes']), 'note')}"
     lines = [f"{table['file']}: {table['title'] or 'no title'} ({counted})"]
     words = {"found": "found", "missing": "not found", "changed": "has changed"}
@@ -198,7 +198,7 @@ def _lines(table: Mapping[str, Any]) -> list[str]:
     return [on_one_line(line) for line in lines]
 
 
-def _unfollowed_lines(table: Mapping[str, Any], where: str) -> list[str]:
+def _unfollowed_lines(table: JsonObject, where: str) -> list[str]:
     names = table.get("no_such_panels", {}).get(where, [])
     settings = table.get("unread_settings", {}).get(where, {})
     lines = [f"     no such panel: {', '.join(names)}"] if names else []

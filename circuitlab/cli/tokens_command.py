@@ -18,7 +18,7 @@ from circuitlab.engine.store import ModelStore
 def run(args: argparse.Namespace, text: str | None) -> int:
     """Print them. Without a text nothing but how many tokens the model has would be known, so one is asked for by the parser."""
     bos = True if args.bos else False if args.no_bos else None
-    model = api.open(args.model, use=Engine(ModelStore()), bos=bos)
+    model = api.open(args.model, use=Engine(ModelStore()), bos=bos, special=not args.no_special)
     found = model.tokenized(text or "")
     if args.json:
         print(json.dumps({"tokens": found.rows(), "words": list(found.words)}, ensure_ascii=False, indent=1))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def answer_frame(
         return table_frame(result.table(), about)
     axes = axes_with_labels(result, names[0], prompt, text)
     shape = tuple(len(axis.entries) for axis in axes)
-    columns: dict[str, Any] = {}
+    columns: dict[str, object] = {}
     for i, axis in enumerate(axes):
         own = names if len(axes) == 1 else ()
         for name, entries in _columns(result, axis, text, leave_out=own).items():
@@ -87,7 +88,7 @@ def table_frame(table: Table, about: Mapping[str, object]) -> pd.DataFrame:
     return frame
 
 
-def imported() -> Any:
+def imported() -> ModuleType:
     """pandas. Raises `BadMachine` without it."""
     try:
         import pandas
@@ -136,11 +137,11 @@ def _spread(entries: np.ndarray, i: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(line, shape).ravel()
 
 
-def _numbers(result: Result, name: str) -> Any:
+def _numbers(result: Result, name: str) -> object:
     return _missing(result, name, result.arrays()[name].ravel())
 
 
-def _missing(result: Result, name: str, values: np.ndarray) -> Any:
+def _missing(result: Result, name: str, values: np.ndarray) -> object:
     """The numbers, those that stand for no value as pandas has it."""
     none = values < 0 if result.has_none(name) else np.zeros(0, bool)
     if not none.any():
@@ -148,7 +149,7 @@ def _missing(result: Result, name: str, values: np.ndarray) -> Any:
     return imported().arrays.IntegerArray(values.astype(np.int64), none) if values.ndim == 1 else np.where(none, np.nan, values)
 
 
-def _index(pandas: Any, axes: Sequence[Axis]) -> Any:
+def _index(pandas: ModuleType, axes: Sequence[Axis]) -> pd.Index:
     """The entries of axes as an index, each with its token."""
     levels = {name: values for axis in axes for name, values in _named(axis).items()}
     if len(axes) == 1 and len(levels) == 1:
@@ -163,6 +164,6 @@ def _named(axis: Axis) -> dict[str, np.ndarray]:
     return {axis.name: axis.entries, **({token: axis.more[token]} if token in axis.more else {})}
 
 
-def _unit(result: Result, name: str) -> Any:
+def _unit(result: Result, name: str) -> object:
     unit = result.unit_of(name)
     return unit if isinstance(unit, str) else dict(unit)

@@ -17,7 +17,7 @@ class Cache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._held: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._held: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._nbytes = 0
 
     @property

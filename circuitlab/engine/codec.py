@@ -101,7 +101,7 @@ def params_of(cls: type[P], values: Mapping[str, object]) -> P:
         return _constructed(cls, {name: _value(declared[name][0], value, name) for name, value in values.items()})
 
 
-def _value(kind: object, value: object, name: str) -> Any:
+def _value(kind: object, value: object, name: str) -> object:
     """One value of type `kind`, from text or a Python value, as may be each element of a tuple; one element needs no tuple."""
     if isinstance(value, str):
         return _parsed(kind, value, name)
@@ -129,13 +129,13 @@ def _constructed(cls: type[P], values: Mapping[str, object]) -> P:
     return params
 
 
-def parse(kind: Any, text: str, name: str) -> Any:
+def parse(kind: object, text: str, name: str) -> Any:
     """One value of type `kind` from text. Raises `UsageError`."""
     with advising("Write it as expected."):
         return _parsed(kind, text, name)
 
 
-def _parsed(kind: object, text: str, name: str) -> Any:
+def _parsed(kind: object, text: str, name: str) -> object:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         others = [a for a in get_args(kind) if a is not type(None)]
@@ -145,7 +145,7 @@ def _parsed(kind: object, text: str, name: str) -> Any:
     return _parse_plain(kind, text, name)
 
 
-def _parse_tuple(kind: object, text: str, name: str) -> tuple[Any, ...]:
+def _parse_tuple(kind: object, text: str, name: str) -> tuple[object, ...]:
     kinds, parts = get_args(kind), text.split(",")
     if kinds[-1] is Ellipsis:
         if text.strip().lower() in ("", _empty(kind)):
@@ -157,7 +157,7 @@ def _parse_tuple(kind: object, text: str, name: str) -> tuple[Any, ...]:
     return tuple(_parsed(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
 
 
-def _parse_plain(kind: Any, text: str, name: str) -> Any:
+def _parse_plain(kind: Any, text: str, name: str) -> object:
     bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=quoted(text))
     if get_origin(kind) is Literal:
         match = [c for c in get_args(kind) if str(c) == text.strip()]

@@ -100,7 +100,7 @@ class Engine:
         wide = doubles or subject.conventions.dtype == "float64"
         return self.device if has_doubles(self.device) or not wide else "cpu"
 
-    def _tensors_on(self, place: str) -> AbstractContextManager[Any]:
+    def _tensors_on(self, place: str) -> AbstractContextManager[object]:
         # an analysis on the CPU may have been requested by one on another device
         return torch.device("cpu") if place == "cpu" and self.device != "cpu" else making_on(place)
 

@@ -10,7 +10,7 @@ import math
 import struct
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from circuitlab.caption_parts import NO_SENSE, About, Essential, Part, Sense
 from circuitlab.counting import number_of
 from circuitlab.model.subject import Head
 
+Typed = TypeVar("Typed")
 
-def as_json(value: object) -> Any:
+
+def as_json(value: object) -> object:
     """A value as JSON. Raises `TypeError` for one of another kind."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -60,14 +62,14 @@ def from_json(data: object) -> Any:
     raise ValueError("an object with one key was expected")
 
 
-def _mapping(pairs: Any) -> dict[str, Any]:
+def _mapping(pairs: Any) -> dict[str, object]:
     read = {str(key): from_json(one) for key, one in pairs}
     if len(read) < len(pairs):
         raise ValueError("a key twice")
     return read
 
 
-def _number(parts: Any) -> Any:
+def _number(parts: Any) -> object:
     kind, data = parts
     dtype = np.dtype(kind)
     if dtype.kind not in "biufc" or len(data) != 2 * dtype.itemsize:
@@ -95,7 +97,7 @@ def _part(parts: Any) -> Part:
     return _typed(kinds, parts, made)
 
 
-def _typed(kinds: tuple[Any, ...], parts: object, make: Callable[..., object]) -> Any:
+def _typed(kinds: tuple[Any, ...], parts: object, make: Callable[..., Typed]) -> Typed:
     if not isinstance(parts, list) or len(parts) != len(kinds):
         raise ValueError(f"{number_of(len(kinds), 'value')} expected")
     values = [from_json(part) for part in parts]

@@ -24,6 +24,7 @@ import numpy as np
 from circuitlab.analysis.base import Column, Result, Table, TextRef
 from circuitlab.disk.files import write_whole
 from circuitlab.disk.formats import DATA, suffixes
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import without_folders
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
@@ -91,7 +92,7 @@ def export_of(
     subject = answer.request.subject
     model = engine.store.open(subject.model)
     tokenizer = model.opened.weights.tokenizer
-    prompt = "" if tokenizer is None else tokenizer.decode(subject.tokens)
+    prompt = "" if tokenizer is None else tokenizer.told(subject.tokens)
     return AnswerExport(answer, model.steps_trained, prompt, None if tokenizer is None else tokenizer.display, drawn, folders)
 
 
@@ -114,7 +115,7 @@ def with_tokens(table: Table, tokens: tuple[int, ...], display: Callable[[int], 
     return replace(table, columns=tuple(columns))
 
 
-def described(what: AnswerExport) -> dict[str, Any]:
+def described(what: AnswerExport) -> JsonDict:
     """Everything about an answer except its arrays, as plain values.
 
     Models and files have their names and hashes, and no folder but where it was asked for.
@@ -170,7 +171,7 @@ def _placeless_json(text: str) -> str:
     if '"sha256"' not in text:
         return text
 
-    def named(one: dict[str, object]) -> dict[str, Any]:
+    def named(one: dict[str, object]) -> JsonDict:
         if "sha256" not in one:
             return one
         changes = {"path": without_folders, "source": _named}
@@ -186,7 +187,7 @@ def _numbers(result: Result) -> list[str]:
     return [f.name for f in dataclasses.fields(result) if isinstance(getattr(result, f.name), (np.ndarray, float, int))]
 
 
-def scalars(answer: Answer) -> dict[str, Any]:
+def scalars(answer: Answer) -> JsonDict:
     """The result's own fields that are not arrays."""
     shared = {"conventions", "remainder", "done"}
     fields = (f.name for f in dataclasses.fields(answer.result) if f.name not in shared)
@@ -217,7 +218,7 @@ def json_text(what: AnswerExport) -> str:
     return json.dumps({**described(what), "result": {**_plain(scalars(what.answer)), **arrays}}, ensure_ascii=False)
 
 
-def _or_none(array: np.ndarray) -> Any:
+def _or_none(array: np.ndarray) -> object:
     values = array.astype(object)
     values[array < 0] = None
     return values.tolist()

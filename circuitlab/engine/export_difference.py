@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Difference:
     reference: AnswerExport
     table: Table
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Descriptions of both sides, of the sign of a change, and of rows that are left out, as plain values."""
         rows = {"rows": self.table.left_out} if self.table.left_out else {}
         return {"now": described(self.now), REFERENCE: described(self.reference), CHANGE: SIGN, **rows}
@@ -180,7 +180,7 @@ def _keys(now: Table, reference: Table) -> int:
     return 0
 
 
-def _rows(table: Table, n: int) -> dict[tuple[Any, ...], int]:
+def _rows(table: Table, n: int) -> dict[tuple[object, ...], int]:
     """Row by its first `n` cells."""
     return {key: i for i, key in enumerate(zip(*(c.values.tolist() for c in table.columns[:n]), strict=True))}
 
@@ -217,7 +217,7 @@ def _stored(column: Column) -> np.ndarray:
     return np.array(["" if v is None else str(v) for v in column.values.tolist()] or [""])[: len(column.values)]
 
 
-def _finite(value: object) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, complex):
         return [_finite(value.real), _finite(value.imag)]
     return None if isinstance(value, float) and not np.isfinite(value) else value

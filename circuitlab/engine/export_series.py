@@ -42,7 +42,7 @@ def series_bytes(answers: Sequence[AnswerExport], form: str) -> bytes:
     return (head + table_text(joined_table(answers))).encode("utf-8")
 
 
-def _about(answers: Sequence[AnswerExport]) -> dict[str, Any]:
+def _about(answers: Sequence[AnswerExport]) -> dict[str, object]:
     """What all answers share, from the last, and what differs for each, in order."""
     whole = described(answers[-1])
     provenances = [(what, what.answer.provenance) for what in answers]

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from circuitlab.analysis.base import R, TextRef
+from circuitlab.analysis.base import R, Result, TextRef
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.engine.request import Answer, FileRef, Request, files_of, with_files
 
@@ -36,7 +36,7 @@ class Held:
             results = {id(answer.result): answer.result for several in self._answers.values() for answer in several}
         return sum(result.nbytes for result in results.values())
 
-    def hold(self, answers: Iterable[Answer[Any]]) -> None:
+    def hold(self, answers: Iterable[Answer[Result]]) -> None:
         """Hold the complete ones of these."""
         with self._lock:
             for answer in answers:
@@ -44,7 +44,7 @@ class Held:
                     question = _question(answer.request)
                     self._answers[question] = (answer, *self._answers.get(question, ()))
 
-    def release(self, answers: Iterable[Answer[Any]] | None = None) -> None:
+    def release(self, answers: Iterable[Answer[Result]] | None = None) -> None:
         """Let go of these very objects, once for each time that they are held; None: of all."""
         with self._lock:
             if answers is None:
@@ -69,13 +69,13 @@ def named_as(answered: Request[R], asked: Request[R]) -> Request[R]:
     return replace(asked, params=with_files(asked.params, lambda ref: replace(ref, sha256=next(hashes).sha256)))
 
 
-def _question(request: Request[Any]) -> Hashable:
+def _question(request: Request[Result]) -> Hashable:
     """What is asked, of whichever model and files."""
     params = with_files(request.params, lambda ref: TextRef("") if isinstance(ref, TextRef) else type(ref)(""))
     return request.analysis.name, request.analysis.version, params, request.reads
 
 
-def _same_model(answer: Answer[Any], model: OpenModel) -> bool:
+def _same_model(answer: Answer[Result], model: OpenModel) -> bool:
     """Whether a model would give an answer's numbers; a ghost those that were stored of it."""
     ref, origin = answer.request.subject.model, answer.provenance
     if model.absent:
@@ -84,7 +84,7 @@ def _same_model(answer: Answer[Any], model: OpenModel) -> bool:
     return same and ref.assume == model.ref.assume
 
 
-def _same_files(answered: Request[Any], asked: Request[Any]) -> bool:
+def _same_files(answered: Request[Result], asked: Request[Result]) -> bool:
     """Whether two requests name the same files: by hash, and by name where one is not on this machine."""
     pairs = zip(files_of(answered.params), files_of(asked.params), strict=True)
     return all(one.sha256 == other.sha256 if other.sha256 else _place(one) == _place(other) for one, other in pairs)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from circuitlab.analysis.base import Analysis, Ctx, NullContext, P, R, SeriesRef, TextRef
+from circuitlab.analysis.base import Analysis, AnyAnalysis, Ctx, NullContext, P, R, SeriesRef, TextRef
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Answer, Request
@@ -37,7 +37,7 @@ def named_version(plugin: Plugin) -> tuple[str, str]:
     return f"plug-in {plugin.name}", plugin.version
 
 
-def plugins_of(analysis: Analysis[Any, Any]) -> dict[str, str]:
+def plugins_of(analysis: AnyAnalysis) -> dict[str, str]:
     """The plug-in that an analysis is of, with its version; empty for CircuitLab's own."""
     return {} if analysis.plugin is None else dict([named_version(analysis.plugin)])
 

@@ -11,7 +11,8 @@ from circuitlab.engine.engine import GIB, Engine
 from circuitlab.engine.estimates import estimate_run, estimate_streaming, estimate_weights
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.model.devices import memory_of
-from circuitlab.model.files.gguf.header import parts_of, read_parts
+from circuitlab.model.files.gguf.header import read_parts
+from circuitlab.model.files.gguf.parts import parts_of
 from circuitlab.model.files.gguf.tensors import dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.origin import File

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
-from circuitlab.analysis.base import Analysis, P, R, SeriesRef, Table, TextRef, TokenText, find_analysis
+from circuitlab.analysis.base import Analysis, AnyAnalysis, P, R_co, Result, SeriesRef, Table, TextRef, TokenText, find_analysis
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.answer_frame import answer_frame, wide_frame
 from circuitlab.engine.answer_view import AnswerView, asked_words
 from circuitlab.model.plain import to_json
@@ -21,7 +22,7 @@ FileRef = TextRef | SeriesRef
 STORED_WORDS = "stored with the session"  # what is said of numbers that were not computed on this machine since
 
 
-def needs(analysis: Analysis[Any, Any], params: Any) -> str:
+def needs(analysis: AnyAnalysis, params: object) -> str:
     """What an analysis depends on, as declared by its parameters (`needs`) or else by the analysis.
 
     "tokens": the prompt and its interventions; "edits": the interventions, on prompts of its own; "weights": neither.
@@ -38,7 +39,7 @@ def with_files(params: object, change: Callable[[FileRef], FileRef]) -> Any:
     return replace(params, **changed) if changed else params
 
 
-def _with_files(value: object, change: Callable[[FileRef], FileRef]) -> Any:
+def _with_files(value: object, change: Callable[[FileRef], FileRef]) -> object:
     if isinstance(value, (TextRef, SeriesRef)):
         return change(value)
     return tuple(_with_files(one, change) for one in value) if type(value) is tuple else value
@@ -59,28 +60,28 @@ def _files_of(value: object) -> Iterator[FileRef]:
 
 
 @dataclass(frozen=True, repr=False)
-class Request(Generic[R]):
+class Request(Generic[R_co]):
     """(analysis, parameters, subject). Hashable: the cache key is derived from it and the identity of the weights.
 
     `Request(bigram, BigramParams(token), subject)`: parameters of another analysis do not pass the type checker, and the answer's
     result is a `BigramResult`.
     """
 
-    analysis: Analysis[Any, R]
+    analysis: Analysis[Any, R_co]
     params: Any
     subject: Subject
 
     if TYPE_CHECKING:
 
-        def __init__(self, analysis: Analysis[P, R], params: P, subject: Subject) -> None: ...
+        def __init__(self, analysis: Analysis[P, R_co], params: P, subject: Subject) -> None: ...
 
     @classmethod
-    def named(cls, name: str, params: object, subject: Subject) -> Request[Any]:
+    def named(cls, name: str, params: object, subject: Subject) -> Request[Result]:
         """A request by the analysis' registered name. Raises `UsageError` listing the names."""
-        return Request[Any](find_analysis(name), params, subject)
+        return Request[Result](find_analysis(name), params, subject)
 
     @cached_property
-    def asked(self) -> Request[R]:
+    def asked(self) -> Request[R_co]:
         """The same request without the hashes of files, which the engine fills in: equal for two identical requests."""
         params = with_files(self.params, lambda ref: replace(ref, sha256=""))
         return self if params is self.params else replace(self, params=params)
@@ -122,15 +123,15 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer(Generic[R]):
+class Answer(Generic[R_co]):
     """A result with the request that it answers. `complete` is False for partial and cancelled work.
 
     `token_text`: the text of a token of its model, for what it shows of itself; None without a tokenizer. `identity`: that of
     the weights that it was answered with (`OpenModel.key`), None where that is not known, as of a part or of what a file holds.
     """
 
-    request: Request[R]
-    result: R
+    request: Request[R_co]
+    result: R_co
     complete: bool
     provenance: Provenance
     token_text: TokenText | None = None
@@ -150,7 +151,7 @@ class Answer(Generic[R]):
         """The tokens that its arrays are of; () if it does not depend on them."""
         return self.request.prompt
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> JsonDict:
         """What was asked, as plain values: the analysis with its parameters, of which model with which weights and interventions,
         on which tokens, under which conventions. Interventions that it does not read are left out.
         """

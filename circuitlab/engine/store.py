@@ -32,7 +32,7 @@ from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
-from circuitlab.model.sources.hub import HubName, looks_like_a_name
+from circuitlab.model.sources.hub import HubName, looks_like_a_name, told_apart
 from circuitlab.model.subject import ModelRef
 
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
@@ -49,7 +49,8 @@ Opener = Callable[..., Opened]  # (path, keep, assumed, checkpoint if one is req
 
 def reference(text: str) -> ModelRef:
     """The `ModelRef` of a name as typed by a user: `builtin:NAME`, `file:PATH`, `hub:OWNER/NAME`, a shipped model's name, a path,
-    OWNER/NAME, a name of the catalogue, or `construct:NAME?…`, where equal parameters give equal references.
+    OWNER/NAME, perhaps with :FILE.gguf, a name of the catalogue, or `construct:NAME?…`, where equal parameters give equal
+    references.
 
     Raises `UsageError` for an empty name, a malformed name of the hub, and impossible parameters; `BadModel` for a model of the
     catalogue that is not on this machine.
@@ -62,7 +63,7 @@ def reference(text: str) -> ModelRef:
     if isinstance(origin, Constructed) or (named(text) and not path.exists()):
         return ModelRef.of(Constructed(str(RopeInduction.parse(text))))
     if isinstance(origin, Hub) or (looks_like_a_name(text) and text not in shipped_models() and not path.exists()):
-        return ModelRef.of(Hub(str(HubName.parse(text))))
+        return ModelRef.of(Hub(str(told_apart(HubName.parse(text)))))
     if isinstance(origin, (Builtin, File)):
         return ModelRef.of(origin)
     if text in shipped_models() and not path.exists():

@@ -27,8 +27,9 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from circuitlab.analysis.base import Analysis, Result, TextRef, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, Result, TextRef, find_analysis
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.exact_values import as_json, fits, from_json
 from circuitlab.engine.export_data import AnswerExport, npz_bytes
@@ -210,7 +211,7 @@ def _text(data: bytes) -> bytes:
     return array.tobytes().decode("utf-32-le", "surrogatepass").rstrip("\0").encode("utf-8", "backslashreplace")
 
 
-def _analysis(name: object) -> Analysis[Any, Any]:
+def _analysis(name: object) -> AnyAnalysis:
     """The analysis of a stored answer."""
     try:
         return find_analysis(name if isinstance(name, str) else "")
@@ -219,14 +220,14 @@ def _analysis(name: object) -> Analysis[Any, Any]:
         raise _refused("one of those that `circuitlab analyses` lists", printable(name), what) from error
 
 
-def _need(analysis: Analysis[Any, Any], version: Any, holds: bool) -> None:
+def _need(analysis: AnyAnalysis, version: object, holds: bool) -> None:
     """Raises `Outdated` unless what this version of the analysis answered holds."""
     if type(version) is not int or not holds:
         what = f"A stored result of {analysis.name} is by another version of that analysis, so it is not shown."
         raise Outdated(what, expected=f"version {analysis.version}", got=f"version {printable(version)}", remedy=_REMEDY)
 
 
-def _result(analysis: Analysis[Any, Any], stored: Any, members: Mapping[str, bytes], masks: Any) -> Result:
+def _result(analysis: AnyAnalysis, stored: JsonObject, members: Mapping[str, bytes], masks: Mapping[str, str]) -> Result:
     """The result, its fields of the declared types, its arrays as declared; without values what its version did not have."""
     hints, version = get_type_hints(analysis.result), stored["version"]
     later = [f for f in dataclasses.fields(analysis.result) if f.metadata.get("since", 0) > version]
@@ -274,7 +275,7 @@ def _check_axes(result: Result) -> None:
                 raise _refused(f"{name}: {sizes[axis]} along {axis}", str(array.shape))
 
 
-def _request(analysis: Analysis[Any, Any], about: Mapping[str, Any], model: Models, files: Mapping[str, str]) -> Request:
+def _request(analysis: AnyAnalysis, about: JsonObject, model: Models, files: Mapping[str, str]) -> Request:
     """The request, with models and files of this machine in place of names."""
     subject, params = typed(Subject, about["subject"]), typed(analysis.params, about["params"])
     if (wrong := out_of_bounds(params)) is not None:

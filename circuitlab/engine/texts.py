@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from circuitlab.analysis.base import Ctx, NullContext, SeriesRef, TextRef
 from circuitlab.counting import number_of
@@ -38,7 +38,7 @@ class Texts:
     def __init__(self) -> None:
         self._hashes: dict[_FileKey, str] = {}
 
-    def settled(self, params: object, read: bool = True, absent: bool = False, ctx: Ctx = NullContext()) -> Any | None:  # noqa: B008
+    def settled(self, params: object, read: bool = True, absent: bool = False, ctx: Ctx = NullContext()) -> object:  # noqa: B008
         """`params` with the hash of every file in it; None if a hash is unknown and `read` is False.
 
         `absent`: a file that is not there, or cannot be read, stays without its hash. Else that raises `BadInput` or `BadModel`

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from circuitlab.analysis.attention.score_definitions import SCORES
 from circuitlab.analysis.base import find_analysis
@@ -13,7 +13,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import resource
 from circuitlab.engine.codec import params_of
 from circuitlab.engine.store import reference
-from circuitlab.errors import BadInput, CircuitLabError
+from circuitlab.errors import BadInput, CircuitLabError, NotFetched
 from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.state.state import Selection, State
@@ -22,6 +22,7 @@ from circuitlab.story.story import Step
 from circuitlab.story.text import LINK, PLACE, links
 from circuitlab.story.values import READ, WORDS, Value, live_controls
 
+_ANY = ModelRef("builtin:any")
 DOCKS = ("prompt", "interventions", "jobs", "log")  # docks that are no panels but can be shown
 
 
@@ -46,6 +47,14 @@ def check(path: Path, views: Views, arrangements: Collection[str], docks: Collec
     return tuple(faults)
 
 
+def _reference(name: str) -> ModelRef:
+    """What a name opens; what would be fetched first is any model. Raises `CircuitLabError` for a name of none."""
+    try:
+        return reference(name)
+    except NotFetched:
+        return _ANY
+
+
 def _is_shipped(path: Path) -> bool:
     return path.resolve().parent == resource("lessons").resolve()
 
@@ -64,7 +73,7 @@ def _step(lesson: Lesson, number: int, step: Step, views: Views, docks: Collecti
     others += [pin.words for pin in setup.pin or () if isinstance(pin, Other)]
     for model in (setup.model, *(o.model for o in others)):
         if model is not None:
-            yield from _faults_of(lambda model=model: reference(model), f"model {model!r}")
+            yield from _faults_of(lambda model=model: _reference(model), f"model {model!r}")
     cuts = [text for o in others for text in o.cut or ()]
     for text in (*(setup.heads or ()), *(setup.cut or ()), *(setup.edge or ()), *cuts):
         if text.startswith(BEST) and text.removeprefix(BEST).strip() not in SCORES:
@@ -97,7 +106,7 @@ def _value(value: Value, setup: Setup) -> Iterable[str]:
     except CircuitLabError as error:
         yield f"{error.what} {value.analysis!r}; there are {error.expected}"
         return
-    model = reference(setup.model) if setup.model else ModelRef("builtin:any")
+    model = _reference(setup.model) if setup.model else _ANY
     stand_in = State(model, selection=Selection((Head(0, 0),), 0, 0, token=0, target=Target((0,))))
     yield from _faults_of(lambda: value.request_params(stand_in, lambda score: Head(0, 0)), "set")
     match = READ.fullmatch(value.read)
@@ -118,7 +127,7 @@ def _text(step: Step) -> Iterable[str]:
             yield f"a link to {kind}:{where}; there are panel: head: checkpoint: lesson: https:"
 
 
-def _faults_of(work: Any, what: str) -> tuple[str, ...]:
+def _faults_of(work: Callable[[], object], what: str) -> tuple[str, ...]:
     """The error that `work()` raises, after `what` it is about; () for none."""
     try:
         work()

@@ -8,10 +8,9 @@ returned, so that a lesson is never another story than the one that was to be wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from circuitlab.errors import BadInput, stated
 from circuitlab.lessons.lesson import EXACTLY, LARGEST, parse
@@ -71,7 +70,7 @@ def _check_same(story: Story, again: Story) -> None:
         raise _refusal("The story", "a story that is read again as it is", "another one")
 
 
-def _check_known(unknown: Any, where: str, refuse: Refuse) -> None:
+def _check_known(unknown: Collection[str], where: str, refuse: Refuse) -> None:
     if unknown:
         raise refuse(f"{where}{next(iter(unknown))}", "words that this version knows", " ".join(unknown))
 

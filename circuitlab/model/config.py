@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, cause, quoted
 
 Positions = Literal["none", "learned", "sinusoidal", "shortformer", "rotary", "alibi"]
@@ -387,9 +388,9 @@ class ModelConfig:
             return per_expert
         return experts.n * (per_expert + self.d_model) + self.d_model * (experts.shared * (2 + self.gated) + experts.shared_gate)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         """Plain values for `config.json`; fields at their defaults are left out."""
-        out: dict[str, Any] = {}
+        out: dict[str, object] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value != field.default:
@@ -405,11 +406,11 @@ class ModelConfig:
         needed = [n for n, f in by_name.items() if f.default is dataclasses.MISSING]
         if missing := [n for n in needed if n not in data]:
             raise BadModel(f"{source} lacks fields.", expected=" ".join(needed), got="no " + " ".join(missing))
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        values: JsonDict = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
         try:
             for name in ("rotary", "rotary_windowed"):
                 if values.get(name) is not None:
-                    rotary: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values[name]).items()}
+                    rotary: JsonDict = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(values[name]).items()}
                     values[name] = Rotary(**rotary)
             if values.get("experts") is not None:
                 values["experts"] = Experts(**dict(values["experts"]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -70,7 +69,7 @@ def has_doubles(name: str) -> bool:
     return not name.startswith("mps")
 
 
-def making_on(name: str) -> AbstractContextManager[Any]:
+def making_on(name: str) -> AbstractContextManager[object]:
     """A context in which this thread creates new tensors on the device.
 
     Does nothing for the CPU: the context costs a little at every call. Work within it that belongs on another device (a part

@@ -30,7 +30,7 @@ class File(Origin):
 
 
 class Hub(Origin):
-    """A model of the hub: `OWNER/NAME`, perhaps `@REVISION`."""
+    """A model of the hub: `OWNER/NAME`, perhaps `@REVISION`, perhaps `:FILE.gguf`."""
 
     kind = "hub"
 

@@ -54,7 +54,7 @@ def out_of_bounds(value: Any) -> tuple[str, str, str] | None:
     return None
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Plain JSON values of any of the types above."""
     if isinstance(value, Head):
         return str(value)
@@ -89,7 +89,7 @@ def from_json(kind: object, data: object, where: str = "") -> Any:
     return _plain_from(kind, data, bad)
 
 
-def _plain_from(kind: Any, data: Any, bad: UsageError) -> Any:
+def _plain_from(kind: Any, data: Any, bad: UsageError) -> object:
     if kind is Any or get_origin(kind) is not None:
         return data
     if kind is Head:
@@ -105,7 +105,7 @@ def _plain_from(kind: Any, data: Any, bad: UsageError) -> Any:
     return data
 
 
-def _tuple_from(kind: object, data: object, where: str, bad: UsageError) -> Any:
+def _tuple_from(kind: object, data: object, where: str, bad: UsageError) -> object:
     parts = get_args(kind)
     if not isinstance(data, (list, tuple)):
         raise bad
@@ -116,7 +116,7 @@ def _tuple_from(kind: object, data: object, where: str, bad: UsageError) -> Any:
     return tuple(from_json(p, v, f"{where}[{i}]") for i, (p, v) in enumerate(zip(parts, data, strict=True)))
 
 
-def _object_from(kind: type[object], data: object, where: str, bad: UsageError) -> Any:
+def _object_from(kind: type[object], data: object, where: str, bad: UsageError) -> object:
     if not isinstance(data, Mapping):
         raise bad
     by_name = fields(kind)

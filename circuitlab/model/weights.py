@@ -151,7 +151,7 @@ def mapped(part: Part, change: Callable[[Tensor], Tensor], experts: Callable[[Un
         return cast(Part, part if experts is None else experts(part))
     if not is_dataclass(part) or isinstance(part, type):
         return part
-    values: dict[str, Any] = {f.name: mapped(getattr(part, f.name), change, experts) for f in fields(part)}
+    values: dict[str, object] = {f.name: mapped(getattr(part, f.name), change, experts) for f in fields(part)}
     return replace(part, **values)
 
 

@@ -6,7 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from circuitlab.errors import BadFigure, CircuitLabError, PluginError, quoted
 from circuitlab.plugins.declaring import Plugin
@@ -26,7 +26,7 @@ def guarded(
     stuck: list[PluginError] = []
 
     @wraps(function)
-    def call(*args: Any, **more: Any) -> T:
+    def call(*args: object, **more: object) -> T:
         if stuck:
             raise stuck[0]
         try:

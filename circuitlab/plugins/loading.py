@@ -16,7 +16,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from circuitlab.counting import number_of
 from circuitlab.errors import PluginError, reason
@@ -39,7 +39,7 @@ class _Attempt:
     began: float
     ended: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
-    found: Any = None
+    found: object = None
     error: PluginError | None = None
     seconds: float = 0.0
 
@@ -63,7 +63,7 @@ def load(addition: Addition) -> Any:
             plugin=str(addition.plugin),
         )
     if not attempt.ended.wait(max(0.0, attempt.began + patience() - time.monotonic())):
-        return _give_up(attempt)
+        _give_up(attempt)
     if attempt.error is not None:
         raise attempt.error
     return attempt.found
@@ -100,7 +100,7 @@ def _import(attempt: _Attempt) -> None:
 SINGULAR = {"analyses": "analysis", "panels": "panel", "families": "family"}
 
 
-def _give_up(attempt: _Attempt) -> Any:
+def _give_up(attempt: _Attempt) -> NoReturn:
     plugin = attempt.addition.plugin
     if attempt.error is None:
         waited = number_of(round(patience()), "second")

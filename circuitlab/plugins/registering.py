@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 from circuitlab.errors import PluginError
-from circuitlab.plugins.declaring import Addition
+from circuitlab.plugins.declaring import Addition, Plugin
 from circuitlab.plugins.loading import load
 
 
-def load_into(registry: dict[str, Any], addition: Addition, made_in: Callable[[Any], str]) -> None:
+class Registered(Protocol):
+    """An entry of a registry; `plugin` None: one of CircuitLab's own."""
+
+    @property
+    def plugin(self) -> Plugin | None: ...
+
+
+Entry = TypeVar("Entry", bound=Registered)
+
+
+def load_into(registry: dict[str, Entry], addition: Addition, made_in: Callable[[Entry], str]) -> None:
     """Import what an addition names, which registers itself under that name.
 
     `made_in`: the module of an entry. Raises `PluginError`; then nothing stays of what a module registered that is not there.
@@ -36,7 +46,7 @@ def load_into(registry: dict[str, Any], addition: Addition, made_in: Callable[[A
         )
 
 
-def _of(registry: dict[str, Any], addition: Addition) -> bool:
+def _of(registry: Mapping[str, Registered], addition: Addition) -> bool:
     """Whether what stands under the name is of this plug-in."""
     entry = registry.get(addition.name)
     return entry is not None and entry.plugin == addition.plugin

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.draw.look.paper import Paper, format_of
@@ -93,7 +92,7 @@ class Picture:
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[dict[str, object], dict[str, object]]:
         """One picture for the notebook, an SVG where it is not too large, and words for where no pictures are shown."""
         words = f"{self.title}\n{self.caption}".strip()
         return bundle(self.svg, self.png, words, self.paper or IN_NOTEBOOK, include, exclude)
@@ -112,11 +111,11 @@ def bundle(
     paper: Paper,
     include: Collection[str] | None = None,
     exclude: Collection[str] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, object], dict[str, object]]:
     """What `_repr_mimebundle_` returns: an SVG where it is not too large, else a PNG, and words where no pictures are shown."""
     wanted = {SVG, PNG, PLAIN} & set(include or {SVG, PNG, PLAIN}) - set(exclude or ())
-    data: dict[str, Any] = {PLAIN: words} if PLAIN in wanted else {}
-    more: dict[str, Any] = {}
+    data: dict[str, object] = {PLAIN: words} if PLAIN in wanted else {}
+    more: dict[str, object] = {}
     if SVG in wanted and (len(text := svg()) <= LARGEST_SVG or PNG not in wanted):
         data[SVG] = text
     elif PNG in wanted:
@@ -130,7 +129,7 @@ def _css_size(paper: Paper) -> dict[str, int]:
     return {"width": round(paper.width_mm / 25.4 * 96)}
 
 
-def _changed(paper: Paper, changes: Mapping[str, Any]) -> Paper:
+def _changed(paper: Paper, changes: Mapping[str, object]) -> Paper:
     """Raises `UsageError` for what is no field of `Paper`."""
     known = {one.name for one in fields(Paper)}
     if unknown := sorted(changes.keys() - known):

@@ -99,7 +99,7 @@ def _prompts_of(request: Request) -> Iterator[tuple[tuple[int, ...], str]]:
 def _text(tokenizer: Tokenizer, tokens: tuple[int, ...], shown: tuple[str, ...]) -> str:
     """The text of a prompt; its tokens, where it cannot be read back from them."""
     try:
-        return tokenizer.decode(tokens)
+        return tokenizer.told(tokens)
     except BadInput:
         return "".join(shown)
 

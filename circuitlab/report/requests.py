@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, SeriesRef
@@ -119,7 +118,7 @@ def _film(
     return tuple(scene.state.model for scene in ready.film), tuple(requests), tuple(lacking)
 
 
-def _models(state: State) -> dict[Any, None]:
+def _models(state: State) -> dict[ModelRef, None]:
     """The models that choices of words may be about: final weights and checkpoints, of the state and of its pins."""
     refs = (state.model, *(pin.subject.model for pin in state.pins))
     return dict.fromkeys(refs)

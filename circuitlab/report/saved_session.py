@@ -335,7 +335,7 @@ class SavedStep:
         panel: str,
         out: str | Path | None = None,
         paper: Paper | None = None,
-        set: Mapping[str, Any] | None = None,
+        set: Mapping[str, object] | None = None,
         whole: bool = False,
         with_view: bool = True,
     ) -> Picture:

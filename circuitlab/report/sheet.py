@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from circuitlab.analysis.base import Ctx
 from circuitlab.counting import number_of
@@ -81,7 +81,7 @@ class Sheet:
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[dict[str, object], dict[str, object]]:
         """The picture in a notebook, with the titles of its parts for where no pictures are shown."""
         from circuitlab.report.picture import SHARP, bundle, in_page
 

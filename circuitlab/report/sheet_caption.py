@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from circuitlab import __version__
-from circuitlab.analysis.base import SeriesRef, TextRef
+from circuitlab.analysis.base import Result, SeriesRef, TextRef
 from circuitlab.disk.paths import base_name
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.request import Answer, Request
@@ -79,7 +79,7 @@ class SheetCaption:
         return lines
 
 
-def request_words(request: Request[Any]) -> str:
+def request_words(request: Request[Result]) -> str:
     """The analysis, and the parameters that are not as declared, in words; files by their names alone."""
     fields = {f.name: f.default for f in dataclasses.fields(request.params) if f.init}
     values = {name: getattr(request.params, name) for name in fields}
@@ -109,7 +109,7 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _model(answer: Answer[Any], characters: int) -> str:
+def _model(answer: Answer[Result], characters: int) -> str:
     ref: ModelRef = answer.request.subject.model
     config = answer.provenance.config[:characters]
     settings = f", configuration {config}{'…' if characters < len(answer.provenance.config) else ''}" if config else ""

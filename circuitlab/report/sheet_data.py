@@ -7,11 +7,11 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from circuitlab import __version__
 from circuitlab.caption_parts import Reference
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.engine import Engine, versions
 from circuitlab.engine.export_data import AnswerExport, described
 from circuitlab.engine.export_difference import Difference, exports_of
@@ -33,17 +33,17 @@ class Numbers:
     """`files`: of each part a folder with each answer as NPZ and CSV; `parts`: what they are, as plain values."""
 
     files: Mapping[str, bytes]
-    parts: list[dict[str, Any]]
+    parts: list[JsonDict]
 
 
 def numbers_of(engine: Engine, cells: Sequence[SheetCell]) -> Numbers:
     """The answers of the parts of a sheet as files. Raises `BadModel` where a model is gone. On any thread."""
     files: dict[str, bytes] = {}
-    parts: list[dict[str, Any]] = []
+    parts: list[JsonDict] = []
     for cell in cells:
         folder = f"{cell.letter}-{cell.panel}" if cell.letter else cell.panel
         exports = exports_of(engine, _timeless(cell.answers), identified=True, drawn=cell.drawn)
-        entries: list[dict[str, Any]] = []
+        entries: list[JsonDict] = []
         among = models_by_role(cell.answers)
         for name, what in exports.items():
             stem = _file_name(name, among)
@@ -88,7 +88,7 @@ def _reference(cell: SheetCell) -> dict[str, str]:
     return {"reference": words[0]} if words else {}
 
 
-def _about(name: str, what: AnswerExport | Difference) -> dict[str, Any]:
+def _about(name: str, what: AnswerExport | Difference) -> dict[str, object]:
     if isinstance(what, Difference):
         return {"side": "now − reference"}
     request = what.answer.request

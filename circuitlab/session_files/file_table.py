@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.regular_file import on_another_machine, sha256_of
 from circuitlab.session_files.session import FileEntry, Session
@@ -27,7 +26,7 @@ def with_file_names(session: Session, views: Views) -> Session:
     controls = {name: file_controls(view) for name, view in views.items()}
     files = dict(session.files)
 
-    def named(panel: str, control: str, value: object) -> Any:
+    def named(panel: str, control: str, value: object) -> object:
         if control not in controls.get(panel, ()) or not isinstance(value, str) or not value:
             return value
         path = os.path.abspath(value)
@@ -44,7 +43,7 @@ def with_file_names(session: Session, views: Views) -> Session:
 def with_file_paths(session: Session) -> Session:
     """The session whose words name files by their absolute paths, as a State does; a name that no entry has stays as it is."""
 
-    def absolute(panel: str, control: str, value: object) -> Any:
+    def absolute(panel: str, control: str, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) != {FILE}:
             return value
         entry = session.files.get(value[FILE]) if isinstance(value[FILE], str) else None

@@ -5,6 +5,7 @@ A step of `STEPS` is never changed once a version has been released; `tests/data
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadInput, printable, quoted
 from circuitlab.model.origin import File, origin_of
 
-VERSION = 1  # of the files written now
+VERSION = 2  # of the files written now
 Table = JsonDict
 
 
@@ -136,4 +137,36 @@ def _edit(edit: JsonObject, enabled: bool) -> Table:
     return {"op": edit["op"], **place(site), **lists, **path} | ({} if enabled else {"on": False})
 
 
-STEPS: tuple[Callable[[Table], Table], ...] = (_from_state,)
+# -- version 1, in which spellings of special tokens were letters ---------------------------------------------------------------
+
+_MAY_SPELL = re.compile(r"[<\[{|｜▁]")  # one of these is in the spelling of any special token of the models that were known then
+
+
+def _spelled(table: Table) -> Table:
+    """Version 1 with the word that spellings are letters, wherever a text may hold one: it shows what it showed."""
+    table = {**table, "version": 2} | ({"now": _as_letters(table["now"])} if "now" in table else {})
+    story = table.get("story")
+    if isinstance(story, dict) and isinstance(steps := story.get("steps"), list):
+        table["story"] = {**story, "steps": [_inside(step, ("set", "values")) for step in steps]}
+    return table
+
+
+def _inside(table: Any, keys: tuple[str, ...]) -> Any:
+    """A table with the words of some of its keys, each words, a list of words or words by name, as `_as_letters` has them."""
+    if not isinstance(table, dict):
+        return table
+    each = lambda value: [_as_letters(one) for one in value] if isinstance(value, list) else _as_letters(value)
+    by_name = lambda value: {name: _as_letters(one) for name, one in value.items()} if isinstance(value, dict) else value
+    return {**table, **{key: (by_name if key == "values" else each)(table[key]) for key in keys if key in table}}
+
+
+def _as_letters(words: Any) -> Any:
+    """The words of a step, of a pin, or of what a value is asked about."""
+    if not isinstance(words, dict):
+        return words
+    texts = [words[key] for key in ("text", "draft") if isinstance(words.get(key), str)]
+    letters = "special" not in words and any(map(_MAY_SPELL.search, texts))
+    return _inside(words, ("pin",)) | ({"special": False} if letters else {})
+
+
+STEPS: tuple[Callable[[Table], Table], ...] = (_from_state, _spelled)

@@ -32,7 +32,7 @@ def with_model_names(session: Session, views: Views, table: Models) -> Session:
     controls = {name: model_controls(view) for name, view in views.items()}
     models = dict(session.models)
 
-    def named(panel: str, control: str, value: object) -> Any:
+    def named(panel: str, control: str, value: object) -> object:
         if control not in controls.get(panel, ()) or not isinstance(value, str):
             return value
         known = names_by_ref(table)
@@ -50,7 +50,7 @@ def with_model_names(session: Session, views: Views, table: Models) -> Session:
 def with_model_paths(session: Session) -> Session:
     """The session whose controls name models as they are typed, those of the table by their paths."""
 
-    def typed(panel: str, control: str, value: object) -> Any:
+    def typed(panel: str, control: str, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) != {MODELS} or not isinstance(value[MODELS], (list, tuple)):
             return value
         return ", ".join(_typed(one, session) for one in value[MODELS])

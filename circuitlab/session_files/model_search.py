@@ -20,7 +20,7 @@ from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES, look
 from circuitlab.model.origin import Builtin, Constructed, File, Hub
 from circuitlab.model.records.series import FOLDER
-from circuitlab.model.sources.hub import cache_folder
+from circuitlab.model.sources.hub import HubName, cache_folder, cached_models
 from circuitlab.model.sources.references import resolve
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.file_table import file_sha256
@@ -198,10 +198,14 @@ def _is_searched(entry: os.DirEntry[str]) -> bool:
     return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
 
-def _in_cache() -> tuple[str, ...]:
-    """The sources of the models in the hub's cache, in their main revision."""
+def _in_cache() -> Iterator[str]:
+    """The sources of the models in the hub's cache, in their main revision; of several GGUF models in one, each by its file."""
     try:
         names = sorted(os.listdir(cache_folder()))
     except OSError:
-        return ()
-    return tuple(str(Hub(name.removeprefix("models--").replace("--", "/", 1))) for name in names if name.startswith("models--"))
+        return
+    for name in names:
+        if name.startswith("models--"):
+            repo = name.removeprefix("models--").replace("--", "/", 1)
+            yield str(Hub(repo))
+            yield from (str(Hub(str(HubName(repo, form=one.name)))) for one in cached_models(HubName(repo)))

@@ -8,9 +8,8 @@ of its own panels. It names no folder: a person's own model or file is its name 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import base_name
@@ -89,7 +88,7 @@ def _without_folders(session: Session, views: Views) -> JsonDict:
     return table
 
 
-def _named(value: Any) -> Any:
+def _named(value: str | Mapping[str, Iterable[object]]) -> object:
     """A list of models in which those at whose path nothing is are named without it."""
     if isinstance(value, str):
         return ", ".join(map(_named_one, listed(value)))

@@ -21,10 +21,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from circuitlab.analysis.base import SeriesRef, TextRef, find_analysis, never_holds
@@ -200,13 +200,13 @@ def quoted(name: str) -> str:
 def key_of(request: Request, sha256: str, assume: Assumed, device: str, version: int | None = None) -> str:
     """What an answer depends on, as a hash: the analysis and its version, parameters, prompt and interventions where they are
     read, conventions, the device, and of the model the hash of its weights and what was assumed. No path is in it. `version`: of
-    an earlier version of the analysis."""
+    an earlier version of the analysis, whose key has no parameters that came later."""
     analysis, subject = request.analysis, request.subject
     reads = needs(analysis, request.params)
     about = {
         "analysis": analysis.name,
         "version": version or analysis.version,
-        "params": _placeless(request.params),
+        "params": _placeless(request.params, version or analysis.version),
         "tokens": list(subject.tokens) if reads == "tokens" else [],
         "edits": to_json(subject.edits) if reads != "weights" else [],
         "conventions": to_json(subject.conventions),
@@ -217,15 +217,16 @@ def key_of(request: Request, sha256: str, assume: Assumed, device: str, version:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _placeless(params: object) -> Any:
-    """Parameters as plain values, with the hash of a file in place of its path."""
+def _placeless(params: Any, version: int) -> object:
+    """The parameters of a version as plain values, with the hash of a file in place of its path."""
+    later = {f.name for f in fields(params) if f.metadata.get("since", 0) > version}
 
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> object:
         if isinstance(value, (TextRef, SeriesRef)):
             return {"sha256": value.sha256} if value.sha256 else to_json(value)
         return [plain(one) for one in value] if type(value) is tuple else to_json(value)
 
-    return {name: plain(getattr(params, name)) for name in sorted(to_json(params))}
+    return {name: plain(getattr(params, name)) for name in sorted(to_json(params)) if name not in later}
 
 
 # -- a file ---------------------------------------------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ def _list(value: object, where: str) -> list[Any]:
     return value if isinstance(value, list) else _refuse(where, "a list", value)
 
 
-def _refuse(where: str, expected: str, got: object) -> Any:
+def _refuse(where: str, expected: str, got: object) -> NoReturn:
     raise refused(f"{INDEX}, {where}", expected, got)
 
 

@@ -1,6 +1,6 @@
 """The text of a session file: JSON in a fixed order, one step an object, lists of plain values on one line.
 
-    {"circuitlab": "session", "version": 1, "by": "0.9.0",
+    {"circuitlab": "session", "version": 2, "by": "0.9.0",
      "models": {"mine": {"path": "../runs/mine/model", "was": ["…"], "sha256": "77ab…", "assume": {"positions": "shortformer"}},
                 "attn-only-2l": {"source": "builtin:attn-only-2l", "sha256": "9b1c…", "settings": "51d0…"}},
      "files": {"names": {"path": "names.tsv", "sha256": "03fe…"}},
@@ -21,7 +21,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from circuitlab import __version__
 from circuitlab.disk.files import read_at_most
@@ -98,7 +98,7 @@ def parse_session(data: bytes, folder: Path) -> Session:
     )
 
 
-def json_of(data: bytes) -> Any:
+def json_of(data: bytes) -> object:
     """The plain values of a JSON text, within the bounds of a session's file. Raises `BadInput`."""
     try:
         text = data.decode("utf-8-sig")
@@ -124,7 +124,7 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse("the file", "finite numbers", text)
 
 
-def _refuse(where: str, expected: str, got: object) -> Any:
+def _refuse(where: str, expected: str, got: object) -> NoReturn:
     what = f"The session cannot be read at {printable(where)}."
     raise BadInput(what, expected=expected, got=stated(got), remedy=_REMEDY)
 
@@ -160,9 +160,10 @@ def _setup(value: object, where: str) -> Setup:
     return read_setup(_object(value, where), _at(where), tolerant=True)
 
 
-def _unchosen(value: Any) -> tuple[str, ...]:
-    kinds = tuple(one for one in _list(value, "unchosen") if one in UNCHOSEN)
-    return kinds if len(kinds) == len(value) else _refuse("unchosen", " ".join(UNCHOSEN), json.dumps(value))
+def _unchosen(value: object) -> tuple[str, ...]:
+    named = _list(value, "unchosen")
+    kinds = tuple(one for one in named if one in UNCHOSEN)
+    return kinds if len(kinds) == len(named) else _refuse("unchosen", " ".join(UNCHOSEN), json.dumps(value))
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -56,7 +56,4 @@ def with_parameters(state: State, p: RopeInduction) -> State:
     state = replace(state, model=ref, bos=bos)
     if not state.text:  # typed ids
         return state.with_tokens(tuple(t for t in state.tokens if t <= p.letters)[: p.n_ctx])
-    tokenizer = letter_tokenizer(p.letters)
-    whole = tokenizer.encode(state.text, bos)
-    text = state.text if len(whole) <= p.n_ctx else tokenizer.decode(whole[: p.n_ctx])
-    return state.with_text(text, whole[: p.n_ctx])
+    return state.with_text(*letter_tokenizer(p.letters).cut(state.text, p.n_ctx, *state.reading))

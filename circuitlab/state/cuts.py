@@ -57,9 +57,14 @@ def ablation(head: Head) -> Intervention:
 
 
 def with_edits(state: State, *edits: Intervention) -> State:
-    """The state with these interventions added, switched on."""
+    """The state with these interventions added, switched on, and seen: where the reference was shown, now is."""
     others = tuple((e, on) for e, on in state.edits if e not in edits)
-    return replace(state, edits=(*others, *((e, True) for e in edits)))
+    return seen(replace(state, edits=(*others, *((e, True) for e in edits))))
+
+
+def seen(state: State) -> State:
+    """The state with now in sight: the reference, which interventions leave as it is, would show that nothing has happened."""
+    return replace(state, compare="now") if state.compare == "reference" else state
 
 
 def without_edit(state: State, *edits: Intervention) -> State:
@@ -73,8 +78,9 @@ def in_force(state: State, edits: Sequence[Intervention]) -> bool:
 
 
 def switched(state: State, edit: Intervention, on: bool) -> State:
-    """The state with one intervention switched on or off."""
-    return replace(state, edits=tuple((e, on if e == edit else was) for e, was in state.edits))
+    """The state with one intervention switched on or off; one that is switched on is seen, as with `with_edits`."""
+    changed = replace(state, edits=tuple((e, on if e == edit else was) for e, was in state.edits))
+    return seen(changed) if on else changed
 
 
 def place(site: Site) -> str:

@@ -313,5 +313,5 @@ def _literal(value: str | float) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def _listed(values: tuple[Any, ...]) -> str:
+def _listed(values: tuple[str | float, ...]) -> str:
     return ",".join(map(_literal, values))

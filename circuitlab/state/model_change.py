@@ -13,6 +13,7 @@ from circuitlab.model.editor import check_edits
 from circuitlab.model.forward import check_tokens
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.model.text.reading import Reading
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.state.state import Selection, State
 
@@ -22,10 +23,11 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     weights = model.opened.weights
     tokenizer, config = weights.tokenizer, weights.config
     bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
+    reading = state.reading._replace(bos=bos)
     words = state.text if text is None else text
-    encoded = None if tokenizer is None else _encoded(tokenizer, words, bos, config.n_ctx)
+    encoded = None if tokenizer is None else _encoded(tokenizer, words, reading, config.n_ctx)
     if text is None and state.draft and tokenizer is not None:  # too long for the model before, perhaps not for this one
-        draft = _encoded(tokenizer, state.draft, bos, config.n_ctx)
+        draft = _encoded(tokenizer, state.draft, reading, config.n_ctx)
         encoded = draft if draft is not None and draft[0] == state.draft else encoded
     if encoded is not None:
         words, tokens = encoded
@@ -47,14 +49,14 @@ def warm_tokenizer(model: OpenModel, text: str) -> None:
         return
     for words in ("", text):  # the editor encodes the empty text
         with suppress(BadInput):
-            tokenizer.encode(tokenizer.long_enough(words, model.opened.weights.config.n_ctx))
+            for special in (True, False):
+                tokenizer.encode(tokenizer.long_enough(words, model.opened.weights.config.n_ctx, special), special=special)
 
 
-def _encoded(tokenizer: Tokenizer, text: str, bos: bool, most: int) -> tuple[str, tuple[int, ...]] | None:
+def _encoded(tokenizer: Tokenizer, text: str, reading: Reading, most: int) -> tuple[str, tuple[int, ...]] | None:
     """A text and its tokens, truncated to `most` tokens; None if the tokenizer cannot encode it."""
     try:
-        whole = tokenizer.encode(tokenizer.long_enough(text, most), bos)
-        return (text, whole) if len(whole) <= most else (tokenizer.decode(whole[:most]), whole[:most])
+        return tokenizer.cut(text, most, *reading)
     except BadInput:
         return None
 
@@ -97,7 +99,7 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown
     if state.bos and (tokenizer is None or tokenizer.bos is None):
         return False
     if state.text:
-        encoded = None if tokenizer is None else _encoded(tokenizer, state.text, state.bos, len(state.tokens) + 1)
+        encoded = None if tokenizer is None else _encoded(tokenizer, state.text, state.reading, len(state.tokens) + 1)
         return encoded is not None and encoded[1] == state.tokens
     if state.tokens != shown.tokens:  # typed together with the choice of this model
         return True

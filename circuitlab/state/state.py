@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from circuitlab import notebook_html as html
 from circuitlab.counting import number_of
@@ -13,10 +13,12 @@ from circuitlab.engine.codec import params_of
 from circuitlab.errors import UsageError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
+from circuitlab.model.text.reading import Reading
 
 Compare = Literal["now", "reference", "difference"]
 UNCUT = "uncut"  # the name of the reference when nothing is pinned and interventions are on: the same state without them
 Kind = Literal["Q", "K", "V"]
+View = TypeVar("View")  # the settings of a panel
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class State:
     """What is looked at. Text and tokens change together, through `with_text` and `with_tokens`.
 
     `text` is "" if token ids were typed directly. `bos`: whether the tokens begin with the beginning-of-sequence token.
+    `special`: whether spellings of special tokens in the text are read as these tokens.
     `views`: each panel's control settings by panel name; a panel without an entry has its defaults.
     `edits`: interventions, each with an on/off switch. `pins`: pinned subjects to compare with, the newest first.
     `draft`: the editor's content while it differs from `text`, because the model cannot take it or it is not tokenized yet;
@@ -106,6 +109,12 @@ class State:
     pins: tuple[Pin, ...] = ()
     compare: Compare = "now"
     draft: str = ""
+    special: bool = True
+
+    @property
+    def reading(self) -> Reading:
+        """How its text becomes ids."""
+        return Reading(self.bos, self.special)
 
     def __repr__(self) -> str:
         return f"<State {' · '.join(f'{name} {words}' for name, words in self.facts())}>"
@@ -206,7 +215,7 @@ class State:
         """This state without a selected composition."""
         return replace(self, selection=self.selection.without_edge())
 
-    def view(self, name: str, kind: type[Any]) -> Any:
+    def view(self, name: str, kind: type[View]) -> View:
         """The settings of panel `name`, of type `kind`; the defaults if there are none.
 
         Words that were kept while the panel was not known, as that of a plug-in is before it is imported, are read now.

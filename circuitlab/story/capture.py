@@ -40,7 +40,7 @@ class Names(Protocol):
         """The text of a token where that names it, else its id."""
         ...
 
-    def encode(self, ref: ModelRef, text: str, bos: bool) -> tuple[int, ...] | None:
+    def encode(self, ref: ModelRef, text: str, bos: bool, special: bool = True) -> tuple[int, ...] | None:
         """The ids of a text; None where there is no tokenizer or it cannot take the text."""
         ...
 
@@ -85,11 +85,11 @@ class StoreNames:
         except BadInput:
             return token
 
-    def encode(self, ref: ModelRef, text: str, bos: bool) -> tuple[int, ...] | None:
+    def encode(self, ref: ModelRef, text: str, bos: bool, special: bool = True) -> tuple[int, ...] | None:
         """The ids of a text."""
         words = self._words(ref)
         try:
-            return None if words is None or words.tokenizer is None else words.tokenizer.encode(text, bos)
+            return None if words is None or words.tokenizer is None else words.tokenizer.encode(text, bos, special)
         except BadInput:
             return None
 
@@ -125,6 +125,7 @@ def _words(state: State, names: Names, ids: bool = False) -> Setup:
         checkpoint=names.checkpoint(ref),
         prompt=_prompt(state, names, ids),
         bos=state.bos,
+        special=state.special,
         draft=state.draft,
         heads=tuple(map(str, selection.heads)),
         cut=cut,
@@ -156,7 +157,7 @@ def _target(target: Target, ref: ModelRef, names: Names) -> tuple[Token, ...] | 
 
 
 def _prompt(state: State, names: Names, ids: bool) -> Prompt:
-    encoded = names.encode(state.model, state.text, state.bos)
+    encoded = names.encode(state.model, state.text, *state.reading)
     if encoded == state.tokens and not (ids and state.text):
         return state.text
     return Encoded(state.text, state.tokens) if state.text else state.tokens
@@ -199,7 +200,7 @@ def _controls(view: Any, before: JsonObject, kind: type[object] | None) -> JsonD
     return {n: v for n, v in now.items() if v != _control(kind, n, before[n] if n in before else default[n])}
 
 
-def _control(kind: type[object], name: str, value: object) -> Any:
+def _control(kind: type[object], name: str, value: object) -> object:
     """One control as it would be written from its value; `_UNREAD` where the value cannot be read or is a "best …" choice."""
     try:
         return to_json(params_of(kind, {name: value}))[name]

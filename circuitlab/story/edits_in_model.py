@@ -16,6 +16,7 @@ from circuitlab.engine.store import OpenModel
 from circuitlab.errors import BadInput, UsageError, quoted
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions
+from circuitlab.model.text.reading import Reading
 from circuitlab.state.edit_syntax import EXAMPLE, EditText, Place, SiteText, plain_edit, read_edits
 from circuitlab.story.named_in_model import position_of, token_of
 from circuitlab.story.setup import Occurrence
@@ -24,9 +25,9 @@ Edit = Intervention | EditText | str  # typed, read, or as text; of one text sev
 
 
 def edits_in_model(
-    edits: Iterable[Edit], model: OpenModel, tokens: tuple[int, ...], bos: bool, conventions: Conventions
+    edits: Iterable[Edit], model: OpenModel, tokens: tuple[int, ...], reading: Reading, conventions: Conventions
 ) -> tuple[Intervention, ...]:
-    """Interventions for a prompt. `bos`: whether the texts of other prompts are encoded with BOS in front.
+    """Interventions for a prompt. `reading`: how the texts of other prompts become ids.
 
     Raises `UsageError` for words that cannot be read, `BadInput` for what is not in the model or the prompt.
     """
@@ -40,12 +41,14 @@ def edits_in_model(
                 "An intervention cannot be read.", expected="a text, or an Intervention", got=quoted(edit), remedy=EXAMPLE
             )
         written = read_edits(edit) if isinstance(edit, str) else (edit,)
-        found += (_in_model(one, model, tokens, bos, conventions) for one in written)
+        found += (_in_model(one, model, tokens, reading, conventions) for one in written)
     return tuple(found)
 
 
-def _in_model(edit: EditText, model: OpenModel, tokens: tuple[int, ...], bos: bool, conventions: Conventions) -> Intervention:
-    source = _prompt(edit.source, model, bos) if isinstance(edit.source, str) else edit.source
+def _in_model(
+    edit: EditText, model: OpenModel, tokens: tuple[int, ...], reading: Reading, conventions: Conventions
+) -> Intervention:
+    source = _prompt(edit.source, model, reading) if isinstance(edit.source, str) else edit.source
     align = edit.align
     if edit.op == "patch" and align is None:
         same = len(source) == len(tokens)
@@ -70,13 +73,13 @@ def _position(place: Place, model: OpenModel, tokens: tuple[int, ...]) -> int:
     return found
 
 
-def _prompt(text: str, model: OpenModel, bos: bool) -> tuple[int, ...]:
+def _prompt(text: str, model: OpenModel, reading: Reading) -> tuple[int, ...]:
     weights = model.opened.weights
     if weights.tokenizer is None:
         raise BadInput(
             "The model has no tokenizer.", expected="from [0,5,9]", got=quoted(text), remedy="Give token ids instead of text."
         )
-    return weights.tokenizer.prompt(text, weights.config.n_ctx, bos)
+    return weights.tokenizer.prompt(text, weights.config.n_ctx, *reading)
 
 
 def _direction(tokens: tuple[str, ...], model: OpenModel, conventions: Conventions) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tupl
         )
     else:
         bos = config.prepend_bos if setup.bos is None else setup.bos
-        text, tokens = prompt, tokenizer.prompt(prompt, config.n_ctx, bos)
+        text, tokens = prompt, tokenizer.prompt(prompt, config.n_ctx, bos, setup.special is not False)
     if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
         expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
         raise BadInput(
@@ -135,6 +135,9 @@ def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[i
             got=printable(text),
             remedy="Give token ids instead of text, or open a model with a tokenizer.",
         )
-    sought = tokenizer.encode(tokenizer.long_enough(text, len(tokens)))
-    n = len(sought)
-    return [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]
+    for special in (True, False):  # of a prompt in which spellings are letters, the letters
+        sought = tokenizer.encode(tokenizer.long_enough(text, len(tokens), special), special=special)
+        n = len(sought)
+        if found := [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]:
+            return found
+    return []

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
-from typing import Any
 
 from circuitlab.engine.codec import params_of
 from circuitlab.errors import BadInput, UsageError, printable, quoted, reason
 from circuitlab.model.subject import Head
-from circuitlab.story.setup import Setup
+from circuitlab.story.setup import Setup, Views
 from circuitlab.story.story import Story
 from circuitlab.story.values import live_controls
 
@@ -68,7 +67,7 @@ def need_panels(setup: Setup, every: Mapping[str, type[object]]) -> None:
     need_settings(setup, every)
 
 
-def need_settings(setup: Setup, every: Mapping[str, type[Any]], panel: str = "") -> None:
+def need_settings(setup: Setup, every: Views, panel: str = "") -> None:
     """Raise `BadInput` where the settings of a panel that a place shows cannot be read; of `panel`, where one is named."""
     shown = replace(setup, show=(panel,), alone=False) if panel else setup
     for name, why in unread_settings(shown, every).items():

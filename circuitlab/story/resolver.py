@@ -156,8 +156,8 @@ class Resolver:
         if not isinstance(setup.prompt, Encoded) or tokenizer is None:
             return ""
         try:
-            text = tokenizer.long_enough(setup.prompt.text, len(setup.prompt.ids))
-            ids = tokenizer.encode(text, state.bos)
+            text = tokenizer.long_enough(setup.prompt.text, len(setup.prompt.ids), state.special)
+            ids = tokenizer.encode(text, *state.reading)
         except BadInput as error:
             return f"The tokens shown are not those of the text: {state.model.name} cannot read it. {error.what}"
         if ids == setup.prompt.ids:
@@ -221,6 +221,7 @@ class Resolver:
             self._selection(setup, model, tokens, strict),
             self._views(setup, model),
             draft=setup.draft or "",
+            special=setup.special is not False,
         )
 
     def _selection(self, setup: Setup, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> Selection:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.plain import to_json
@@ -63,6 +62,7 @@ def _explicit(setup: Setup, bos: bool | None) -> Setup:
         setup,
         checkpoint=FINAL if setup.checkpoint is None else setup.checkpoint,
         bos=bos if setup.bos is None else setup.bos,
+        special=True if setup.special is None else setup.special,
         draft=setup.draft or "",
         heads=tuple(dict.fromkeys((edge[1], *(setup.heads or edge[:1])))) if edge else heads,
         cut=cut,
@@ -111,7 +111,7 @@ def same_view(shown: Setup, whole: Setup, views: Views) -> bool:
     return same and meaning(shown, None) == meaning(whole, None)
 
 
-def _layout(setup: Setup) -> tuple[Any, ...]:
+def _layout(setup: Setup) -> tuple[object, ...]:
     return tuple(getattr(setup, name) for name in LAYOUT)
 
 

@@ -95,6 +95,7 @@ class Setup:
     checkpoint: Checkpoint | None = None
     prompt: Prompt | None = None
     bos: bool | None = None
+    special: bool | None = None
     draft: str | None = None
     heads: tuple[str, ...] | None = None
     cut: tuple[str, ...] | None = None
@@ -162,7 +163,7 @@ def placed(setup: Setup, layout: Setup) -> Setup:
 
 
 _CARRIED = tuple(f.name for f in fields(Setup) if f.name not in (*LAYOUT, "zoom", "play", "view", "unknown"))
-SUBJECT = ("model", "checkpoint", "prompt", "bos", "cut", "edits", "conventions")
+SUBJECT = ("model", "checkpoint", "prompt", "bos", "special", "cut", "edits", "conventions")
 SELECTION = ("heads", "edge", "edge_kind", "destination", "source", "locked", "token", "target")
 
 

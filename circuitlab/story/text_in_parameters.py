@@ -11,8 +11,8 @@ Numbers are put in the place of the texts; what then cannot be read is refused a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import get_args
 
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.store import OpenModel
@@ -66,7 +66,7 @@ def with_numbers(
     return found
 
 
-def _with(text: str, number: Any) -> str:
+def _with(text: str, number: Callable[[str], object]) -> str:
     """The text with a number in the place of each literal."""
     try:
         return _LITERAL.sub(lambda match: str(number(unquoted(match[0]))), text)

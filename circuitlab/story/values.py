@@ -43,7 +43,7 @@ LONGEST_READ = 500  # characters
 READ = re.compile(  # nothing is tried twice
     r"\s*+(?:(mean|sum|max|min|best|exp|abs)\()?+\s*+([A-Za-z_]\w*+)\s*+((?:\.[A-Za-z_]\w*+|\[[^\[\]]++\])*+)\s*+(\))?+\s*+"
 )
-_REDUCTIONS: dict[str, Callable[[np.ndarray], Any]] = {
+_REDUCTIONS: dict[str, Callable[[np.ndarray], object]] = {
     "mean": np.nanmean,
     "sum": np.nansum,
     "max": np.nanmax,
@@ -83,7 +83,7 @@ class Value:
     minus: str = ""
     unknown: JsonObject = field(default_factory=JsonDict)
 
-    def request_params(self, state: State, best: Callable[[str], Head]) -> Any:
+    def request_params(self, state: State, best: Callable[[str], Head]) -> object:
         """The analysis' parameters, `$…` and "best …" replaced. Raises `UsageError`."""
         params = {name: _substituted(live(value, best), state) for name, value in self.params.items()}
         return params_of(find_analysis(self.analysis).params, params)
@@ -167,7 +167,7 @@ def check_format(text: str, refuse: Callable[[str, str, object], BadInput]) -> N
         raise wrong() from error
 
 
-def _substituted(value: object, state: State) -> Any:
+def _substituted(value: object, state: State) -> object:
     """The selection that `"$head"`, `"$token"` … stand for, as text; other values as they are."""
     if not (isinstance(value, str) and value.startswith("$")):
         return value
@@ -232,7 +232,7 @@ def _exp(number: float) -> float:
         return math.inf
 
 
-def _attribute(result: Any, name: str, value: Value) -> Any:
+def _attribute(result: Any, name: str, value: Value) -> object:
     attribute = getattr(result, name, None)
     if attribute is None and name in getattr(result, "names", ()) and callable(getattr(result, "of", None)):
         attribute = result.of(name)  # head_scores: one score by its name
@@ -246,7 +246,7 @@ def _attribute(result: Any, name: str, value: Value) -> Any:
     return attribute
 
 
-def _indexed(array: Any, inside: str, result: object, state: State, value: Value) -> Any:
+def _indexed(array: Any, inside: str, result: object, state: State, value: Value) -> object:
     index: list[Any] = []
     for word in (w.strip() for w in inside.split(",")):
         index += _index(word, result, state, value)

@@ -86,6 +86,7 @@ def _subject(table: Mapping[str, object], refuse: Refuse) -> JsonDict:
         "checkpoint": _checkpoint(table, "checkpoint", table.get("checkpoint"), refuse),
         "prompt": _prompt(table, refuse),
         "bos": truth_of(table, "bos", refuse),
+        "special": truth_of(table, "special", refuse),
         "cut": _heads(table, "cut", refuse),
         "edits": _edits(table, refuse),
         "conventions": _conventions(table, refuse),
@@ -215,7 +216,7 @@ def _edits(table: Mapping[str, object], refuse: Refuse) -> Edits | None:
         raise refuse("edits", error.what, error.expected, error.got) from error
 
 
-def _edit(value: Any) -> tuple[Intervention, bool]:
+def _edit(value: object) -> tuple[Intervention, bool]:
     """An intervention and whether it is on. Raises `UsageError`."""
     if not isinstance(value, Mapping) or not {"op", "site", "layer"} <= set(value) <= set(_EDIT):
         raise UsageError("An intervention cannot be read.", expected=" ".join(_EDIT), got=quoted(value))
@@ -244,7 +245,7 @@ def _pin(table: JsonObject, refuse: Refuse, tolerant: bool) -> tuple[Other | Set
     return tuple(_pinned(one, lambda key, *rest: refuse("pin", *rest), tolerant) for one in values)
 
 
-def _pinned(value: Any, refuse: Refuse, tolerant: bool) -> Other | Setup:
+def _pinned(value: object, refuse: Refuse, tolerant: bool) -> Other | Setup:
     """A pin: words beside the step's own, or with `whole = true` a whole setup of its own."""
     if isinstance(value, Mapping) and value.get("whole") is True:
         try:

@@ -68,7 +68,7 @@ def _conventions_table(conventions: Conventions) -> JsonDict:
     return {f.name: v for f in fields(Conventions) if (v := getattr(conventions, f.name)) != getattr(default, f.name)}
 
 
-def _where_value(where: Where) -> Any:
+def _where_value(where: Where) -> object:
     if not isinstance(where, Occurrence):
         return list(where) if isinstance(where, tuple) else where
     return where.text if where.occurrence == -1 else to_json(where)
@@ -88,7 +88,7 @@ def _pin_table(pin: tuple[Other | Setup, ...] | Literal["before"]) -> JsonDict:
     return {"pin": values[0] if len(values) == 1 else values}
 
 
-def _play_value(play: Play) -> Any:
+def _play_value(play: Play) -> object:
     if not isinstance(play, Sweep):
         return to_json(play)
     return {play.name: [play.first, play.last, *([] if play.count is None else [play.count])]}

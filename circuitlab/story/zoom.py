@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.story.typed_words import Refuse, is_number
@@ -75,9 +74,10 @@ def _part(value: object) -> Part | None:
     return TablePart(None if rows is None else (int(rows[0]), int(rows[1])), None if sort is None else tuple(sort), text)
 
 
-def _box(value: Any, sizes: tuple[int, ...]) -> Box | None:
-    numbers = isinstance(value, (list, tuple)) and len(value) in sizes and all(map(is_number, value))
-    return tuple(map(float, value)) if numbers else None
+def _box(value: object, sizes: tuple[int, ...]) -> Box | None:
+    if not isinstance(value, (list, tuple)) or len(value) not in sizes or not all(map(is_number, value)):
+        return None
+    return tuple(map(float, value))
 
 
 def zoom_table(zoom: Parts) -> JsonDict:

@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from circuitlab.analysis.base import Ctx
@@ -40,7 +41,7 @@ class Cluster:
             yield from self._finished(client, Batches(orders))
 
     def _client(self) -> Any:
-        dask: Any = self._distributed
+        dask = self._distributed
         try:
             if self._address:
                 return dask.Client(self._address, timeout=WITHIN, set_as_default=False)
@@ -97,7 +98,7 @@ class Cluster:
             ) from error
 
 
-def need_distributed() -> Any:
+def need_distributed() -> ModuleType:
     """Dask's distributed. Raises `BadMachine` without it."""
     try:
         import distributed

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from circuitlab.analysis.base import Analysis
+from circuitlab.analysis.base import AnyAnalysis, Result
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.request import Request, needs
 from circuitlab.engine.store import reference
@@ -34,7 +34,10 @@ _OF_A_PROMPT = ("position", "destination", "source")
 
 @dataclass(frozen=True)
 class Asked:
-    """The questions that are asked of one model. `questions`: (analysis, parameters), each once; `tokens`: of the `text`."""
+    """The questions that are asked of one model. `questions`: (analysis, parameters), each once; `tokens`: of the `text`.
+
+    `special`: spellings of special tokens in the text are read as these tokens.
+    """
 
     title: str
     model: ModelRef
@@ -43,7 +46,8 @@ class Asked:
     bos: bool
     conventions: Conventions
     edits: tuple[Intervention, ...]
-    questions: tuple[tuple[Analysis[Any, Any], Any], ...]
+    questions: tuple[tuple[AnyAnalysis, Any], ...]
+    special: bool = False
 
     @property
     def reads_text(self) -> bool:
@@ -60,7 +64,7 @@ def _cannot(reason: str) -> BadInput:
     return BadInput(reason, remedy="Declare the sweep in a file: README, Sweeps, shows how.")
 
 
-def asked_of(title: str, state: State, requests: Mapping[str, Request[Any]]) -> Asked:
+def asked_of(title: str, state: State, requests: Mapping[str, Request[Result]]) -> Asked:
     """What requests ask of the open model. Raises `BadInput`, with the reason, where no sweep can ask that."""
     if not requests:
         raise _cannot(f"{title} computes nothing that could be asked of other checkpoints or prompts.")
@@ -75,12 +79,22 @@ def asked_of(title: str, state: State, requests: Mapping[str, Request[Any]]) -> 
     if not questions:
         raise _cannot(f"{title} asks of other prompts than the open one.")
     subject = state.subject
-    asked = Asked(title, state.model, state.text, state.tokens, state.bos, subject.conventions, subject.edits, tuple(questions))
+    asked = Asked(
+        title,
+        state.model,
+        state.text,
+        state.tokens,
+        state.bos,
+        subject.conventions,
+        subject.edits,
+        tuple(questions),
+        state.special,
+    )
     declaration(asked, (FINAL,), PromptSource(THIS_TEXT, texts=(state.text,)))
     return asked
 
 
-def _same_subject(request: Request[Any], state: State) -> bool:
+def _same_subject(request: Request[Result], state: State) -> bool:
     """Whether a request is about what is open, as far as it reads it."""
     reads, one, other = needs(request.analysis, request.params), request.subject, state.subject
     same_edits = reads == "weights" or one.edits == other.edits
@@ -107,7 +121,9 @@ def _lines(asked: Asked, steps: tuple[Step, ...], prompts: PromptSource, plain: 
     if asked.reads_text:
         given = {"set": prompts.set, "file": prompts.file, "texts": list(prompts.texts), "most": prompts.most}
         split = {"split": prompts.split} if prompts.file else {}
-        yield from ("", "[[prompts]]", *_table({k: v for k, v in given.items() if v} | split | {"name": prompts.name}))
+        special = {"special": True} if asked.special and prompts.texts else {}
+        own = {k: v for k, v in given.items() if v} | split | special | {"name": prompts.name}
+        yield from ("", "[[prompts]]", *_table(own))
     for analysis, params in asked.questions:
         yield from ("", "[[analyses]]", *_table({"name": analysis.name}))
         yield from (f"set.{line}" for line in _table(_values(params, asked, prompts)))
@@ -136,9 +152,9 @@ def _step(step: Step) -> str | int:
     return step if isinstance(step, (str, int)) else f"{step[0]}..{step[1]}"
 
 
-def _values(params: Any, asked: Asked, prompts: PromptSource) -> dict[str, Any]:
+def _values(params: Any, asked: Asked, prompts: PromptSource) -> dict[str, object]:
     """The parameters that are not at their defaults, without those that belong to the open prompt where others are asked of."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for field in dataclasses.fields(params):
         value, default = getattr(params, field.name), field.default
         own = field.name in _dropped(asked, prompts) and default is not dataclasses.MISSING
@@ -153,7 +169,7 @@ def _dropped(asked: Asked, prompts: PromptSource) -> tuple[str, ...]:
     return (*_OF_A_PROMPT, "target") if prompts.set else _OF_A_PROMPT  # a line of a set has its own answers
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """A value as TOML has it: numbers and lists as they are, all else in the words of `--set`."""
     if isinstance(value, (bool, int, float, str)):
         return value

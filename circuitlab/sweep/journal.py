@@ -11,15 +11,15 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.files import writing
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.own_files import open_own
 
 NAME = "journal.jsonl"
 EVERY = 2.0  # s between two waits for the disk, while lines come faster
 
-Line = dict[str, Any]  # a finished cell as plain values: `work.Outcome.line`
+Line = JsonDict  # a finished cell as plain values: `work.Outcome.line`
 
 
 class Journal:

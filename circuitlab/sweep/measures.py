@@ -152,7 +152,7 @@ def _of_entries(unit: Mapping[str, str], axes: Sequence[tuple[str, Entries]], sh
     return ("",) * prod(shape)
 
 
-def to_line(measure: Measure) -> list[Any]:
+def to_line(measure: Measure) -> list[object]:
     """As plain values, for the journal."""
     axes = [[name, entries if isinstance(entries, int) else list(entries)] for name, entries in measure.axes]
     return [measure.name, axes, list(measure.values), measure.unit if isinstance(measure.unit, str) else list(measure.unit)]

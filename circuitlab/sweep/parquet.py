@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from circuitlab.disk.files import whole
 from circuitlab.errors import BadMachine
@@ -18,7 +18,7 @@ ROWS = 100_000  # that are held at a time
 _KINDS = {"step": "int64", "prompt": "int64", "final": "bool_", "raw": "bool_", "value": "float64", "weight": "float64"}
 
 
-def need_pyarrow() -> Any:
+def need_pyarrow() -> ModuleType:
     """pyarrow. Raises `BadMachine` without it."""
     try:
         import pyarrow
@@ -53,7 +53,7 @@ def _pieces(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield some
 
 
-def _plain(value: object, kind: str) -> Any:
+def _plain(value: object, kind: str) -> object:
     """A value for a column of this kind; what is empty in the CSV is null."""
     if value is None or value == "":
         return None

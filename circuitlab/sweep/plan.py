@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from circuitlab.analysis.behaviour.over_prompts import of_every_prompt, with_prompt
 from circuitlab.engine.engine import Engine
@@ -24,7 +23,8 @@ from circuitlab.engine.texts import Texts
 from circuitlab.errors import CircuitLabError
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
-from circuitlab.model.subject import Subject
+from circuitlab.model.subject import ModelRef, Subject
+from circuitlab.model.text.reading import Reading
 from circuitlab.story.edits_in_model import edits_in_model
 from circuitlab.sweep.models import Point, points_of
 from circuitlab.sweep.prompts import Given, Prompts, under_bos
@@ -74,7 +74,7 @@ class Plan:
         """The cells that can be asked, each question once, in the order in which they are: those that share a forward pass are
         neighbours, and a model is left only when it is done."""
         order = {id(point): i for i, point in enumerate(self.points)}
-        subjects: dict[Any, int] = {}
+        subjects: dict[object, int] = {}
         place = lambda cell: subjects.setdefault(cell.request.subject, len(subjects)) if cell.request else 0
         once = {cell.key: cell for cell in self.cells if cell.request is not None}
         return tuple(sorted(once.values(), key=lambda cell: (order[id(cell.point)], place(cell))))
@@ -87,7 +87,7 @@ def plan_of(spec: Spec, engine: Engine) -> Plan:
     """
     prompts = Prompts(spec.prompts, spec.folder)
     points, texts = tuple(points_of(spec, engine)), Texts()
-    read: dict[Any, list[Given]] = {}
+    read: dict[tuple[ModelRef, bool | None], list[Given]] = {}
     cells: list[Cell] = []
     for point in points:
         for presented in spec.presented:
@@ -112,7 +112,7 @@ def _of_point(spec: Spec, point: Point, presented: Presented, read: list[Given],
                     yield _keyed(_asked(replace(bare, given=given), shown, params, engine), engine, texts)
 
 
-def _asked(cell: Cell, edits: EditSet, params: Any, engine: Engine) -> Cell:
+def _asked(cell: Cell, edits: EditSet, params: object, engine: Engine) -> Cell:
     """The cell with its request, or with why there is none."""
     if cell.point.why is not None or (cell.given is not None and cell.given.prompt is None):
         return replace(cell, why=cell.point.why or (cell.given and cell.given.why))
@@ -128,7 +128,7 @@ def _asked(cell: Cell, edits: EditSet, params: Any, engine: Engine) -> Cell:
     return replace(cell, request=Request(cell.grid.analysis, own, subject))
 
 
-def _of_line(cell: Cell, params: object, prompt: Prompt) -> Any:
+def _of_line(cell: Cell, params: object, prompt: Prompt) -> object:
     """The parameters for a prompt: of a line of a set with its answers as the target and at its last position, unless these are
     among what is declared.
     """
@@ -144,7 +144,8 @@ def _made(cell: Cell, edits: EditSet, tokens: tuple[int, ...], engine: Engine) -
         return plain
     model = engine.store.open(cell.point.ref)
     bos = cell.presented.bos if cell.presented.bos is not None else model.opened.weights.config.prepend_bos
-    return edits_in_model(edits.edits, model, tokens, bos, cell.presented.conventions)
+    special = cell.given is not None and cell.given.special  # another prompt's text is read as that of the cell is
+    return edits_in_model(edits.edits, model, tokens, Reading(bos, special), cell.presented.conventions)
 
 
 def _keyed(cell: Cell, engine: Engine, texts: Texts) -> Cell:

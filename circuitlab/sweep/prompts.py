@@ -32,7 +32,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Given:
-    """A prompt of a source, as a model reads it, or why it cannot. `of_set`: it is a line of a prompt set, with its answers."""
+    """A prompt of a source, as a model reads it, or why it cannot. `of_set`: it is a line of a prompt set, with its answers.
+
+    `special`: spellings of special tokens in it are read as these tokens.
+    """
 
     source: str
     number: int
@@ -40,6 +43,7 @@ class Given:
     prompt: Prompt | None
     why: CircuitLabError | None = None
     of_set: bool = False
+    special: bool = False
 
 
 class Prompts:
@@ -63,7 +67,9 @@ class Prompts:
         lines = _windows(text, window, source.most, tokenizer, config) if window else self._lines[source.name]
         for line in lines:
             try:
-                yield Given(source.name, line.number, line.text, line.read(tokenizer, config), of_set=bool(source.set))
+                yield Given(
+                    source.name, line.number, line.text, line.read(tokenizer, config), None, bool(source.set), source.special
+                )
             except CircuitLabError as error:
                 yield Given(source.name, line.number, line.text, None, error)
 
@@ -103,15 +109,15 @@ def _divided(source: PromptSource, text: str) -> Iterator[Line]:
         return
     pieces = re.split(r"\n[^\S\n]*\n\s*", text) if source.split == "paragraphs" else text.split("\n")
     for number, piece in enumerate((p for p in pieces if p.strip()) if source.file else source.texts, 1):
-        yield Line(number, piece, partial(_of_text, piece))
+        yield Line(number, piece, partial(_of_text, piece, source.special))
 
 
 def _of_set(number: int, fields: tuple[str, ...], name: str, tokenizer: Tokenizer, config: ModelConfig) -> Prompt:
     return read_prompt(number, fields, name, tokenizer, config)
 
 
-def _of_text(text: str, tokenizer: Tokenizer, config: ModelConfig) -> Prompt:
-    return Prompt(text, tokenizer.prompt(text, config.n_ctx, config.prepend_bos), Target())
+def _of_text(text: str, special: bool, tokenizer: Tokenizer, config: ModelConfig) -> Prompt:
+    return Prompt(text, tokenizer.prompt(text, config.n_ctx, config.prepend_bos, special), Target())
 
 
 def _windows(text: str, window: int, most: int, tokenizer: Tokenizer, config: ModelConfig) -> Iterator[Line]:

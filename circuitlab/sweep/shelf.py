@@ -14,9 +14,8 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from circuitlab.analysis.base import Ctx
+from circuitlab.analysis.base import Ctx, Result
 from circuitlab.disk.files import made_folder, writing
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, resolve
@@ -45,7 +44,7 @@ def shelved(shelf: Path, sha256: str) -> ModelRef | None:
     return ModelRef.of(File(str(models[0]))) if models else None
 
 
-def within_reach(request: Request[Any], sha256: str, shelf: Path | None, store: ModelStore) -> Request[Any]:
+def within_reach(request: Request[Result], sha256: str, shelf: Path | None, store: ModelStore) -> Request[Result]:
     """The request, of the model on the shelf where its own path has no weights of this sha256 and the shelf has."""
     ref = request.subject.model
     if shelf is None or not sha256 or isinstance(ref.origin, Constructed):

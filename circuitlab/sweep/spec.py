@@ -43,7 +43,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from circuitlab.analysis.base import Analysis, TextRef, find_analysis
+from circuitlab.analysis.base import AnyAnalysis, TextRef, find_analysis
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.engine.codec import params_of, parse
@@ -66,7 +66,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PromptSource:
-    """One [[prompts]]: where prompts come from. Exactly one of `set`, `file` and `texts` is given; `most`: 0 for all."""
+    """One [[prompts]]: where prompts come from. Exactly one of `set`, `file` and `texts` is given; `most`: 0 for all.
+
+    `special`: spellings of special tokens in `texts` are read as these tokens; those of files are letters.
+    """
 
     name: str
     set: str = ""
@@ -74,13 +77,14 @@ class PromptSource:
     texts: tuple[str, ...] = ()
     split: str = "lines"
     most: int = 0
+    special: bool = False
 
 
 @dataclass(frozen=True)
 class AnalysisGrid:
     """One [[analyses]]: an analysis with all combinations of its parameters, each with its parameters as text."""
 
-    analysis: Analysis[Any, Any]
+    analysis: AnyAnalysis
     params: tuple[Any, ...]
     texts: tuple[tuple[tuple[str, str], ...], ...]  # of each combination: (parameter, value as text)
     metrics: tuple[str, ...] = ()
@@ -207,8 +211,11 @@ def _prompts(table: _Table, i: int) -> PromptSource:
     most = table.one("most", int, 0)
     if most < 0:
         raise table.bad("most", "a number of prompts", most)
+    special = table.one("special", bool, False)
+    if special and not texts:
+        raise table.bad("special", "true beside texts: spellings in files are letters", special)
     own = Path(source).stem if source else f"texts {i + 1}" if i else "texts"
-    prompts = PromptSource(table.one("name", str, own), texts=texts, split=split, most=most)
+    prompts = PromptSource(table.one("name", str, own), texts=texts, split=split, most=most, special=special)
     table.done()
     return replace(prompts, **{kinds[0]: source}) if source else prompts
 
@@ -253,7 +260,7 @@ def _edits(table: _Table) -> EditSet:
 
 def _presented(table: _Table) -> tuple[Presented, ...]:
     dtypes, raws, bos = table.values("dtype", ["float32"]), table.values("raw", [False]), table.values("bos", ["model"])
-    known: dict[str, tuple[list[Any], tuple[Any, ...]]] = {
+    known: dict[str, tuple[list[object], tuple[object, ...]]] = {
         "dtype": (dtypes, ("float32", "float64")),
         "raw": (raws, (False, True)),
         "bos": (bos, ("model", True, False)),
@@ -273,7 +280,7 @@ def _presented(table: _Table) -> tuple[Presented, ...]:
 class _Table:
     """A table of TOML whose keys are taken one by one; `done` refuses what nobody took."""
 
-    def __init__(self, data: Any, where: str, text: str) -> None:
+    def __init__(self, data: object, where: str, text: str) -> None:
         self.where, self.text, self._taken = where, text, set[str]()
         if not isinstance(data, Mapping):
             raise BadInput(f"{where} is not a table.", expected="keys with values", got=quoted(data))
@@ -284,7 +291,7 @@ class _Table:
         where, words = self.where, got if isinstance(got, str) else quoted(got)
         return BadInput(f"{where}: {key} cannot have this value{self._line(key)}.", expected=expected, got=words)
 
-    def one(self, key: str, kind: type[T] | type[Any], default: Any) -> Any:
+    def one(self, key: str, kind: type[T], default: T | None) -> T:
         """The value of a key, `default` without one; default None: it is needed. Raises `BadInput`."""
         self._taken.add(key)
         where, value = self.where, self.data.get(key, default)
@@ -296,7 +303,7 @@ class _Table:
             )
         return value
 
-    def values(self, key: str, default: list[Any]) -> list[Any]:
+    def values(self, key: str, default: list[object]) -> list[Any]:
         """The elements of a list, or a value by itself as one."""
         self._taken.add(key)
         value = self.data.get(key, default)
@@ -304,15 +311,16 @@ class _Table:
             raise self.bad(key, "at least one value", "none")
         return list(value) if isinstance(value, list) else [value]
 
-    def several(self, key: str, kind: type[object], words: str) -> tuple[Any, ...]:
+    def several(self, key: str, kind: type[T], words: str) -> tuple[T, ...]:
         """A list of values of one kind, () without the key."""
         if key not in self.data:
             self._taken.add(key)
             return ()
         values = self.values(key, [])
-        if not all(isinstance(value, kind) and not isinstance(value, bool) for value in values):
+        of_kind = tuple(value for value in values if isinstance(value, kind) and not isinstance(value, bool))
+        if len(of_kind) < len(values):
             raise self.bad(key, words, values)
-        return tuple(values)
+        return of_kind
 
     def texts(self, key: str, needed: bool = False) -> tuple[str, ...]:
         """A list of texts."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ def standard_error(values: np.ndarray, weights: np.ndarray | None, sd: np.ndarra
 
 def _by_metric(lines: Iterable[Line]) -> Iterator[tuple[list[Measure], np.ndarray | None]]:
     """(the same metric of each cell, its weights or None) of all metrics: of one name, with the same axes."""
-    groups: dict[Any, list[tuple[Measure, float | None]]] = {}
+    groups: dict[object, list[tuple[Measure, float | None]]] = {}
     for line in lines:
         for measure in map(from_line, line.get("metrics", ())):
             groups.setdefault((measure.name, measure.axes), []).append((measure, line.get("weight")))

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from circuitlab.disk.files import write_whole
 from circuitlab.engine.codec import to_json
@@ -30,7 +30,7 @@ _BEFORE = ("cell", "model", "step", "final", "weights", "edit", "dtype", "raw", 
 _AFTER = ("value", "unit", "weight", "status", "error")
 _OF_SUMMARY = ("n", "mean", "sd", "se", "weighted_by")  # names that its axes must leave free
 
-Row = list[Any]
+Row = list[object]
 
 
 def line_of(cell: Cell, journal: Journal) -> Line:
@@ -40,7 +40,7 @@ def line_of(cell: Cell, journal: Journal) -> Line:
     return journal.line(cell.key) or {"cell": cell.key, "status": LEFT}
 
 
-def place(cell: Cell) -> list[Any]:
+def place(cell: Cell) -> list[object]:
     """Where a cell stands in the grid: the columns up to the analysis."""
     point, presented = cell.point, cell.presented
     weights = "" if point.identity is None else f"sha256:{point.identity.weights[:SHORT]}"  # no reader takes it for a number
@@ -125,7 +125,7 @@ def csv_writer(columns: tuple[str, ...], rows: Callable[[], Iterator[Row]]) -> C
     return write
 
 
-def cell_text(value: object) -> Any:
+def cell_text(value: object) -> object:
     """A value as it stands in a file: nothing for None, true and false as in the declaration, floats so that they come back."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from circuitlab.analysis.base import Ctx, NullContext
+from circuitlab.analysis.base import Ctx, NullContext, Result
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine, use_threads
@@ -37,7 +37,7 @@ class Order:
     """One cell to be answered. `weights`: the sha256 that its model was planned with; `metrics`, `arrays`: what is kept."""
 
     key: str
-    request: Request[Any]
+    request: Request[Result]
     weights: str
     metrics: tuple[str, ...] = ()
     arrays: bool = False
@@ -47,7 +47,7 @@ class Order:
 class Outcome:
     """A finished cell. `line`: as the journal has it; `arrays`: the answer as an NPZ file, b"" where it is not kept."""
 
-    line: dict[str, Any] = field(default_factory=dict)
+    line: JsonDict = field(default_factory=dict)
     arrays: bytes = b""
 
 
@@ -95,7 +95,7 @@ def outcome(engine: Engine, cache: Cache, order: Order, ctx: Ctx) -> Outcome:
     return Outcome(line, arrays)
 
 
-def _same_weights(order: Order, answer: Answer[Any]) -> None:
+def _same_weights(order: Order, answer: Answer[Result]) -> None:
     if order.weights and answer.provenance.weights != order.weights:
         raise BadModel(
             "The model's weights have changed since this sweep was begun.",
@@ -105,7 +105,7 @@ def _same_weights(order: Order, answer: Answer[Any]) -> None:
         )
 
 
-def _about(answer: Answer[Any]) -> dict[str, Any]:
+def _about(answer: Answer[Result]) -> JsonDict:
     """What is said of an answer beside its numbers."""
     origin, result = answer.provenance, answer.result
     weight = getattr(result, "weight", None)
@@ -121,13 +121,13 @@ def _about(answer: Answer[Any]) -> dict[str, Any]:
     }
 
 
-def refusal(error: CircuitLabError) -> dict[str, Any]:
+def refusal(error: CircuitLabError) -> JsonDict:
     """What a line says of a cell that cannot be answered: the sentence, what was expected and what came."""
     but = f" (expected {error.expected}, got {error.got})" if error.expected and error.got else ""
     return {"status": REFUSED, "error": f"{error.what.rstrip('.')}{but}."}
 
 
-def _failure(error: Exception) -> dict[str, Any]:
+def _failure(error: Exception) -> JsonDict:
     """What a line says of a cell in which the program went wrong: with where, for whoever mends it."""
     where = traceback.format_tb(error.__traceback__)[-1].strip().splitlines()[0] if error.__traceback__ else ""
     return {"status": FAILED, "error": in_a_line(error), "where": where.rpartition(os.sep)[2]}

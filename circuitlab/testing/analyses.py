@@ -15,6 +15,7 @@ from circuitlab.engine.stored_answer import read_stored, stored_bytes
 from circuitlab.errors import CircuitLabError, Refused
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, ModelRef, Subject
+from circuitlab.model.weights import Weights
 from circuitlab.testing.arrays import check_axes, check_columns
 from circuitlab.testing.models import CONFIGS, directory
 
@@ -36,19 +37,19 @@ class Bench:
         return cls(directory(path, CONFIGS[config], **changes))
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> Weights:
         """The weights as they were read."""
         return self.engine.store.open(self.ref).opened.weights
 
     def answer(
-        self, name: str, params: Any = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), dtype: str = "float32"
+        self, name: str, params: object = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), dtype: str = "float32"
     ) -> Answer[Any]:
         """The answer of an analysis on a prompt; `params` None: the defaults. Raises what the engine raises."""
         params = find_analysis(name).params() if params is None else params
         subject = Subject(self.ref, tokens, edits, Conventions(dtype=dtype))  # type: ignore[arg-type]
         return self.engine.answer(Request.named(name, params, subject))
 
-    def result(self, name: str, params: Any = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), **more: str) -> Any:
+    def result(self, name: str, params: object = None, tokens: tuple[int, ...] = TOKENS, edits: Edits = (), **more: str) -> Any:
         """The result of `answer`."""
         return self.answer(name, params, tokens, edits, **more).result
 
@@ -108,7 +109,7 @@ def check_afresh(ref: ModelRef, name: str, params: object = None, edits: Edits =
     need(len(prints) == 1, name, "gives other numbers when it is computed again")
 
 
-def check_stored(answer: Answer[Any]) -> None:
+def check_stored(answer: Answer[Result]) -> None:
     """It comes back bit for bit from the bytes that a session file carries."""
     ref, name = answer.request.subject.model, answer.request.analysis.name
     back = read_stored(stored_bytes(answer, {ref: "model"}), lambda _: ref, {})

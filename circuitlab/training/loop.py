@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -256,7 +255,7 @@ class Trainer:
             out = unembed(self.weights, self.weights.unembed(), x)
         return mean_cross_entropy(out.flatten(0, -2), targets.flatten())
 
-    def _precision(self) -> AbstractContextManager[Any]:
+    def _precision(self) -> AbstractContextManager[object]:
         """The precision to which factors of matrix products are rounded in a step."""
         kind = torch.device(self.device).type
         return nullcontext() if self.recipe.optimiser.precision == "float32" else torch.autocast(kind, torch.bfloat16)

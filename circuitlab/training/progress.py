@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import CircuitLabError
@@ -68,7 +68,7 @@ class Progress:
             "error": "",
         }
 
-    def update(self, state: State, **values: Any) -> None:
+    def update(self, state: State, **values: object) -> None:
         """Take over new values, and write them if it is time. Raises `BadMachine` where they cannot be written."""
         changed = state != self.values["state"]
         self.values |= values | {"state": state}

@@ -85,7 +85,7 @@ def _recipe(data: dict[str, object], path: Path) -> Recipe:
     return _section(Recipe, {"name": path.stem, **parts}, path.name)
 
 
-def _section(kind: type[Any], data: Any, where: str) -> Any:
+def _section(kind: type[Any], data: object, where: str) -> Any:
     names = {f.name for f in dataclasses.fields(kind)}
     if not isinstance(data, dict):
         raise BadInput(f"{where} is not a table.", expected=" ".join(sorted(names)), got=quoted(data))

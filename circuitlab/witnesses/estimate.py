@@ -33,7 +33,7 @@ def mean_of(values: Sequence[float] | np.ndarray) -> Mean:
     return Mean(float(x.mean()) if len(x) else float("nan"), error, len(x))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """NaN as None, in any depth, for JSON."""
     if isinstance(value, float):
         return None if np.isnan(value) else value

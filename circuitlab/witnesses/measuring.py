@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ def witnesses_of(
         own = heads.own_tokens(model)
         used, length = min(USED_TEXTS, pieces), min(USED_LENGTH, n_ctx)
         sources = heads.trigram_sources(model, text.file, used, length)
-    protocol: dict[str, Any] = {
+    protocol: dict[str, object] = {
         "text": [s.label for s in streams],
         "shares": [round(s.share, 6) for s in streams],
         "held_out": [len(s.held_out) for s in streams],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from circuitlab.disk.files import write_whole
+from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, cause
 from circuitlab.model.subject import Head
 from circuitlab.witnesses.estimate import Mean, plain
@@ -38,7 +39,7 @@ class Witnesses:
     heads: dict[str, list[list[float]]]
     dead: tuple[str, ...]
     best: dict[str, str]
-    protocol: dict[str, Any]
+    protocol: JsonDict
 
 
 def write_record(folder: Path, found: Witnesses) -> Path:

@@ -69,6 +69,7 @@ def test_every_form_can_be_printed(model: str, form: str, capfdbinary: pytest.Ca
         (["--json", "a", "--json", "b"], 2, "given twice"),
         (["--text", "a", "--tokens", "1"], 2, "not allowed"),
         (["--tokens", "1", "--no-bos"], 2, "taken as they are"),
+        (["--tokens", "1", "--no-special"], 2, "ids are not spelled"),
         (["--csv", "same", "--json", "same"], 2, "one file"),
         (["--assume", "a=1", "a=2"], 2, "given twice"),
         (["--budget", "1e308"], 2, "memory in GiB"),
@@ -353,13 +354,24 @@ def test_without_a_command_the_window_opens(
 ) -> None:
     asked: list[tuple[str | None, str | None]] = []
 
-    def opened(source: str | None, text: str | None) -> int:
+    def opened(source: str | None, text: str | None, assume: tuple[tuple[str, str], ...], lesson: str) -> int:
+        assert not assume and not lesson
         asked.append((source, text))
         return 0
 
     monkeypatch.setattr("circuitlab.launch.open_or_render", opened)
     assert main(words) == 0
     assert asked == [wanted]
+
+
+def test_a_lesson_is_named_for_the_window_and_one_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("circuitlab.launch.open_or_render", lambda *_, lesson, **__: asked.append(lesson) or 0)
+    assert main(["open", "attn-only-2l", "--lesson", "05-induction"]) == 0 and asked == ["05-induction"]
+    assert main(["open", "--lesson", "nothing-of-the-kind"]) == 2 and len(asked) == 1
+    assert "05-induction" in capsys.readouterr().err
 
 
 def test_weights_alone_need_no_prompt(model: str, capsys: pytest.CaptureFixture[str]) -> None:

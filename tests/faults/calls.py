@@ -1,11 +1,13 @@
-"""A process in which one system call under a folder fails, or before which it is killed; all are walked in turn. POSIX only."""
+"""A process in which one system call under a folder fails, or before or in the middle of which it is killed; all are walked in
+turn. POSIX only.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from circuitlab.errors import CircuitLabError
@@ -21,17 +23,36 @@ def outcome(act: Callable[[], object], folder: Path, call: int, fault: int, room
 
     `fault`: an error number, or 0 to be killed before the call. `room`: bytes that no file may exceed, -1 for no such limit.
     """
+    return _outcome(
+        act, (lambda tell: _no_room(room, tell)) if room >= 0 else lambda tell: _count_down(folder, call, fault, tell)
+    )
+
+
+def cut(act: Callable[[], object], at: int) -> str:
+    """What becomes of `act` in a process of its own, killed in the middle of the write that would make a file longer than `at`
+    bytes: those that fit are in the file."""
+    return _outcome(act, lambda tell: _killed_at(at))[0]
+
+
+def cuts(sizes: Iterable[int]) -> list[int]:
+    """Where files of these sizes are cut: at their ends, in the middle, and where buffers and pages end."""
+    at = {min(size - 1, place) for size in sizes if size for place in (0, 1, size // 3, size // 2, 4096, 8192, size - 1)}
+    return sorted(at)
+
+
+def _outcome(act: Callable[[], object], prepare: Callable[[int], None]) -> tuple[str, bool]:
+    """What becomes of `act` after `prepare(tell)`, and whether it was told "reached"; both run in a process of their own."""
     told, tell = os.pipe()
     child = os.fork()
     if not child:
         os.close(told)
-        _child(act, folder, call, fault, room, tell)
+        _child(act, prepare, tell)
     os.close(tell)
     with os.fdopen(told, "rb") as pipe:
         reached = pipe.read() == b"reached"
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
+        assert os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXFSZ)
         return KILLED, True
     return _STATUS[os.waitstatus_to_exitcode(status)], reached
 
@@ -48,15 +69,10 @@ def walk(act: Callable[[], object], folder: Path, fault: int, prepare: Callable[
     raise AssertionError("it never comes to an end")
 
 
-def _child(act: Callable[[], object], folder: Path, call: int, fault: int, room: int, tell: int) -> None:
+def _child(act: Callable[[], object], prepare: Callable[[int], None], tell: int) -> None:
     """Nothing of the test's own process runs at its end."""
     try:
-        if room >= 0:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-            os.write(tell, b"reached")
-        else:
-            _count_down(folder, call, fault, tell)
+        prepare(tell)
         act()
     except CircuitLabError as error:
         assert str(error)
@@ -65,6 +81,19 @@ def _child(act: Callable[[], object], folder: Path, call: int, fault: int, room:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
         os._exit(11)
     os._exit(0)
+
+
+def _no_room(room: int, tell: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    os.write(tell, b"reached")
+
+
+def _killed_at(size: int) -> None:
+    """The system's own action at a write beyond the limit is to kill; Python ignores the signal from its start."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _count_down(folder: Path, call: int, fault: int, tell: int) -> None:

@@ -1,8 +1,9 @@
-"""Every writer × {no room, an error of the disk, no right, killed} at each of its calls."""
+"""Every writer × {no room, an error of the disk, no right, killed} at each of its calls, and killed in the middle of a write."""
 
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 import sys
 from collections import Counter
@@ -14,12 +15,16 @@ if sys.platform == "win32":
     pytest.skip("needs a POSIX system: processes that are killed", allow_module_level=True)
 
 from circuitlab.disk.paths import state_home
-from tests.faults.calls import ENDED, KILLED, SAID, outcome, walk
+from tests.faults.calls import ENDED, KILLED, SAID, cut, cuts, outcome, walk
 from tests.faults.writers import WRITERS, Writer
 from tests.unit.test_files import _OTHERWISE
 
 FAULTS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES, "kill": 0}
 ROOM = 5000  # bytes, less than any writer writes
+_RECOVERY = re.compile(r"[0-9a-f]{32}\.")
+BYTES = pytest.mark.parametrize(  # those that put bytes into a file
+    "writer", [w for w in WRITERS if w.name not in ("a second name", "another name")], ids=lambda w: w.name
+)
 
 # What else writes past `disk/files.py`, and where it is walked or killed; `test_all_writers_are_walked` holds both complete.
 ELSEWHERE = {
@@ -44,6 +49,11 @@ def test_all_writers_are_walked() -> None:
 
 def _folder(writer: Writer, tmp_path: Path) -> Path:
     return state_home() if writer.modules == ("session_files/last.py",) else tmp_path / "folder"
+
+
+def _names(folder: Path) -> list[str]:
+    """Without locks, those of the dead being held by nobody, and recovery files, whose names are random: `found` reads them."""
+    return [path.name for path in folder.rglob("*") if path.suffix != ".lock" and not _RECOVERY.match(path.name)]
 
 
 def _litter(folder: Path) -> list[str]:
@@ -83,7 +93,39 @@ def test_what_is_there_is_whole_whatever_fails(writer: Writer, fault: str, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writer", [w for w in WRITERS if w.name not in ("a second name", "another name")], ids=lambda w: w.name)
+@BYTES
+def test_what_is_there_is_whole_when_a_write_is_cut(writer: Writer, tmp_path: Path) -> None:
+    """And what the killed one left is no file of anybody's, and goes with the next write."""
+    folder = _folder(writer, tmp_path)
+
+    def prepare() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        writer.before(folder)
+
+    prepare()
+    writer.write(folder)
+    written = _names(folder)
+    table: Counter[str] = Counter()
+    for at in cuts(path.stat().st_size for path in folder.rglob("*") if path.is_file()):
+        prepare()
+        before = _names(folder)
+        how, found = cut(lambda: writer.write(folder), at), writer.found(folder)
+        where = f"{writer.name}, cut at {at} bytes: {how}, {found}, {_litter(folder)}"
+        assert how in (KILLED, ENDED), where
+        assert found in ("old", "new"), where
+        assert how != ENDED or found == "new", f"{where}: it was said to be written"
+        assert set(_names(folder)) <= {*before, *written, *_litter(folder)}, where
+        table[f"{how}, {found}"] += 1
+        writer.write(folder)
+        left = [name for name in _litter(folder) if not _RECOVERY.match(name)]  # those go with age: `orphans`
+        assert (writer.found(folder), left) == ("new", []), where
+    assert table[f"{KILLED}, old"]
+    print(f"{writer.name:28} cut     {table.total():3} sizes: {', '.join(f'{n} × {how}' for how, n in sorted(table.items()))}")
+
+
+@pytest.mark.slow
+@BYTES
 def test_a_file_that_finds_no_room_for_its_bytes_is_said(writer: Writer, tmp_path: Path) -> None:
     """Of which the system itself says so, at the write."""
     folder = _folder(writer, tmp_path)

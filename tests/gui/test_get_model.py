@@ -163,3 +163,42 @@ def test_a_damaged_catalogue_is_said(qtbot: Any, shelf: Catalogued, window: Wind
     command(window, "get-model").trigger()
     (dialog,) = window.findChildren(ModelDialog)
     assert NAME in dialog.status.text() and not dialog.go.isEnabled()
+
+
+LESSON = f"""+++
+title = "Of a model to get"
+about = "One line."
+minutes = 1
++++
+
+## First
+
+```circuitlab
+model = "{NAME}"
+tokens = [1, 2, 1]
+show = ["attention"]
+```
+
+Words.
+"""
+
+
+def test_a_lesson_whose_model_is_not_here_offers_it_and_goes_on_with_it(
+    qtbot: Any, shelf: Catalogued, web: Web, window: Window
+) -> None:
+    place = paths.config_home() / "lessons"
+    place.mkdir(parents=True)
+    (place / "of-another.md").write_text(LESSON, encoding="utf-8")
+    window.lessons.begin_named("of-another")
+    settle(qtbot, window)
+    page, before = window.lessons.page, window.context.document.recorded.model
+    assert page.get.isVisible() and NAME in page.get.text() and NAME in page.warning.text()
+    page.get.click()
+    (dialog,) = window.findChildren(ModelDialog)
+    assert dialog.isVisible() and dialog.entry is not None and dialog.entry.name == NAME
+    dialog.go.click()
+    qtbot.waitUntil(lambda: not dialog.isVisible() and window.lessons.tour.ready is not None)
+    settle(qtbot, window)
+    state = window.context.document.recorded
+    assert state.model != before and state.model.origin == File(str(shelf.package.fetched_folder.resolve()))
+    assert state.tokens == (1, 2, 1) and not page.get.isVisible() and not page.warning.isVisible()

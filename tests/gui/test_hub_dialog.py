@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from circuitlab.gui.shell.hub_dialog import HubDialog
@@ -83,3 +84,41 @@ def test_opening_by_name_asks_the_hub_where_the_cache_has_nothing(window: Window
     with qtbot.waitSignal(window.opening.opened):
         window.open_model("somebody/small")
     assert not hub.log
+
+
+def test_of_several_gguf_models_one_is_chosen(window: Window, qtbot: QtBot, hub: Hub, tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    from tests.gguf_files import small
+
+    (many := tmp_path / "many").mkdir()
+    for name in ("small-F32.gguf", "small-Q8_0.gguf"):
+        small(many / name)
+    hub.repos["somebody/many"] = many
+    dialog = _dialog(window)
+    assert not dialog.weights.isVisible()
+    dialog.name.setText("somebody/many")
+    dialog.get.click()
+    qtbot.waitUntil(lambda: dialog.weights.isVisible())
+    assert "somebody/many holds 2 models. Choose one under Weights." in dialog.status.text()
+    assert not dialog.get.isEnabled()
+    shown = [dialog.weights.itemText(i) for i in range(dialog.weights.count())]
+    assert len(shown) == 3 and shown[1].startswith("F32: ") and "MiB, small-F32.gguf" in shown[1]
+    dialog.look.click()
+    qtbot.waitUntil(lambda: dialog.look.isEnabled() and dialog.revision.count() == 2)
+    qtbot.keyClick(dialog.weights, Qt.Key.Key_Down)
+    with qtbot.waitSignal(window.opening.opened):
+        dialog.get.click()
+    assert window.context.document.state.model.source == "hub:somebody/many:small-F32.gguf"
+    dialog = _dialog(window)
+    dialog.name.setText(NAME.repo)
+    assert not dialog.weights.isVisible() and dialog.chosen_name() == NAME
+
+
+def test_what_is_typed_behind_the_name_is_taken(window: Window, qtbot: QtBot, hub: Hub) -> None:
+    dialog = _dialog(window)
+    dialog.name.setText(f"{NAME.repo}@step64")
+    assert dialog.chosen_name() == HubName(NAME.repo, "step64")
+    dialog.name.setText(f"{NAME.repo}:Q4_K_M")
+    assert dialog.chosen_name() == HubName(NAME.repo, "main", "Q4_K_M")
+    dialog.name.setText(f"{NAME.repo}:nothing")
+    assert dialog.chosen_name() is None and not dialog.get.isEnabled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,10 @@ def test_a_cell_is_cut_from_its_menu_listed_switched_and_removed(qtbot: Any, win
     np.testing.assert_allclose(np.delete(after[4], 2), np.delete(before[4], 2), atol=1e-6)
     (row,) = listed.rows
     assert re.search(r"pattern.*L0H0.*\b4\b.*\b2\b", row.label.text())
-    assert re.search(r"\d\.\d", listed.effect.text())
+    shown = re.search(r"mean loss (\S+) → (\S+) nats \((\S+)\)", listed.effect.text())
+    assert shown is not None
+    before_cut, after_cut, change = (Decimal(text.replace("−", "-")) for text in shown.groups())
+    assert after_cut - before_cut == change != 0
     qtbot.mouseClick(row.on, Qt.MouseButton.LeftButton, pos=QPoint(6, row.on.height() // 2))
     settle(qtbot, window)
     np.testing.assert_allclose(heat(window).values, before, atol=1e-6)
@@ -86,6 +90,35 @@ def test_the_first_cut_makes_before_and_after_one_key_apart(qtbot: Any, window: 
     settle(qtbot, window)
     assert window.context.document.state.reference is None
     assert not window.context.document.state.edits
+
+
+def test_a_cut_is_seen_though_the_reference_was_shown(qtbot: Any, window: Window) -> None:
+    """Panels of the reference, which a cut leaves as it is, would show that nothing has happened."""
+    cut(window, "attention", Hit("attention", (4, 2)), "Cut the attention of L0H0 from 4 to 2")
+    window.state_commands.compare("reference")
+    settle(qtbot, window)
+    assert heat(window).values[4, 2] > 0 and "uncut" in dock(window, "attention").view.figure.title
+    cut(window, "attention", Hit("attention", (3, 1)), "Cut the attention of L0H0 from 3 to 1")
+    settle(qtbot, window)
+    values = heat(window).values
+    assert values[4, 2] == values[3, 1] == 0
+    assert "uncut" in window.status.readout.text() and window.context.document.recorded.compare == "now"
+    window.state_commands.compare("difference")
+    settle(qtbot, window)
+    assert heat(window).values[3, 1] < 0
+    cut(window, "attention", Hit("attention", (3, 2)), "Cut the attention of L0H0 from 3 to 2")
+    assert window.context.document.recorded.compare == "difference", "there a cut is seen"
+    window.state_commands.compare("reference")
+    (edit, _), *_ = window.context.document.recorded.edits
+    window.state_commands.switch(edit, False)
+    assert window.context.document.recorded.compare == "reference", "what was asked for last stays"
+    window.state_commands.switch(edit, True)
+    assert window.context.document.recorded.compare == "now"
+    window.state_commands.clear_edits()
+    window.state_commands.compare("reference")
+    window.state_commands.ablate()
+    settle(qtbot, window)
+    assert window.context.document.recorded.compare == "now", "also where there was no reference yet"
 
 
 def test_after_a_cut_the_reference_has_the_text_that_is_typed_on(qtbot: Any, window: Window) -> None:

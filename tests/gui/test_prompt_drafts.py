@@ -135,10 +135,10 @@ def test_a_long_text_is_read_on_another_thread(qtbot: Any, window: Window, monke
     threads: set[threading.Thread] = set()
     encode = Tokenizer._ids
 
-    def watched(self: Tokenizer, text: str, special: bool = False) -> tuple[int, ...]:
+    def watched(self: Tokenizer, text: str, *how: bool) -> tuple[int, ...]:
         if len(text) > 1000:
             threads.add(threading.current_thread())
-        return encode(self, text, special)
+        return encode(self, text, *how)
 
     monkeypatch.setattr(Tokenizer, "_ids", watched)
     overflow(qtbot, window, "z" * 20_000)
@@ -165,9 +165,9 @@ def test_a_hostile_tokenizer_is_said_and_typing_goes_on(
     threads: list[threading.Thread] = []
     encode = tokenizer_process.TokenizerProcess.encode
 
-    def watched(self: Any, text: str, special: bool = False) -> list[int]:
+    def watched(self: Any, text: str, *how: bool) -> list[int]:
         threads.append(threading.current_thread())
-        return encode(self, text, special)
+        return encode(self, text, *how)
 
     monkeypatch.setattr(tokenizer_process.TokenizerProcess, "encode", watched)
     window.open_model(str(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -489,8 +490,9 @@ def test_the_second_window_on_a_file_is_told_by_whom_and_saves_elsewhere(
 
 
 def test_a_file_that_another_program_changed_is_asked_about(
-    qtbot: Any, window: Window, talk: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    qtbot: Any, window: Window, talk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     saved = lambda: qtbot.waitUntil(lambda: not window.sessions.saves.busy)
     with qtbot.waitSignal(window.sessions.opened):
         window.sessions.open(talk)
@@ -508,6 +510,8 @@ def test_a_file_that_another_program_changed_is_asked_about(
     qtbot.waitUntil(lambda: len(asked) == 1)
     saved()
     assert "another program" in asked[0] and talk.read_bytes() == theirs and window.sessions.dirty
+    (noted,) = (record for record in caplog.records if "another program" in record.getMessage())
+    assert (noted.levelno, noted.exc_info) == (logging.INFO, None), "nothing failed"
     answer_questions(monkeypatch, REPLACE)
     window.sessions.save()
     qtbot.waitUntil(lambda: not window.sessions.dirty)

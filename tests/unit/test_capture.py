@@ -35,7 +35,7 @@ Change = Callable[[State, Resolver], State]
 
 VIEWS = view_types()
 STEPS = (0, 64, 1000)
-TEXTS = ("", "ab cab", "ab ab", "ünd so", "line\n two  ", "none")
+TEXTS = ("", "a<|bos|>b", "ab cab", "ab ab", "ünd so", "line\n two  ", "none")
 HEADS = [Head(layer, head) for layer in range(2) for head in range(4)]
 # Two whole States take minutes to shrink: what broke is said in seconds by the tests of one thing at a time.
 UNSHRUNK = settings(
@@ -109,11 +109,11 @@ def subjects(draw: st.DrawFn, resolver: Resolver) -> State:
     ref = draw(st.sampled_from([resolver.base.model, resolver.models["second"]]))
     config = resolver.engine.store.open(ref).opened.weights.config
     checkpoint = draw(st.none() | st.integers(0, 2)) if ref == resolver.base.model else None
-    names, bos = names_of(resolver), draw(st.booleans())
+    names, bos, special = names_of(resolver), draw(st.booleans()), draw(st.booleans())
     text = draw(st.sampled_from(TEXTS))
     ids = tuple(draw(st.lists(st.integers(0, 200), min_size=4, max_size=8)))
     kind = draw(st.sampled_from(["text", "ids", "both"]))
-    tokens = ids if kind != "text" else names.encode(ref, text, bos) or ()
+    tokens = ids if kind != "text" else names.encode(ref, text, bos, special) or ()
     text = "" if kind == "ids" else text
     edge = draw(st.none() | st.permutations(HEADS).map(lambda h: (h[0], h[1])))
     heads = tuple(draw(st.lists(st.sampled_from(HEADS), min_size=1, max_size=3, unique=True)))
@@ -130,7 +130,7 @@ def subjects(draw: st.DrawFn, resolver: Resolver) -> State:
             edge[0], edge[1], draw(st.sampled_from(["Q", "K", "V"])), *draw(st.sampled_from([(), heads]))
         )
     edits = tuple(draw(st.lists(st.tuples(interventions(len(tokens)), st.booleans()), max_size=3)))
-    state = State(replace(ref, checkpoint=checkpoint), text, tokens, bos, selection=selection, edits=edits)
+    state = State(replace(ref, checkpoint=checkpoint), text, tokens, bos, selection=selection, edits=edits, special=special)
     conventions = st.builds(Conventions, st.booleans(), st.booleans(), st.sampled_from(["float32", "float64"]))
     views = {name: draw(st.sampled_from(SETTINGS[name])) for name in draw(st.sets(st.sampled_from(sorted(SETTINGS)), max_size=3))}
     views |= draw(st.sampled_from([{}, {"of tomorrow": {"x": [1, None], "best": "best head"}}]))
@@ -195,10 +195,15 @@ def check(resolver: Resolver, state: State, before: Setup) -> None:
         assert table_of(setup_of(state, captured.over(before), names, VIEWS, ids)) == {}, "said once"
 
 
-def encoded(text: str, bos: bool) -> Change:
+def encoded(text: str, bos: bool, special: bool = True) -> Change:
     """A text with its own ids."""
     return lambda state, resolver: replace(
-        state, text=text, tokens=names_of(resolver).encode(state.model, text, bos) or (), bos=bos, draft=""
+        state,
+        text=text,
+        tokens=names_of(resolver).encode(state.model, text, bos, special) or (),
+        bos=bos,
+        special=special,
+        draft="",
     )
 
 
@@ -226,6 +231,8 @@ CHANGES: dict[str, Change] = {
     "model": lambda state, resolver: replace(state, model=resolver.models["second"]),
     "text": encoded("line\n two  ", True),
     "bos": encoded("ab cab", False),
+    "special": lambda state, resolver: replace(encoded("ab<|bos|>", True)(state, resolver), special=False),
+    "special, its letters": encoded("ab<|bos|>", True, False),
     "tokens": lambda state, _: replace(state, text="", tokens=(7, 8, 9, 7)),
     "text with other ids": lambda state, _: replace(state, text="ab ab", tokens=(7, 8, 9, 7)),
     "draft": lambda state, _: replace(state, draft="a draft"),

@@ -6,15 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import circuitlab
-from circuitlab.counting import number_of
+from circuitlab.counting import before_and_after, number_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import CircuitLabError
@@ -50,6 +53,37 @@ WORDS |= {
 def test_a_count_agrees_with_its_noun() -> None:
     assert [number_of(n, "token") for n in (0, 1, 2, 4096)] == ["0 tokens", "1 token", "2 tokens", "4,096 tokens"]
     assert [number_of(n, "entry is", "entries are") for n in (1, 3)] == ["1 entry is", "3 entries are"]
+
+
+def _read(text: str) -> Fraction:
+    return Fraction(text.replace("−", "-"))
+
+
+@given(st.floats(0, 20), st.floats(-3, 3))
+def test_two_numbers_and_their_change_agree_to_the_last_digit_shown(before: float, step: float) -> None:
+    after = before + step
+    first, second, change = before_and_after(before, after)
+    unit = Fraction(1, 10 ** len(first.partition(".")[2]))
+    assert abs(_read(first) - Fraction(before)) <= unit / 2 and abs(_read(second) - Fraction(after)) <= unit / 2
+    if "e" not in change:
+        assert _read(second) - _read(first) == _read(change)
+        assert abs(_read(change) - (Fraction(after) - Fraction(before))) <= unit
+    assert (_read(change) > 0) == (after > before) or first == second
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (3.6676, 3.8124, ("3.6676", "3.8124", "+0.1448")),  # 3.668 and 3.812, whose change would read +0.145
+        (3.5, 3.25, ("3.500", "3.250", "−0.250")),
+        (2.0, 2.0, ("2.000", "2.000", "0.000")),
+        (2.0, 2.0001, ("2.0000", "2.0001", "+0.0001")),
+        (2.0, 2.00000002, ("2.000000", "2.000000", "+2e−08")),
+        (2.0, float("nan"), ("2.000", "nan", "nan")),
+    ],
+)
+def test_a_change_is_that_of_the_numbers_beside_it(before: float, after: float, shown: tuple[str, str, str]) -> None:
+    assert before_and_after(before, after) == shown
 
 
 @cache

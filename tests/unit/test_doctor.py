@@ -194,8 +194,8 @@ def window(monkeypatch: pytest.MonkeyPatch) -> _Window:
 
 def test_where_there_is_a_display_the_window_opens(window: _Window, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "display_plan", lambda: probe.Plan("window"))
-    assert launch.open_or_render("file:m", "a b") == 7
-    assert window.asked == [("open", "file:m", "a b")]
+    assert launch.open_or_render("file:m", "a b", lesson="05-induction") == 7
+    assert window.asked == [("open", "file:m", "a b", (), "05-induction")]
 
 
 def test_where_there_is_none_its_picture_is_painted(

@@ -20,7 +20,7 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
 from circuitlab.model.text import sentencepiece_bpe
-from tests.gguf_files import Kind, byte_tokenizer, converted, plain, random_blocks
+from tests.gguf_files import Kind, byte_tokenizer, converted, plain, random_blocks, split
 from tests.unit.families.agreement import saved
 
 gguf = pytest.importorskip("gguf")
@@ -287,18 +287,7 @@ def test_a_model_in_parts_opens_by_any_of_them(tmp_path: Path) -> None:
     whole = open_model(_with(tmp_path, lambda more: None)).weights
     paths = [tmp_path / "parts" / f"m-{i + 1:05d}-of-00002.gguf" for i in range(2)]
     paths[0].parent.mkdir()
-    reader = gguf.GGUFReader(tmp_path / "m.gguf")
-    for i, path in enumerate(paths):
-        writer = gguf.GGUFWriter(path, "llama")
-        for field in reader.fields.values() if i == 0 else ():
-            if field.name.startswith("llama."):
-                writer.add_key_value(field.name, field.contents(), field.types[0])
-        writer.add_key_value("split.no", i, gguf.GGUFValueType.UINT16)
-        writer.add_key_value("split.count", 2, gguf.GGUFValueType.UINT16)
-        for tensor in reader.tensors[i::2]:
-            writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
-        for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
-            write()
+    split(tmp_path / "m.gguf", paths)
     ids = torch.tensor([[3, 1, 4, 1, 5]])
     for path in (*paths, paths[0].parent):
         opened = open_model(path)

@@ -23,7 +23,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.saving import save_directory
-from circuitlab.model.subject import Conventions, ModelRef, Subject
+from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.reference.slow_forward import SlowModel
 
@@ -248,3 +248,34 @@ def test_the_control_of_a_prompt_is_its_positions_on_other_tokens(tmp_path: Path
     assert set(result.across()) == {"mean", "control"}
     one = answer(path, "head_scores", HeadScoresParams(on="text"), (3,))
     assert np.isfinite(one.of("entropy")).all()
+
+
+@pytest.mark.parametrize("on", ["scores", "stripe"])
+def test_on_random_tokens_interventions_act_where_they_are_asked_for_and_need_no_prompt(tmp_path: Path, on: str) -> None:
+    """Against prefix matching of the slow forward pass, which has no interventions, on weights in which the head is cut out."""
+    config = CONFIGS["attention-only"]
+    path, cut = directory(tmp_path / "whole", config), (Intervention("zero", Site("z", 0, (1,))),)
+    tensors = load_file(path / "model.safetensors")
+    tensors["layers.0.W_O"][1] = 0.0
+    name, params = (
+        ("head_scores", HeadScoresParams(block=6, repeats=2, samples=2, edited=True))
+        if on == "scores"
+        else ("prefix_stripe", PrefixStripeParams(Head(1, 0), block=6, edited=True))
+    )
+    assert params.needs == "edits" and replace(params, edited=False).needs == "weights"
+    result, plain = answer(path, name, params, edits=cut), answer(path, name, replace(params, edited=False), edits=cut)
+    assert "no interventions" in plain.conventions and "no interventions" not in result.conventions
+    bos = 0 if config.prepend_bos else None
+    rows = repeated_random(config, bos, 6, 2, 2 if on == "scores" else 1, 0).tolist()
+    expected = []
+    for tokens in rows:
+        _, _, patterns = SlowModel(config, tensors).run(tuple(tokens))
+        A, counted = patterns[1][0], []
+        for d, now in enumerate(tokens):
+            sources = [s for s in range(1, d + 1) if tokens[s - 1] == now]
+            counted += [sum(A[d][s] for s in sources)] if sources else []
+        expected.append(np.mean(counted))
+    found = result.of("prefix_matching")[1, 0] if on == "scores" else result.score
+    np.testing.assert_allclose(found, np.mean(expected), rtol=1e-6)
+    before = plain.of("prefix_matching")[1, 0] if on == "scores" else plain.score
+    assert abs(found - before) > 1e-6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import warnings
 from collections import Counter, OrderedDict
@@ -22,7 +23,7 @@ from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.tensors import MappedTensors, check_finite, copied, open_safetensors
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.forward import forward
-from circuitlab.model.loading import open_model
+from circuitlab.model.loading import Keep, open_model
 from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.loading.layout import matrix
 from circuitlab.model.subject import ModelRef
@@ -280,16 +281,40 @@ def test_a_file_cut_while_it_is_mapped_is_an_error_not_a_signal(tmp_path: Path, 
     assert forward(weights, (1, 2, 3)).logits().shape == (3, 11)
     for file in weight_files(path):
         os.truncate(file, file.stat().st_size // 3)
-    with pytest.raises(BadModel, match="ends too early"):
+    with pytest.raises(BadModel, match=r"ends too early|has been changed since it was opened"):
         forward(weights, (1, 2, 3))
+
+
+@pytest.mark.parametrize("keep", ["lazy", "mapped"])
+def test_no_number_is_of_two_contents_of_a_file(tmp_path: Path, keep: Keep) -> None:
+    """Written into, an open file is refused; replaced by another of its name, the one that was opened is read on."""
+    path = CORPUS["gpt2"](tmp_path / "m")
+    (file,) = weight_files(path)
+    before = forward(open_model(path).weights, (1, 2, 3)).logits()
+    replaced = open_model(path, keep).weights
+    other = tmp_path / "other"
+    other.write_bytes(bytes(file.stat().st_size))
+    kept = shutil.copy(file, tmp_path / "kept")
+    os.replace(other, file)
+    torch.testing.assert_close(forward(replaced, (1, 2, 3)).logits(), before)
+    os.replace(kept, file)
+    written_into = open_model(path, keep).weights
+    with file.open("r+b") as stream:
+        stream.seek(-64, os.SEEK_END)
+        stream.write(bytes(64))
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**6))  # however coarse the clock of the disk
+    with pytest.raises(BadModel, match="has been changed since it was opened"):
+        forward(written_into, (1, 2, 3))
 
 
 def test_a_file_cut_while_it_is_copied_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(bytes(10_000))
     file = WholeFile(path)
-    os.truncate(path, 6000)
     assert torch.equal(file.copy(0, 6000), torch.zeros(6000, dtype=torch.uint8))
+    os.truncate(path, 6000)
+    with pytest.raises(BadModel, match="6,000 bytes instead of 10,000"):  # another content, though these bytes are there
+        file.copy(0, 6000)
     for read in (file.copy, file.read, file.view):
         with pytest.raises(BadModel, match="10000 when it was opened" if read != file.copy else "ends too early"):
             read(0, 10_000)

@@ -137,8 +137,8 @@ BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "
 
 def test_the_process_ends_with_its_tokenizer(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_file(written(tmp_path, pre_tokenizer=cut("[aeiou]")))
-    assert isinstance(tokenizer._process, TokenizerProcess)
-    child = tokenizer._process._running[0]
+    assert isinstance(tokenizer._own, TokenizerProcess)
+    child = tokenizer._own._running[0]
     assert child.poll() is None
     del tokenizer
     gc.collect()
@@ -148,9 +148,9 @@ def test_the_process_ends_with_its_tokenizer(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_file(written(tmp_path, pre_tokenizer=cut("[aeiou]")))
     before = tokenizer.encode("one")
-    assert tokenizer._process is not None
-    tokenizer._process._running[0].kill()
-    tokenizer._process._running[0].wait()
+    assert isinstance(tokenizer._own, TokenizerProcess)
+    tokenizer._own._running[0].kill()
+    tokenizer._own._running[0].wait()
     assert tokenizer.encode("two") and tokenizer.encode("one") == before
 
 

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import torch
 
 from circuitlab.disk.file_lock import FileLock
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadMachine, BadModel, Cancelled, UsageError
+from circuitlab.errors import BadMachine, BadModel, Cancelled, SeveralModels, UsageError
+from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
 from circuitlab.model.sources import hub_transfer
-from circuitlab.model.sources.hub import HubName, looks_like_a_name, snapshot
+from circuitlab.model.sources.hub import HubName, in_cache, is_path, looks_like_a_name, snapshot
+from circuitlab.model.sources.hub_forms import gguf_models, matching
 from tests.hub_server import COMMIT, Hub, reached, redirected
 from tests.models import CONFIGS, directory
 from tests.patience import SECONDS
@@ -291,10 +294,8 @@ def test_a_commit_and_a_name_of_a_shard_never_become_a_path(hub: Hub, tmp_path: 
     hub.commit = "../../x"
     with pytest.raises(BadModel, match="not a hash"):
         plan(NAME)
-    from circuitlab.model.sources.hub_transfer import is_bare
-
-    assert not any(is_bare(n) for n in ("model-/../x.safetensors", "..", ".x", "a\\b", "/x", "a\nb", "C:x", ""))
-    assert all(is_bare(n) for n in ("model-00001-of-00002.safetensors", "pytorch_model.bin", "config.json"))
+    assert not any(is_path(n) for n in ("model-/../x.safetensors", "..", ".x", "a\\b", "/x", "a\nb", "C:x", ""))
+    assert all(is_path(n) for n in ("model-00001-of-00002.safetensors", "pytorch_model.bin", "config.json"))
     assert not (tmp_path / "cache").exists()
 
 
@@ -428,3 +429,144 @@ def test_a_command_downloads_first_and_says_how_far_it_is(hub: Hub, capsys: pyte
     assert main(["info", "somebody/small"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["info", "nobody/nothing"]) == 3
+
+
+# -- GGUF models ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a repository of three GGUF models, one of them in two parts in a folder, and one with a single model."""
+    pytest.importorskip("gguf")
+    from tests.gguf_files import small, split
+
+    many, one = tmp_path / "many", tmp_path / "one"
+    for made in (many / "F32", one):
+        made.mkdir(parents=True)
+    small(one / "small-F32.gguf")
+    for name in ("small.Q4_K_M.gguf", "small.UD-Q4_K_M.gguf", "mmproj-F16.gguf"):
+        (many / name).write_bytes((one / "small-F32.gguf").read_bytes())
+    split(one / "small-F32.gguf", [many / "F32" / f"small-F32-0000{i}-of-00002.gguf" for i in (1, 2)])
+    (many / "config.json").write_text("{}")
+    repos = {"somebody/many": many, "somebody/one": one}
+    with reached(Hub(repos), tmp_path / "cache", monkeypatch) as served:
+        yield served
+
+
+def test_a_repository_of_one_gguf_model_opens_by_its_name(packed: Hub) -> None:
+    name = HubName("somebody/one")
+    assert snapshot(name) is None
+    what = plan(name)
+    assert str(what.name) == "somebody/one:small-F32.gguf" and [f.name for f in what.files] == ["small-F32.gguf"]
+    file = fetch(what, lambda p: None)
+    assert file.name == "small-F32.gguf" and file.read_bytes() == (packed.repos[name.repo] / file.name).read_bytes()
+    packed.log.clear()
+    opened = ModelStore().open(reference("somebody/one"))
+    assert opened.ref.source == "hub:somebody/one:small-F32.gguf", "one model has one name"
+    assert opened.ref == reference("hub:somebody/one:f32")
+    assert opened.opened.weights.config == open_model(packed.repos[name.repo] / file.name).weights.config and not packed.log
+
+
+def test_of_several_models_one_is_named(packed: Hub) -> None:
+    with pytest.raises(SeveralModels) as caught:
+        plan(HubName("somebody/many"))
+    assert set(caught.value.models) == {"Q4_K_M", "UD-Q4_K_M", "F32"}, "what is beside a model is none"
+    said = str(caught.value)
+    assert "somebody/many holds 3 models." in said and "MiB, small.UD-Q4_K_M.gguf" in said and "and 1 more part" in said
+    assert [f.name for f in plan(HubName.parse("somebody/many:q4_k_m")).files] == ["small.Q4_K_M.gguf"]
+    assert [f.name for f in plan(HubName.parse("somebody/many:small.UD-Q4_K_M.gguf")).files] == ["small.UD-Q4_K_M.gguf"]
+    for none in ("Q4_K", "Q8_0", "another.gguf"):
+        with pytest.raises(BadModel, match=f"has no model {none}") as refused:
+            plan(HubName.parse(f"somebody/many:{none}"))
+        assert "Q4_K_M" in refused.value.expected
+
+
+def test_all_parts_are_fetched_and_one_that_lacks_is_not_there(packed: Hub, tmp_path: Path) -> None:
+    name = HubName.parse("somebody/many@main:F32")
+    what = plan(name)
+    assert [f.name for f in what.files] == [f"F32/small-F32-0000{i}-of-00002.gguf" for i in (1, 2)]
+    first = fetch(what, lambda p: None)
+    assert snapshot(name) == first and first.parent.name == "F32"
+    opened = ModelStore().open(reference(str(name)))
+    whole, ids = open_model(packed.repos["somebody/one"] / "small-F32.gguf"), torch.tensor([[3, 1, 4, 1, 5]])
+    assert torch.equal(logits(opened.opened.weights, ids), logits(whole.weights, ids))
+    first.with_name("small-F32-00002-of-00002.gguf").unlink()
+    assert snapshot(name) is None
+    with pytest.raises(BadModel, match="has not been downloaded"):
+        in_cache(name)
+
+
+def test_what_the_cache_has_is_told_apart_without_the_hub(packed: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = HubName("somebody/many")
+    fetch(plan(replace(bare, form="Q4_K_M")), lambda p: None)
+    assert reference("somebody/many").source == "hub:somebody/many:small.Q4_K_M.gguf"
+    fetch(plan(replace(bare, form="UD-Q4_K_M")), lambda p: None)
+    assert snapshot(bare) is None
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for ask in (in_cache, plan):
+        with pytest.raises(SeveralModels) as caught:
+            ask(bare)
+        assert set(caught.value.models) == {"Q4_K_M", "UD-Q4_K_M"}
+    assert snapshot(replace(bare, form="q4_k_m")) is not None
+
+
+def test_a_swapped_gguf_file_is_refused(packed: Hub) -> None:
+    packed.damage = True
+    with pytest.raises(BadModel, match="damaged in transit"):
+        fetch(plan(HubName("somebody/one")), lambda p: None)
+    assert snapshot(HubName("somebody/one")) is None
+
+
+@pytest.mark.parametrize("form", ["", "../x.gguf", "/x.gguf", "a//b.gguf", "K_M", "latest", "a/b/c/d.gguf", "Q4_K_M:"])
+def test_what_names_no_form_is_refused(form: str) -> None:
+    with pytest.raises(UsageError, match="names no model of a/b"):
+        HubName.parse(f"a/b:{form}")
+
+
+@pytest.mark.parametrize(
+    ("file", "tag", "found"),
+    [
+        ("m-Q4_K_M.gguf", "q4_k_m", True), ("m_Q4_K_M-00001-of-00001.gguf", "Q4_K_M", True), ("m.Q8_0_L.gguf", "Q8_0", False),
+        ("m-IQ4_NL.gguf", "Q4_NL", False), ("m-BF16.gguf", "F16", False), ("m-fp16.gguf", "fp16", True),
+    ],
+)  # fmt: skip
+def test_a_quantisation_is_a_whole_word_of_a_name(file: str, tag: str, found: bool) -> None:
+    assert bool(matching(gguf_models({file: 1}), tag)) is found
+
+
+# -- TransformerLens' own models --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a model as TransformerLens' author has them, and the repository of the tokenizer that it names."""
+    from tests.hooked_models import letters, own_form
+
+    (names := tmp_path / "letters").mkdir()
+    letters(names)
+    model = own_form(tmp_path / "attn", "attention", tokenizer_name="somebody/letters")
+    (model / "checkpoints").mkdir()
+    (model / "checkpoints" / "attn_64.pth").write_bytes(b"not needed")
+    with reached(Hub({"somebody/attn": model, "somebody/letters": names}), tmp_path / "cache", monkeypatch) as served:
+        yield served
+
+
+def test_a_model_of_transformer_lens_comes_with_the_tokenizer_that_it_names(lens: Hub) -> None:
+    name, said = HubName("somebody/attn"), list[Progress]()
+    what = plan(name)
+    assert [f.name for f in what.files] == ["config.json", "model_final.pth"]
+    fetch(what, said.append)
+    assert said[-1].done == said[-1].total > what.total, "with the tokenizer"
+    lens.log.clear()
+    opened = ModelStore().open(reference("somebody/attn")).opened
+    assert opened.family == "TransformerLens" and opened.weights.config.prepend_bos
+    assert opened.weights.tokenizer is not None and opened.weights.tokenizer.encode("cab", bos=True) == (16, 2, 0, 1)
+    assert not lens.log
+
+
+def test_a_model_whose_tokenizer_is_gone_opens_without_it(lens: Hub) -> None:
+    del lens.repos["somebody/letters"]
+    fetch(plan(HubName("somebody/attn")), lambda p: None)
+    opened = ModelStore().open(reference("somebody/attn")).opened
+    assert opened.weights.tokenizer is None
+    assert any("names somebody/letters" in note for note in opened.notes)

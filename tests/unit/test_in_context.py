@@ -154,7 +154,7 @@ def test_interventions_act_where_they_are_asked_for(ask: Asker) -> None:
     plain = ask(params)
     again = ask.engine.answer(ask.request(params, (1, 2), CUT), fresh=True).result
     np.testing.assert_array_equal(again.arrays()["losses"], plain.losses)
-    assert params.needs == "weights" and replace(params, edited=True).needs == "tokens"
+    assert params.needs == "weights" and replace(params, edited=True).needs == "edits"
     cut = ask(replace(params, edited=True), (1, 2), CUT)
     assert not np.allclose(cut.losses[:, 1:], plain.losses[:, 1:])
     tokens = tuple(np.random.default_rng(0).choice(np.arange(1, 260), size=(2, 5))[0].tolist())

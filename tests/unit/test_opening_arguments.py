@@ -18,7 +18,7 @@ from circuitlab.model.forward import forward
 from circuitlab.model.subject import Conventions
 from tests.models import CONFIGS, directory, weights_of
 
-TEXT = "the cat saw"
+TEXT = "the cat<|bos|> saw"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,7 @@ def test_the_options_say_the_same(folder: str, tmp_path: Path, capsys: pytest.Ca
         (["--raw"], {"raw": True}),
         (["--no-bos"], {"bos": False}),
         (["--bos"], {"bos": True}),
+        (["--no-special"], {"special": False}),
     ):
         assert ask(*options) == 0
         model = api.open(folder, use=Engine(ModelStore()), **arguments)  # type: ignore[arg-type]

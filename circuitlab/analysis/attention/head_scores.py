@@ -18,17 +18,20 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.attention.score_definitions import SCORES, UNITS
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, added, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
     control_words,
     different_random,
     drawable,
     drawn_words,
+    edit_words,
     fit_to_context,
     indistinct,
+    needs_of,
     no_room,
     repeated_random,
+    run_on,
 )
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import sampled
@@ -46,7 +49,8 @@ CELLS = 2**21  # of patterns scored at a time, for the same reason
 class HeadScoresParams:
     """`on`: repeated random tokens, or the prompt. `samples` of `block` random tokens × `repeats`, drawn with `seed`.
 
-    Fewer repeats, then smaller blocks, if the context is shorter.
+    Fewer repeats, then smaller blocks, if the context is shorter. `edited`: random tokens, and the control, with the subject's
+    interventions (the prompt always has them).
     """
 
     on: Literal["random", "text"] = "random"
@@ -54,11 +58,17 @@ class HeadScoresParams:
     repeats: int = at_least(1, 4)
     samples: int = at_least(1, 10)
     seed: int = at_least(0, 0)
+    edited: bool = added(5, False)
 
     @property
-    def needs(self) -> Literal["weights", "tokens"]:
+    def needs(self) -> Need:
         """Random tokens need no prompt: their scores stay cached while the prompt changes."""
-        return "weights" if self.on == "random" else "tokens"
+        return needs_of(self.own_texts, self.edited)
+
+    @property
+    def own_texts(self) -> bool:
+        """Whether positions are those of other tokens than the prompt."""
+        return self.on == "random"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,9 +102,19 @@ class HeadScoresResult(Result):
         return Table(tuple(columns))
 
 
-def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str) -> np.ndarray:
-    """[score, sample, layer, head] of a batch of prompts, without interventions; `judged`: the tokens that the scores compare."""
-    config = inputs.weights.config
+def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str, edited: bool = False) -> np.ndarray:
+    """[score, sample, layer, head] of a batch of prompts; `judged`: the tokens that the scores compare.
+
+    `edited`: with the subject's interventions, one prompt after the other.
+    """
+    config, edits = inputs.weights.config, inputs.subject.edits if edited else ()
+    if edits:
+        each = []
+        for i, (one, its) in enumerate(zip(tokens, judged, strict=True)):
+            ctx.tick(i, len(tokens), text)
+            run = run_on(inputs, tuple(one.tolist()), prompt=False, edited=True, ctx=ctx)
+            each.append(_of_run(run, its, ctx, text))
+        return np.stack(each, axis=1)
     out = np.full((len(SCORES), len(tokens), config.n_layers, config.n_heads), np.nan)
     step = max(1, TOKENS // tokens.shape[1])
     for start in range(0, len(tokens), step):
@@ -147,13 +167,16 @@ def _memory(config: ModelConfig, n: int, p: HeadScoresParams) -> int:
 
 
 def _holds(version: int, config: ModelConfig, p: HeadScoresParams) -> bool:
-    """Version 3 knew of no windows and no smaller output vocabulary, and said of every model that its BOS is not drawn."""
+    """Version 4 had no interventions on random tokens; 3 knew of no windows and no smaller output vocabulary, and said of every
+    model that its BOS is not drawn.
+    """
     drawn_as_said = config.prepend_bos and config.d_vocab > p.block
     whole = not any(config.windows) and config.d_vocab_out >= config.d_vocab
-    return version == 3 and whole and (p.on == "text" or drawn_as_said)
+    before = version == 3 and whole and (p.on == "text" or drawn_as_said)
+    return not p.edited and (version == 4 or before)
 
 
-@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+@analysis(version=5, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.convention_words()
@@ -164,12 +187,12 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     fit = fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused
     repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
-    scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens")
+    scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens", p.edited)
     other = repeated.clone()
     rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
     ids, differ = different_random(drawable(config, bos), size, rng)
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(ids)
-    control = scores_on(inputs, other, repeated, ctx, "control")
+    control = scores_on(inputs, other, repeated, ctx, "control", p.edited)
     spread = scores.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(scores[:, 0], np.nan)
     sample = sampled(
         f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
@@ -184,7 +207,7 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
             *drawn_words(config, bos, fit.block),
             control_words(config, differ),
             *hidden_words(config, scores.mean(axis=1), repeated),
-            "no interventions",
+            *edit_words(inputs, p.edited),
         ),
     )
 

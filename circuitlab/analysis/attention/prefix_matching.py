@@ -17,12 +17,14 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.attention.score_definitions import prefix_matching_mask, seen
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Need, Result, Table, added, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import (
     check_counts,
     drawn_words,
+    edit_words,
     fit_to_context,
     indistinct,
+    needs_of,
     no_room,
     repeated_random,
 )
@@ -36,18 +38,27 @@ from circuitlab.model.weights import bos_of
 
 @dataclass(frozen=True)
 class PrefixStripeParams:
-    """`on`: repeated random tokens (fewer if the context is shorter), or the prompt."""
+    """`on`: repeated random tokens (fewer if the context is shorter), or the prompt.
+
+    `edited`: random tokens with the subject's interventions (the prompt always has them).
+    """
 
     head: Head = Head(0, 0)
     on: Literal["random", "prompt"] = "random"
     block: int = at_least(1, 25)
     repeats: int = at_least(1, 2)
     seed: int = at_least(0, 0)
+    edited: bool = added(4, False)
 
     @property
-    def needs(self) -> Literal["weights", "tokens"]:
+    def needs(self) -> Need:
         """Random tokens need no prompt."""
-        return "weights" if self.on == "random" else "tokens"
+        return needs_of(self.own_texts, self.edited)
+
+    @property
+    def own_texts(self) -> bool:
+        """Whether positions are those of other tokens than the prompt."""
+        return self.on == "random"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,7 +98,12 @@ def _memory(config: ModelConfig, n: int, p: PrefixStripeParams) -> int:
     return 8 * length * (width + 4 * length)
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: PrefixStripeParams) -> bool:
+    """Version 3 had no interventions on random tokens."""
+    return version == 3 and not p.edited
+
+
+@analysis(version=4, needs="tokens", of_heads=True, lane="live", memory=_memory, refuse=_refuse, holds=_holds)
 def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStripeResult:
     """Prefix-matching stripe: one head's pattern, the cells that prefix matching counts, and its attention to them."""
     weights, config = inputs.weights, inputs.weights.config
@@ -99,9 +115,10 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         fit = fit_to_context(config, p.block, p.repeats)
         assert fit is not None  # else refused
         ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
-        run, front = inputs.run(ids, ()), "BOS + " if bos is not None else ""
+        run, front = inputs.run(ids, inputs.subject.edits if p.edited else ()), "BOS + " if bos is not None else ""
         drawn = drawn_words(config, bos, fit.block)
-        sample_words = (sampled(f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample"), *drawn, "no interventions")
+        sample = sampled(f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample")
+        sample_words = (sample, *drawn, *edit_words(inputs, p.edited))
     else:
         run, sample_words = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)
     ids, window = torch.tensor(run.tokens), config.window(head.layer)

@@ -27,7 +27,20 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._contributions import PARTS_SUM
 from circuitlab.analysis.attribution._linear_reading import Passage
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
+from circuitlab.analysis.base import (
+    Column,
+    Ctx,
+    Inputs,
+    Need,
+    Remainder,
+    Result,
+    Table,
+    TextRef,
+    analysis,
+    at_least,
+    over,
+    scalar,
+)
 from circuitlab.analysis.behaviour.samples import check_counts, needs_of, refuse_loss, run_on, text_pieces
 from circuitlab.analysis.chosen_heads import check_heads
 from circuitlab.analysis.ordering import descending
@@ -64,7 +77,7 @@ class SkipTrigramsInTextParams:
     edited: bool = False
 
     @property
-    def needs(self) -> Literal["weights", "tokens"]:
+    def needs(self) -> Need:
         """A file needs no prompt."""
         return needs_of(self.own_texts, self.edited)
 

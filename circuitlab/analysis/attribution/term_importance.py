@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -29,7 +29,20 @@ from torch import Tensor
 
 from circuitlab.analysis.attribution._frozen_attention_pass import FrozenAttentionPass, HeadOutputs
 from circuitlab.analysis.attribution._recorded_words import recorded_parts
-from circuitlab.analysis.base import Column, Ctx, Inputs, Remainder, Result, Table, TextRef, analysis, at_least, over, scalar
+from circuitlab.analysis.base import (
+    Column,
+    Ctx,
+    Inputs,
+    Need,
+    Remainder,
+    Result,
+    Table,
+    TextRef,
+    analysis,
+    at_least,
+    over,
+    scalar,
+)
 from circuitlab.analysis.behaviour.samples import check_counts, losses_of, needs_of, refuse_loss, run_on, text_pieces
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
@@ -56,7 +69,7 @@ class TermImportanceParams:
     edited: bool = False
 
     @property
-    def needs(self) -> Literal["weights", "tokens"]:
+    def needs(self) -> Need:
         """A file needs no prompt, so that its measurement stays cached while the prompt changes."""
         return needs_of(self.text is not None, self.edited)
 

@@ -26,6 +26,7 @@ from circuitlab.analysis.base import (
     Column,
     Ctx,
     Inputs,
+    Need,
     Result,
     SeriesRef,
     Table,
@@ -81,7 +82,7 @@ class InContextParams:
     control: SeriesRef | None = None
 
     @property
-    def needs(self) -> Literal["weights", "tokens"]:
+    def needs(self) -> Need:
         """Random tokens and files need no prompt: their losses stay cached while the prompt changes."""
         return needs_of(self.own_texts, self.edited)
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import (
-    Analysis,
+    AnyAnalysis,
     Column,
     Ctx,
     Inputs,
@@ -122,12 +122,12 @@ class OverPromptsResult(Result):
         return Table(tuple(columns))
 
 
-def can_be_averaged(analysis: Analysis[Any, Any]) -> bool:
+def can_be_averaged(analysis: AnyAnalysis) -> bool:
     """Whether an analysis has arrays that may be averaged over prompts."""
     return analysis.result.across is not Result.across
 
 
-def requested_analysis(p: OverPromptsParams) -> tuple[Analysis[Any, Any], Any]:
+def requested_analysis(p: OverPromptsParams) -> tuple[AnyAnalysis, Any]:
     """(analysis, its parameters). Raises `UsageError` for an unknown analysis or invalid parameters."""
     inner = find_analysis(p.analysis)
     try:

@@ -12,13 +12,13 @@ there are more pieces than requested, some are drawn with a seed. A text shorter
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Ctx, Inputs, TextRef
+from circuitlab.analysis.base import Ctx, Inputs, Need, TextRef
 from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import base_name
@@ -156,12 +156,12 @@ def pieces(tokens: Sequence[int], bos: int | None, length: int, count: int, seed
     return [(*front, *tokens[s : s + step]) for s in starts.tolist()]
 
 
-def needs_of(own_texts: bool, edited: bool) -> Literal["weights", "tokens"]:
+def needs_of(own_texts: bool, edited: bool) -> Need:
     """What is needed of a subject to measure on the prompt, or on texts of one's own, with or without its interventions.
 
-    Own texts without them need no prompt: what was measured stays cached while the prompt changes.
+    Own texts need no prompt: what was measured stays cached while the prompt changes.
     """
-    return "weights" if own_texts and not edited else "tokens"
+    return ("edits" if edited else "weights") if own_texts else "tokens"
 
 
 def edit_words(inputs: Inputs, edited: bool) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ import numpy as np
 
 from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams, copying_head_score
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores, sample_words
-from circuitlab.analysis.base import Analysis, Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import AnyAnalysis, Column, Ctx, Inputs, Result, Table, analysis, at_least, over
 from circuitlab.analysis.behaviour.samples import Repeated, check_counts, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, exactness
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
@@ -141,7 +141,7 @@ class TheoryAndMeasurementResult(Result):
         )
 
 
-_PARTS: dict[str, tuple[Analysis[Any, Any], Any]] = {
+_PARTS: dict[str, tuple[AnyAnalysis, object]] = {
     "own token in top 10": (own_tokens, OwnTokensParams()),
     "OV copying": (copying_scores, CopyingScoresParams()),
     "QK positivity": (copying_scores, CopyingScoresParams()),
@@ -153,7 +153,7 @@ _PARTS: dict[str, tuple[Analysis[Any, Any], Any]] = {
 }
 
 
-def _part(name: str, p: TheoryAndMeasurementParams) -> tuple[Analysis[Any, Any], Any]:
+def _part(name: str, p: TheoryAndMeasurementParams) -> tuple[AnyAnalysis, object]:
     """The analysis that a quantity is read from, and what it is asked."""
     return (ablation, AblationParams(frozen=p.frozen)) if name == "ablation" else _PARTS[name]
 

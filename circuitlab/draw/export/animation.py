@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtGui import QImage
@@ -12,6 +13,9 @@ from PySide6.QtGui import QImage
 from circuitlab.draw.export._xmp import xmp_packet
 from circuitlab.draw.look.slide import Slide
 from circuitlab.errors import BadMachine
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # How hard WebP looks for a smaller file. 25 frames of 1280 × 720: 1.2 s and 334 kB; with 4, 100 and `minimize_size` 15 s, 323 kB.
 EFFORT, QUALITY = 2, 50  # of 6, of 100
@@ -24,7 +28,7 @@ def need_pillow() -> None:
     _pillow()
 
 
-def _pillow() -> Any:
+def _pillow() -> ModuleType:
     try:
         from PIL import Image, features
     except ImportError as error:
@@ -92,7 +96,7 @@ def rgb_bytes(image: QImage) -> bytes:
     return b"".join(data[i * plain.bytesPerLine() :][:line] for i in range(plain.height()))
 
 
-def _in_colours(image: Any, pictures: Sequence[Any]) -> list[Any]:
+def _in_colours(image: ModuleType, pictures: Sequence[Image]) -> list[Image]:
     """The pictures in one palette for all of them, so that no colour flickers: the most frequent colours as they are, the others
     as the nearest of these and of some that stand for them.
     """
@@ -115,7 +119,7 @@ def _in_colours(image: Any, pictures: Sequence[Any]) -> list[Any]:
     return paletted
 
 
-def _packed(picture: Any) -> np.ndarray:
+def _packed(picture: Image) -> np.ndarray:
     """[dots] uint32, a colour in one number."""
     red, green, blue = np.frombuffer(picture.tobytes(), np.uint8).reshape(-1, 3).T.astype(np.uint32)
     return red << 16 | green << 8 | blue

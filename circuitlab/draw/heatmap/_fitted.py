@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from math import ceil, floor, inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtGui import QFontMetricsF
@@ -57,7 +57,7 @@ class FittedMap(PlotMark):
         self._bar_left_out = self._untitled = False
         self.bar_elsewhere = False  # another map has the colour bar of this one, and the caption says which
         self._measured: dict[tuple[float, float, bool, bool], MapSize] = {}
-        self._measured_of: tuple[Any, ...] = ()  # what they follow from
+        self._measured_of: tuple[object, ...] = ()  # what they follow from
         self._most_side = inf  # px of height on paper, beside others that are as high
         self.bar = ColourBar(theme)
         self.legend = Legend(theme)
@@ -87,7 +87,7 @@ class FittedMap(PlotMark):
             size = self._measured[key] = self._measure(width, height, barred, titled)
         return size
 
-    def _facts(self) -> tuple[Any, ...]:
+    def _facts(self) -> tuple[object, ...]:
         """What a measurement follows from beside its room."""
         axes, mark = (self.left_axis, self.bottom_axis), self.mark
         labels = tuple((axis.labels, axis.pitch) for axis in axes)

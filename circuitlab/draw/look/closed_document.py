@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from PySide6.QtCore import QObject, Qt, QUrl
 from PySide6.QtGui import QImage, QTextDocument
 
@@ -21,6 +19,6 @@ class ClosedDocument(QTextDocument):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
 
-    def loadResource(self, type: int, name: QUrl | str) -> Any:
+    def loadResource(self, type: int, name: QUrl | str) -> object:
         """Never what it names."""
         return nothing() if type == QTextDocument.ResourceType.ImageResource.value else ""

@@ -6,14 +6,16 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
 
 from circuitlab.draw.look.theme import Theme
 from circuitlab.errors import reason
 
+W = TypeVar("W", bound=QWidget)
 log = logging.getLogger("circuitlab.draw")
 _LOGGED: set[str] = set()  # a picture is painted many times a second: each fault is logged once
 MOST_LOGGED = 200
@@ -61,11 +63,11 @@ def guarded_item(paint: Callable[..., None]) -> Callable[..., None]:
     return guarded_paint
 
 
-def guarded_widget(paint: Callable[[Any, QPainter], None]) -> Callable[[Any, QPaintEvent], None]:
+def guarded_widget(paint: Callable[[W, QPainter], None]) -> Callable[[W, QPaintEvent], None]:
     """Make the `paintEvent` of a widget from what it paints; where that fails, the reason is written over the widget."""
 
     @wraps(paint)
-    def paint_event(widget: Any, event: QPaintEvent) -> None:
+    def paint_event(widget: W, event: QPaintEvent) -> None:
         painter = QPainter(widget)
         painter.save()
         try:

@@ -175,6 +175,7 @@ class TokensMark(FlowedText):
             self._stamp(painter, range(first, last), inks, ratio)
         if self._marks_signs():
             self._underline(painter, inks)
+        self._frame_special(painter, range(first, last), inks)
         self._outlines(painter)
         self._draw_indices(painter, range(first, last))
         self._draw_arrows(painter)
@@ -244,6 +245,16 @@ class TokensMark(FlowedText):
             box = self._rects[i]
             painter.setPen(self.theme.pen(QColor(inks[i]), 1.2))
             painter.drawLine(QPointF(box.left() + 1, box.bottom() - 1), QPointF(box.right() - 1, box.bottom() - 1))
+
+    def _frame_special(self, painter: QPainter, positions: range, inks: list[str]) -> None:
+        """A dashed frame in the ink of its text around each special token, which letters of the same spelling do not have."""
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        for i in self.mark.special:
+            if i in positions:
+                pen = self.theme.pen(QColor(inks[i]), 1.0)
+                pen.setStyle(Qt.PenStyle.DotLine)
+                painter.setPen(pen)
+                painter.drawRect(self._rects[i].adjusted(1, 1, -2, -2))
 
     def notes(self) -> tuple[str, ...]:
         """How negative values are shown in grey."""

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import Any, Literal
+from typing import Literal
 
 import pyqtgraph as pg
 
@@ -20,6 +20,8 @@ LINES_APART = 20  # px above it
 TOUCHING = 4.0  # px between two where only one would be left otherwise
 LOG_NUMBERS = ((2, 5), (3,))  # between decades, the first that have room
 BETWEEN_NUMBERS, NUMBERS_FROM = 10.0, 36.0  # px between two numbers, and at least from one's middle to the next one's
+
+Level = tuple[float | None, list[float]]  # (the step between its numbers, the numbers)
 
 
 def short_exponent(text: str) -> str:
@@ -49,7 +51,7 @@ class NumberAxis(pg.AxisItem):
             return float(self.theme.px(LINE if self.height() < self.theme.px(LOW) else LINES_APART))
         return max(self.widest(texts) + self.theme.px(BETWEEN_NUMBERS), self.theme.px(NUMBERS_FROM))
 
-    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+    def tickSpacing(self, minVal: float, maxVal: float, size: float) -> Sequence[tuple[float, float]]:
         """The smallest of 1, 2, 5, 10 … at which all numbers stand clear of each other, without minor ticks."""
         if size <= 0 or maxVal <= minVal:
             return super().tickSpacing(minVal, maxVal, size)
@@ -69,7 +71,7 @@ class NumberAxis(pg.AxisItem):
             near = step if spare >= self.theme.px(TOUCHING) - self.theme.px(BETWEEN_NUMBERS) else 0.0
         return [(step, 0.0)]
 
-    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Any]:
+    def tickValues(self, minVal: float, maxVal: float, size: float) -> list[Level]:
         """At least two numbers where there is room for two: one alone shows no scale."""
         levels = super().tickValues(minVal, maxVal, size)
         if size <= 0 or maxVal <= minVal or sum(len(values) for _, values in levels) > 1:
@@ -94,14 +96,14 @@ class NumberAxis(pg.AxisItem):
             if one < step and len(values) > 1 and not (self.spec.whole and one < 1):
                 yield one, values
 
-    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: object) -> list[tuple[Any, list[float]]]:
+    def logTickValues(self, minVal: float, maxVal: float, size: float, stdTicks: object) -> list[Level]:
         """On a logarithmic axis: decades, and 2 and 5 between them where there are few decades and room."""
         decades = range(floor(minVal), ceil(maxVal) + 1)
         wide = size / max(maxVal - minVal, 1e-9)  # px of a decade
         texts = self.logTickStrings([float(d) for d in decades], 1.0, 1.0)
         apart = float(self.theme.px(LINE)) if self.vertical else self.widest(texts) + self.theme.px(BETWEEN_NUMBERS) / 2
         every = max(1, ceil(apart / wide))
-        levels: list[tuple[Any, list[float]]] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
+        levels: list[Level] = [(1.0, [float(d) for d in decades if d % every == 0 and minVal <= d <= maxVal])]
         for numbers in LOG_NUMBERS if maxVal - minVal < 3 else ():
             steps = [log10(m) for m in (1, *numbers, 10)]
             if wide * min(b - a for a, b in pairwise(steps)) >= apart:

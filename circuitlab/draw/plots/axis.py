@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from html import escape
 from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
@@ -34,7 +34,7 @@ class LabelAxis(NumberAxis):
         self.large, self.longest = False, LONGEST  # as `StepLabels` has them
         self.ratio = 1.0
         self.room = AxisRoom()  # at the present size
-        self._labels: tuple[Any, StepLabels | None] = None, None  # and what they were made of
+        self._labels: tuple[object, StepLabels | None] = None, None  # and what they were made of
         super().__init__(side, theme)
         self.natural = self.least = 0  # px that numbers and title take; that plots above and below ask for
         self.set_theme(theme)
@@ -98,7 +98,7 @@ class LabelAxis(NumberAxis):
         if self.count:
             self.showLabel(False)
             return
-        size: dict[str, Any] = {
+        size = {
             "color": self.theme.muted,
             "font-size": f"{self.theme.small:.0f}px",
             "font-family": "Inter",
@@ -169,7 +169,7 @@ class LabelAxis(NumberAxis):
         length = self.height() if self.vertical else self.width()
         labels = self.labels
         if self.count and not labels.shows_numbers(self.room) and not self.spec.bare and length:
-            view: Any = self.linkedView()
+            view = self.linkedView()
             low, high = view.viewRange()[1 if self.vertical else 0]
             part = (at.y() if self.vertical else at.x()) / length
             along = (1 - part if self.vertical and not view.yInverted() else part) * (high - low) + low
@@ -230,7 +230,7 @@ class LabelAxis(NumberAxis):
 
     def place(self, index: int) -> float:
         """Position in px along the axis of the centre of a label."""
-        view: Any = self.linkedView()
+        view = self.linkedView()
         x, y = view.viewRange()
         low, high = y if self.vertical else x
         part = (self.offset + index * self.pitch - low) / ((high - low) or 1.0)
@@ -254,7 +254,7 @@ class LabelAxis(NumberAxis):
 
     def _paint_steps(self, p: QPainter) -> None:
         """A label at each cell, as many as there is room for."""
-        view: Any = self.linkedView()
+        view = self.linkedView()
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
         self.room = self.room._replace(cell=self.pitch * length / ((high - low) or 1.0))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -48,7 +47,7 @@ class EdgesMark(XYPlot):
         self._curves: list[Curve] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._node_boxes: list[QRectF] = []
-        self._boxes_key: Any = None
+        self._boxes_key: object = None
         self._boxes_arrays: tuple[object, object] = (None, None)  # held: another array cannot then have the id of one of these
         self._halos = Overlay(self, self._draw_halos, z=-1.0)  # below all edges, which keep kind and strength when chosen
         self._over = Overlay(self, self._draw_over)

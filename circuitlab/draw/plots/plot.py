@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,11 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         self.box.sigRangeChangedManually.connect(self._by_hand)
 
     @property
-    def plot_item(self) -> Any:
+    def plot_item(self) -> pg.PlotItem:
         """pyqtgraph's PlotItem, which its stubs declare optional."""
-        return self.getPlotItem()
+        item = self.getPlotItem()
+        assert item is not None
+        return item
 
     # what a subclass says --------------------------------------------------------------------------------------------
 
@@ -334,7 +337,7 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
 class Overlay(pg.GraphicsObject):
     """Something painted over the plot in viewport pixels by `draw(painter)`, clipped to the plot."""
 
-    def __init__(self, plot: PlotMark, draw: Any, z: float = 10.0) -> None:
+    def __init__(self, plot: PlotMark, draw: Callable[[QPainter], None], z: float = 10.0) -> None:
         super().__init__()
         self._plot, self._draw = plot, draw
         self.setZValue(z)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QHeaderView,
@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from circuitlab.draw.look.colours import DARK_INK, LIGHT_INK, bar_rgb, dark_text, rgb
 from circuitlab.draw.look.guarded import guarded
 from circuitlab.draw.look.theme import LIGHT, Theme
-from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
+from circuitlab.draw.tables.model import Index, RowsModel, cell_text, is_number
 from circuitlab.figures.marks import RowColumn
 
 MOST_TINTS = 64
@@ -61,16 +61,17 @@ class RowsDelegate(QStyledItemDelegate):
             self._tints[key] = (column.values, [_colour(c) for c in shades.tolist()], dark_text(shades, self.theme).tolist())
         return self._tints[key]
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: object) -> None:
-        rect: Any = option.rect
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        rect = option.rect
         guarded(painter, lambda: self._paint_cell(painter, option, index), QRectF(rect), self.theme)
 
-    def _paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: Any) -> None:
-        model: RowsModel = index.model()
+    def _paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        model = index.model()
+        assert isinstance(model, RowsModel)
         row = int(model.order[index.row()])
         column = model.mark.columns[index.column()]
-        rect: Any = option.rect
-        state: Any = option.state
+        rect = option.rect
+        state = option.state
         ink = self.theme.colour("text")
         if state & QStyle.StateFlag.State_Selected:
             leads = row in model.mark.chosen[:1] or row not in model.mark.chosen
@@ -128,14 +129,14 @@ def paint_gap(painter: QPainter, room: QRectF, theme: Theme) -> None:
     painter.drawLine(QPointF(room.left(), room.center().y()), QPointF(room.right(), room.center().y()))
 
 
-def _colour(parts: Any) -> QColor:
+def _colour(parts: Iterable[float]) -> QColor:
     return QColor(*(int(c) for c in parts))
 
 
 class RowsHeader(QHeaderView):
     """Says in its text which way a column is sorted: where columns are narrow the style's arrow lies on the name."""
 
-    def initStyleOptionForIndex(self, option: Any, section: int) -> None:
+    def initStyleOptionForIndex(self, option: QStyleOptionHeader, section: int) -> None:
         """The sign in front of the name, which stays in sight where the name is shortened."""
         super().initStyleOptionForIndex(option, section)
         if self.isSortIndicatorShown() and self.sortIndicatorSection() == section:
@@ -256,6 +257,6 @@ class RowsTable(QTableView):
         if not event.buttons():
             super().mouseMoveEvent(event)
 
-    def leaveEvent(self, event: Any) -> None:
+    def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
         self.went.emit()

@@ -68,7 +68,7 @@ class ColumnWidths:
         self._spare = {i for i, c in enumerate(columns) if c.spare}
         self._widths, self._whole, self._least, self._tightest = [], [], [], []
         for i, column in enumerate(columns):
-            title = self._model.headerData(i, Qt.Orientation.Horizontal) or ""
+            title = str(self._model.headerData(i, Qt.Orientation.Horizontal) or "")
             widest = widest_of[i]
             natural = max(min(widest, px(LONG)) + px(18 + SHORT_BAR * column.bar), plain.horizontalAdvance(title) + px(34))
             header.setSectionResizeMode(i, QHeaderView.ResizeMode.Interactive)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from circuitlab.counting import number
 from circuitlab.draw.look.plain_text import plain_tip
@@ -49,7 +47,7 @@ def cell_text(column: RowColumn, row: int) -> str:
 class RowsModel(QAbstractTableModel):
     """Rows of a `Rows` mark in the order `order`, indices into the mark."""
 
-    def __init__(self, parent: Any = None) -> None:
+    def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.mark = Rows("", (), np.zeros((0, 1), dtype=np.int64))
         self.order = np.zeros(0, dtype=np.int64)
@@ -133,7 +131,7 @@ class RowsModel(QAbstractTableModel):
         """Columns."""
         return 0 if parent.isValid() else len(self.mark.columns)
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Text, alignment, and a tool tip that is always plain text."""
         if not index.isValid():
             return None
@@ -147,7 +145,7 @@ class RowsModel(QAbstractTableModel):
             return plain_tip(number(value, ".9g") if is_number(column) else str(value))
         return None
 
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """Names with units; the meaning of a column in its tool tip."""
         if orientation == Qt.Orientation.Vertical or section >= len(self.mark.columns):
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal, Slot
@@ -28,7 +27,7 @@ from circuitlab.draw.tables._seen import SeenRows
 from circuitlab.draw.tables._strokes import RowStrokes
 from circuitlab.draw.tables._widths import LEAST_SECTION, ROW, ColumnWidths
 from circuitlab.draw.tables.model import RowsModel, cell_text
-from circuitlab.figures.marks import Hit, Rows
+from circuitlab.figures.marks import Gesture, Hit, Rows
 from circuitlab.story.zoom import Part
 
 MOST = 40  # rows at most in its natural height
@@ -404,7 +403,7 @@ class RowsMark(QWidget):
         return self.readout(self._hovered) if 0 <= self._hovered < self.model.rowCount() else ""
 
     @Slot(int, str)
-    def _emit(self, row: int, gesture: Any) -> None:
+    def _emit(self, row: int, gesture: Gesture) -> None:
         self.gestured.emit(Hit(self.mark_name, self.id_of(row), gesture), self.readout(row))
 
     @Slot(int, Qt.SortOrder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
@@ -14,7 +13,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def name_for_readers(view: QWidget, figure: Figure, widgets: Mapping[tuple[type, str], Any]) -> None:
+def name_for_readers(view: QWidget, figure: Figure, widgets: Mapping[tuple[type, str], QWidget]) -> None:
     """Name the view and the widgets of its marks (by type and name) for screen readers."""
     about = figure.title or view.windowTitle()
     view.setAccessibleName(about or "Figure")

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 from circuitlab.draw.heatmap.heatmap import HeatmapMark
 from circuitlab.draw.look.theme import GRID, Theme
@@ -15,6 +14,7 @@ from circuitlab.draw.painted.tokens import TokensMark
 from circuitlab.draw.plots.plot import PlotMark
 from circuitlab.draw.plots.xy import XYPlot
 from circuitlab.draw.tables.rows import RowsMark
+from circuitlab.draw.view._realise import MarkWidget
 from circuitlab.figures.marks import Mark
 
 LEAST_PLOT, LEAST_MAP = 40, 100  # px of height at text size 1
@@ -81,7 +81,7 @@ def _choices(
             yield worth(wide, height, share), MapAndText(True, wide, small, every)
 
 
-def least_height(widget: Any, width: int, theme: Theme) -> int:
+def least_height(widget: MarkWidget, width: int, theme: Theme) -> int:
     """px of height in which something of a mark of this width can be read."""
     if isinstance(widget, XYPlot):
         return widget.around(width) + theme.px(LEAST_PLOT)
@@ -90,7 +90,7 @@ def least_height(widget: Any, width: int, theme: Theme) -> int:
     return widget.least_on_stage(width) if isinstance(widget, RowsMark | TokensMark) else max(widget.line_height(), 28)
 
 
-def without_room(rows: Sequence[Sequence[tuple[Mark, Any]]], width: int, room: int, theme: Theme) -> set[int]:
+def without_room(rows: Sequence[Sequence[tuple[Mark, MarkWidget]]], width: int, room: int, theme: Theme) -> set[int]:
     """The rows of marks, each with its widget, that have to go so that the others are read in `room` px of height
     and `width`.
 

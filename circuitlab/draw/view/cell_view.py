@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
-from typing import Any
 
 from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtWidgets import QWidget
@@ -17,6 +16,7 @@ from circuitlab.draw.look.theme import GRID, Theme
 from circuitlab.draw.plots.plot import PlotMark, Range
 from circuitlab.draw.plots.xy import XYPlot
 from circuitlab.draw.tables.on_paper import RowsOnPaper
+from circuitlab.draw.view._realise import MarkWidget
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.draw.view.settling import settle
 from circuitlab.figures.marks import Figure, Heatmap
@@ -50,7 +50,7 @@ class CellView(FigureView):
 
     # what is in it ---------------------------------------------------------------------------------------------------
 
-    def _rows(self) -> list[list[Any]]:
+    def _rows(self) -> list[list[MarkWidget]]:
         return [[self._widgets[type(mark), mark.name] for mark in row] for row in self.figure.grid]
 
     def firsts(self) -> dict[int, PlotMark]:

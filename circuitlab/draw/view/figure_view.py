@@ -181,7 +181,7 @@ class FigureView(QWidget):
                 self._widgets[type(mark), mark.name] = self._make(mark)
 
     def _make(self, mark: Mark) -> Any:
-        widget = realise(mark, self._theme, self._paper is not None)
+        widget: Any = realise(mark, self._theme, self._paper is not None)  # some have signals and methods that others lack
         widget.setParent(self)
         widget.gestured.connect(self._gestured)
         widget.context.connect(self._context)

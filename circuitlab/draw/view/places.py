@@ -392,7 +392,7 @@ class Places:
             self._rows[i].setMinimumHeight(spare // len(shown) if cut else need)
             self._rows[i].setMaximumHeight(spare // len(shown) if cut else UNLIMITED)
 
-    def _show_beside(self, place: int, row: list[tuple[Mark, Any]], width: int) -> int:
+    def _show_beside(self, place: int, row: list[tuple[Mark, QWidget]], width: int) -> int:
         """Of the marks of a row show those that have their least width beside each other; how many have not."""
         stacked = (self._stacked and _map_and_table(tuple(mark for mark, _ in row))) or place in self._piled
         right, count = 0, 0

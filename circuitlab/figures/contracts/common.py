@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.base import Result
 from circuitlab.analysis.circuits.token_readings import reads_normed
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import About, Essential, Sense, of_each
@@ -32,7 +32,7 @@ def destination(state: State) -> int:
     return len(state.tokens) - 1 if chosen is None else min(chosen, len(state.tokens) - 1)
 
 
-def prompt_of(answer: Answer[Any]) -> tuple[int, ...]:
+def prompt_of(answer: Answer[Result]) -> tuple[int, ...]:
     """The token ids [pos] that an answer was computed on: the State's may be another prompt's by now."""
     return answer.request.subject.tokens
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import floor, log10
-from typing import Any
 
 import numpy as np
 
@@ -135,8 +134,8 @@ def _beside(column: RowColumn, before: np.ndarray, change: np.ndarray, pin: Pinn
 
 def _same_rows(table: Rows, ref_table: Rows, pin: Pinned) -> np.ndarray:
     """[row]: the reference's row of the same id, −1 for none; in another vocabulary the only row with the same texts."""
-    keys: list[Any] = keys_of(table.ids[:, : table.keyed or None])
-    ref_keys: list[Any] = keys_of(ref_table.ids[:, : ref_table.keyed or None])
+    keys: Sequence[tuple[object, ...]] = keys_of(table.ids[:, : table.keyed or None])
+    ref_keys: Sequence[tuple[object, ...]] = keys_of(ref_table.ids[:, : ref_table.keyed or None])
     token_columns = [c.name for c in table.columns if c.tokens]
     if token_columns and not pin.same_ids:
         keys, ref_keys = _row_texts(table, token_columns), _row_texts(ref_table, token_columns)

@@ -31,11 +31,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from circuitlab.analysis.base import Table
+from circuitlab.analysis.base import Result, Table
 from circuitlab.engine.request import Answer, TableOf
 from circuitlab.figures.contracts.facts import WITHOUT_LAYERS, Answers, Facts, Requests, Why
 from circuitlab.figures.contracts.questions import Question, Questions
@@ -53,13 +53,13 @@ class Drawing(Protocol):
         self,
         state: State,
         facts: Facts,
-        now: Mapping[str, Answer[Any]],
-        ref: Mapping[str, Answer[Any]],
+        now: Mapping[str, Answer[Result]],
+        ref: Mapping[str, Answer[Result]],
         asked: Questions | None = None,
     ) -> Figure: ...
 
 
-def _unregistered(*_: object, **__: object) -> Any:
+def _unregistered(*_: object, **__: object) -> NoReturn:
     raise NotImplementedError
 
 
@@ -113,7 +113,7 @@ class Panel:
     instead: str = "Bigram has the table of what follows each token"
     table: Callable[[State, Answer], Table | None] | None = None
     leading: Callable[[State, Table], np.ndarray] | None = None
-    reads: Callable[[State], Any] | None = None
+    reads: Callable[[State], object] | None = None
     writes: Callable[[State, Any], State] | None = None
     plugin: Plugin | None = None
 
@@ -148,7 +148,7 @@ class Panel:
 
 
 def control(
-    default: Any,
+    default: object,
     *,
     label: str,
     tip: str = "",
@@ -156,7 +156,7 @@ def control(
     high: float | None = None,
     hidden: bool = False,
     when: str = "",
-    values: tuple[Any, ...] = (),
+    values: tuple[object, ...] = (),
     kind: Literal["", "slider", "tabs", "file", "models"] = "",
     only: Callable[[Facts], bool] | None = None,
     also: Callable[[Any], bool] | None = None,

@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from circuitlab.analysis.base import NO_HEADS, Analysis, R
+from circuitlab.analysis.base import NO_HEADS, Analysis, R, Result
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.measured_models import measured_models
 from circuitlab.engine.memory_report import memory_report
 from circuitlab.engine.request import Answer, Request, needs
 from circuitlab.errors import Refused
 from circuitlab.figures.marks import joined
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.state.state import State
 
 WITHOUT_HEADS = Refused(NO_HEADS).what
 WITHOUT_LAYERS = WITHOUT_HEADS.removesuffix(" heads.")
-Requests = Mapping[str, Request[Any]]
+Requests = Mapping[str, Request[Result]]
 
 
 class Answers(dict[str, Answer[Any]]):
@@ -37,12 +38,12 @@ class Answers(dict[str, Answer[Any]]):
         return self.of(role, analysis) if role in self else None
 
 
-def inputs_read(answers: Mapping[str, Answer[Any]]) -> set[str]:
+def inputs_read(answers: Mapping[str, Answer[Result]]) -> set[str]:
     """What answers depend on beside weights: "tokens" for the prompt with its interventions, or "edits" for these alone."""
     return {needs(answer.request.analysis, answer.request.params) for answer in answers.values()} - {"weights"}
 
 
-def as_answered(state: State, answers: Mapping[str, Answer[Any]]) -> State:
+def as_answered(state: State, answers: Mapping[str, Answer[Result]]) -> State:
     """The State with the prompt and the interventions of its answers: by the time they are drawn it may have others.
 
     It is the same object where it has these. Answers that read neither, or that are of another model, change nothing.
@@ -81,16 +82,18 @@ class Facts:
     `known_heads()` are the heads that papers name or the person has noted, looked up at each call: the hash of its files may be
     computed late.
     `vocabulary()` is equal for models in which an id means the same text; `token_of(text)` is the id with this display form.
+    `special`: the ids of its special tokens, which stand for no text.
     `steps`: the training steps of its checkpoints; `steps_trained`: that of its final weights, None where no file states it.
     `measured(names)`: sources of models whose training was measured, the open one first (`engine.measured_models`).
     """
 
     name_parts: tuple[str, ...]
-    config: Any
+    config: ModelConfig
     token_text: Callable[[int], str]
     find_tokens: Callable[[str, int], tuple[int, ...]] = lambda text, most: ()
     has_tokenizer: bool = True
     bos: int | None = None
+    special: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     steps_trained: int | None = None
@@ -144,6 +147,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
         bos=None if tokenizer is None else tokenizer.bos,
+        special=frozenset() if tokenizer is None else tokenizer.special_ids,
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
         steps_trained=replace(model, ref=replace(ref, checkpoint=None)).steps_trained if opened.steps else None,

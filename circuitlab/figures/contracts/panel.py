@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from circuitlab.analysis.base import Result
 from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer
 from circuitlab.errors import PluginError, Refused, UsageError, quoted
@@ -66,8 +67,8 @@ def _figure(
     panel: Panel,
     state: State,
     facts: Facts,
-    now: Mapping[str, Answer[Any]],
-    ref: Mapping[str, Answer[Any]],
+    now: Mapping[str, Answer[Result]],
+    ref: Mapping[str, Answer[Result]],
     asked: Questions | None = None,
 ) -> Figure:
     """What the panel draws of its answers, or why there is nothing to draw; answers of another model count as none.
@@ -155,7 +156,7 @@ def _made_in(panel: Panel) -> str:
 class _ViewTypes(Mapping[str, type[Any]]):
     """Of the panels that are registered whenever it is asked: one more, once a plug-in is imported."""
 
-    def __getitem__(self, name: str) -> type[Any]:
+    def __getitem__(self, name: str) -> type[object]:
         return panels()[name].view
 
     def __iter__(self) -> Iterator[str]:
@@ -165,7 +166,7 @@ class _ViewTypes(Mapping[str, type[Any]]):
         return len(panels())
 
 
-def view_types() -> Mapping[str, type[Any]]:
+def view_types() -> Mapping[str, type[object]]:
     """The type of each panel's controls, by the panel's name, now and later."""
     return _ViewTypes()
 

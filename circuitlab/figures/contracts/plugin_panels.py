@@ -24,7 +24,7 @@ class NoView:
 def guarded_panel(panel: Panel, plugin: Plugin) -> Panel:
     """The panel of a plug-in, whose faults name it, and which is given up once it keeps the window waiting."""
     sure: Callable[..., Any] = lambda call, kinds=object: guarded(plugin, f"the panel {panel.name}", call, kinds, SECONDS)
-    optional: dict[str, Any] = {name: sure(call) for name in ("leading", "reads", "writes") if (call := getattr(panel, name))}
+    optional: dict[str, object] = {name: sure(call) for name in ("leading", "reads", "writes") if (call := getattr(panel, name))}
     return replace(
         panel,
         requests=sure(panel.requests, (dict, Why)),

@@ -12,10 +12,19 @@ from circuitlab.figures.marks import Hit
 from circuitlab.model.subject import Head, Subject
 from circuitlab.state.state import Kind, State
 
+EDITED = "With interventions"
+EDITED_TIP = "Random tokens with the interventions that are on, as the prompt always has them"
+
 
 def of_weights(state: State) -> Subject:
     """The subject without tokens and interventions: a reading of the weights does not depend on the prompt."""
     return replace(state.subject, tokens=(), edits=())
+
+
+def of_random_tokens(state: State, edited: bool) -> tuple[Subject, bool]:
+    """(the subject of a measurement on random tokens, whether it has interventions): with those that are on where `edited`."""
+    edited = edited and bool(state.subject.edits)
+    return (replace(state.subject, tokens=()) if edited else of_weights(state)), edited
 
 
 def weights_refusal(facts: Facts) -> Why | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 from circuitlab.figures.marks import Bars, Edges, Figure, Heatmap, Lines, Mark, Points, Rows, Tokens
 from circuitlab.figures.marks.title import Title, parts_of
@@ -33,7 +32,7 @@ def _of_the_first(title: str) -> str:
 
 
 def _plain(mark: Mark, heads: bool, places: bool) -> Mark:
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     match mark:
         case Heatmap():
             of_heads = mark.y.label == "layer" and mark.x.label == "head"

@@ -22,7 +22,7 @@ class Tokens(Frozen):
 
     `ids_text` [n]: what stands in the tooltip (raw text, id, index). Hits are (position,). `row` is the locked or hovered
     token; `rgb` [n, 3] uint8 in place of the colour map; `heading`: a line above. `named`: (position, word) above a token;
-    `arrows`: (from, to) positions, arcs above the text.
+    `arrows`: (from, to) positions, arcs above the text. `special`: positions of tokens that stand for no text, each in a frame.
     """
 
     name: str
@@ -38,12 +38,14 @@ class Tokens(Frozen):
     heading: str = ""
     named: tuple[tuple[int, str], ...] = ()
     arrows: tuple[tuple[int, int], ...] = ()
+    special: tuple[int, ...] = ()
 
     def check(self) -> None:
         """One of everything for each token."""
         n = len(self.texts)
         self.within("named", n, (at for at, _ in self.named))
         self.within("arrows", n, (at for pair in self.arrows for at in pair))
+        self.within("special", n, self.special)
         self.worded("texts", self.texts)
         self.indexed("row", n)
         self.shaped("values", NUMBERS, n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     params = DirectAttributionParams(target, "one", destination(state))
     if view.page == "parts":
         return {"parts": Request(direct_attribution, params, state.subject)}
-    direction: Any = "sources" if sources(view) else "destinations"
+    direction = "sources" if sources(view) else "destinations"
     by_token = TokenAttributionParams(target, read_position(state, view), (), direction)
     return {"tokens": Request(token_attribution, by_token, state.subject)}
 

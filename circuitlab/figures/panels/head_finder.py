@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from circuitlab.analysis.attention.copying_on_random_tokens import (
     copying_head_score,
 )
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
-from circuitlab.analysis.base import Analysis
+from circuitlab.analysis.base import AnyAnalysis, Result
 from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensParams, own_tokens
 from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
@@ -25,7 +25,7 @@ from circuitlab.figures.contracts.common import captions, has_mlps, head_column,
 from circuitlab.figures.contracts.heads import head_rank, pick_head, published_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import of_weights
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_random_tokens, of_weights
 from circuitlab.figures.marks import Axis, Figure, Hit, Points, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -116,6 +116,7 @@ class HeadFinderView:
     )
     colour: Score = control("layer", label="Colour", tip="A third score, as colour", when="page", values=("plane",))
     on: Literal["random", "text"] = control("random", label="On", tip="Attention scores on repeated random tokens or the prompt")
+    edited: bool = control(False, label=EDITED, tip=EDITED_TIP, when="on", values=("random",))
     after_mlp: bool = control(
         False,
         label="After the first MLP",
@@ -138,12 +139,12 @@ def short(name: Score) -> str:
     return SCORES[name].short or name
 
 
-def _analyses(view: HeadFinderView, facts: Facts) -> dict[str, tuple[Analysis[Any, Any], Any]]:
-    """By role of the shown scores: the analysis that has them, and its parameters."""
+def _analyses(view: HeadFinderView, facts: Facts, edited: bool = False) -> dict[str, tuple[AnyAnalysis, object]]:
+    """By role of the shown scores: the analysis that has them, and its parameters. `edited`: attention with interventions."""
     deep = view.after_mlp and has_mlps(facts) and facts.config.n_layers > 1
     embed: Embedding = "after the first MLP" if deep else "tokens"
-    by_role: dict[str, tuple[Analysis[Any, Any], Any]] = {
-        "scores": (head_scores, HeadScoresParams(on=view.on)),
+    by_role: dict[str, tuple[AnyAnalysis, object]] = {
+        "scores": (head_scores, HeadScoresParams(on=view.on, edited=edited)),
         "copying": (copying_head_score, CopyingHeadScoreParams()),
         "weights": (copying_scores, CopyingScoresParams(diagonal="none", embed=embed)),
         "composition": (composition, CompositionParams()),
@@ -167,8 +168,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     refused = _refusals(view, facts)
     if refused and view.page == "plane":
         return Why(f"No such score here: {next(iter(refused.values()))} Choose another one above.")
-    subject = lambda role: state.subject if role == "scores" and view.on == "text" else of_weights(state)
-    asked = {role: Request(*of, subject(role)) for role, of in _analyses(view, facts).items() if role not in refused}
+    on_random, edited = of_random_tokens(state, view.edited and view.on == "random")
+    subjects = {"scores": state.subject if view.on == "text" else on_random}
+    analyses = _analyses(view, facts, edited).items()
+    asked = {role: Request(*of, subjects.get(role, of_weights(state))) for role, of in analyses if role not in refused}
     return asked or Why("This model has none of these scores: choose the plane, and other scores.")
 
 
@@ -202,7 +205,7 @@ def values_of(name: Score, answers: Answers, facts: Facts) -> np.ndarray | None:
     return memo(answers[score.role], name, largest)
 
 
-def _named(answers: Answers) -> dict[str, Answer[Any]]:
+def _named(answers: Answers) -> dict[str, Answer[Result]]:
     """The answers by the scores that they give, for the caption."""
     return {CALLED[role]: answer for role, answer in answers.items()}
 

@@ -24,7 +24,7 @@ from circuitlab.figures.contracts.common import (
 from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head, published_column, rank_column
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import of_weights
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_random_tokens
 from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
@@ -41,6 +41,7 @@ class HeadsView:
 
     score: Score = control("prefix_matching", label="Score", tip="What the heads are ranked by")
     on: Literal["random", "text"] = control("random", label="On", tip="Repeated random tokens, or the prompt itself")
+    edited: bool = control(False, label=EDITED, tip=EDITED_TIP, when="on", values=("random",))
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
@@ -48,8 +49,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     view: HeadsView = state.view("heads", HeadsView)
     if not state.tokens and view.on == "text":
         return Why("Type some text in the Prompt to rank the heads on it.")
-    subject = state.subject if view.on == "text" else of_weights(state)
-    return {"scores": Request(head_scores, HeadScoresParams(on=view.on), subject)}
+    if view.on == "text":
+        return {"scores": Request(head_scores, HeadScoresParams(on="text"), state.subject)}
+    subject, edited = of_random_tokens(state, view.edited)
+    return {"scores": Request(head_scores, HeadScoresParams(edited=edited), subject)}
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:

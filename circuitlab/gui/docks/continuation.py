@@ -10,14 +10,14 @@ from circuitlab.errors import BadInput, Cancelled
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.text.reading import Reading
 from circuitlab.model.text.tokenizer import Tokenizer
 
 
-def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], bos: bool) -> str:
+def _text_of(tokenizer: Tokenizer, tokens: tuple[int, ...], reading: Reading) -> str:
     """The text of tokens; "" if it does not encode to exactly these: an incomplete character, a merge across the seam."""
     try:
-        text = tokenizer.decode(tokens)
-        return text if tokenizer.encode(text, bos) == tokens else ""
+        return tokenizer.text_of(tokens, *reading)
     except BadInput:
         return ""
 
@@ -41,7 +41,7 @@ class Continuation(QObject):
                 return job.cancelled.is_set()
 
             tokens = written_on(context.engine, state.subject, n, sampled, seed, stop, temperature)
-            return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.bos)
+            return tokens, "" if tokenizer is None else _text_of(tokenizer, tokens, state.reading)
 
         self.context.runner.do(self.slot, f"continue by {number_of(n, 'token')}", work, "slow")
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
-from circuitlab.counting import number, number_of
+from circuitlab.counting import before_and_after, number_of
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.draw.pointing.focus_order import chain
 from circuitlab.engine.request import Answer, Request
@@ -182,8 +182,9 @@ class InterventionsDock(QDockWidget):
             return
         at = int(np.nanargmax(np.abs(change))) + 1
         token = self.context.facts().token_text(int(ablated.tokens[at]))
+        intact, cut, difference = before_and_after(clean.mean, ablated.mean)
         self.effect.setText(
-            f"mean loss {clean.mean:.3f} → {ablated.mean:.3f} nats ({number(ablated.mean - clean.mean, '+.3f')}) over "
+            f"mean loss {intact} → {cut} nats ({difference}) over "
             f"{number_of(clean.n_predicted, 'token')}; "
             f"most at {at} ‘{token}’: {clean.loss[at]:.2f} → {ablated.loss[at]:.2f}"
         )

@@ -22,9 +22,10 @@ from PySide6.QtWidgets import (
 
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
-from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.style_rules import set_role
 from circuitlab.errors import TooLong
+from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
@@ -36,10 +37,12 @@ from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
+from circuitlab.model.text.reading import Reading
 from circuitlab.state.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
 LARGEST_PART = 5  # the text asks for at most a fifth of the window’s height
+SPELLINGS = 6  # of special tokens that a tip lists
 BURST = 1.5  # s: typing after a longer pause is another step of undo
 
 
@@ -84,6 +87,8 @@ class PromptDock(QDockWidget):
         self.count.setProperty("role", "caption")
         self.bos = QCheckBox("BOS", self)
         self.bos.setToolTip("Begin the prompt with the beginning-of-sequence token")
+        self.special = QCheckBox("Special tokens", self)
+        self.special.setAccessibleName("Special tokens as written")
         self.sample = QComboBox(self)
         self.sample.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.sample.setMinimumContentsLength(10)
@@ -121,7 +126,7 @@ class PromptDock(QDockWidget):
         self.setWidget(body)
         controls = QWidget(self)
         row = OneRow(controls)
-        for widget in (self.sample, self.bos, self.count, *self.writing.widgets):
+        for widget in (self.sample, self.bos, self.special, self.count, *self.writing.widgets):
             row.addWidget(widget)
         self.bar = TitleBar(self, self.context, controls)
 
@@ -130,6 +135,7 @@ class PromptDock(QDockWidget):
         self.timer.timeout.connect(self.commit)
         self.editor.textChanged.connect(self._text_changed)
         self.bos.toggled.connect(self._bos_toggled)
+        self.special.toggled.connect(self._special_toggled)
         self.sample.activated.connect(self._sample_chosen)
         self.writing.about_to_write.connect(self.commit)
         self.losses.failed.connect(self._warn)
@@ -198,7 +204,7 @@ class PromptDock(QDockWidget):
 
     def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
-        return self.reader.tokens_of(text, bos)
+        return self.reader.tokens_of(text, Reading(bos, self.context.document.recorded.special))
 
     @Slot()
     def _text_changed(self) -> None:
@@ -223,15 +229,23 @@ class PromptDock(QDockWidget):
         now = time.monotonic()
         self._burst += now - self._typed_at > BURST
         self._typed_at = now
-        if self.reader.quick(text):
-            self._use(state, self.reader.tokenize(text, state.bos))
+        self._read(state, text)
+
+    def _read(self, state: State, text: str) -> None:
+        """Make a text the prompt, or a draft until its tokens are there."""
+        if self.reader.quick(text, state.special):
+            self._use(state, self.reader.tokenize(text, state.reading))
         else:
             self._apply(replace(state, draft=text))
 
     def _use(self, state: State, prompt: PromptText) -> None:
         """Make a text the prompt; one that the model cannot take, a draft."""
+        self._apply(self._with(state, prompt))
+
+    def _with(self, state: State, prompt: PromptText) -> State:
+        """The state with a text as its prompt; one that the model cannot take, as its draft."""
         text = prompt.text if self.context.tokenizer() is not None else ""
-        self._apply(state.with_text(text, prompt.tokens) if prompt.error is None else replace(state, draft=prompt.text))
+        return state.with_text(text, prompt.tokens) if prompt.error is None else replace(state, draft=prompt.text)
 
     def _apply(self, state: State) -> None:
         self.context.apply(state, "typing", f"typing {self._burst}")
@@ -240,7 +254,7 @@ class PromptDock(QDockWidget):
     def _tokenized(self, prompt: PromptText) -> None:
         """Make the draft the prompt now that its tokens are available, or show why it has none."""
         state = self.context.document.recorded
-        if (state.draft, state.bos) != (prompt.text, prompt.bos):
+        if (state.draft, state.reading) != (prompt.text, prompt.reading):
             return
         if prompt.error is None:
             self._use(state, prompt)
@@ -252,12 +266,12 @@ class PromptDock(QDockWidget):
         limit = self.context.facts().config.n_ctx
         if not state.draft:
             self._show_count(f"{len(state.tokens)} / {number_of(limit, 'token')}")
-        elif self.reader.quick(state.draft):
-            self._show_draft(self.reader.tokenize(state.draft, state.bos))
+        elif self.reader.quick(state.draft, state.special):
+            self._show_draft(self.reader.tokenize(state.draft, state.reading))
         else:
             self._show_count(f"… / {number_of(limit, 'token')}")
             self._warn("The text is being read; the panels still show the prompt before it.")
-            self.reader.tokenize_later(state.draft, state.bos)
+            self.reader.tokenize_later(state.draft, state.reading)
 
     def _show_draft(self, prompt: PromptText) -> None:
         """Show how many tokens a draft has, why it is not the prompt, and a button for what can be used of it."""
@@ -282,7 +296,7 @@ class PromptDock(QDockWidget):
     @Slot()
     def _shorten(self) -> None:
         state = self.context.document.recorded
-        self.reader.truncate(state.draft or self.editor.toPlainText(), state.bos)
+        self.reader.truncate(state.draft or self.editor.toPlainText(), state.reading)
 
     @Slot(object)
     def _truncated(self, prompt: PromptText) -> None:
@@ -316,6 +330,21 @@ class PromptDock(QDockWidget):
             return
         changed = replace(state, bos=on).with_text(state.text, tokens)
         self.context.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
+
+    @Slot(bool)
+    def _special_toggled(self, on: bool) -> None:
+        state = self.context.document.recorded
+        if self._filling or on == state.special:
+            return
+        changed, text, name = replace(state, special=on), state.draft or state.text, f"special tokens {'on' if on else 'off'}"
+        tokenizer = self.context.tokenizer()
+        if not text or tokenizer is None or not tokenizer.spells(text):  # the tokens are the same
+            self.context.apply(changed, name)
+        elif not self.reader.quick(text, on):
+            self.context.apply(replace(changed, draft=text), name)
+        else:
+            prompt = self.reader.tokenize(text, changed.reading)
+            self.context.apply(self._with(changed, prompt), name)
 
     @Slot(int)
     def _sample_chosen(self, index: int) -> None:
@@ -359,6 +388,9 @@ class PromptDock(QDockWidget):
         self.bos.setToolTip(
             "Begin the prompt with the beginning-of-sequence token" if facts.has_bos else "No BOS token in this model's tokenizer"
         )
+        self.special.setChecked(state.special and bool(facts.special))
+        self.special.setEnabled(bool(facts.special))
+        self.special.setToolTip(tip_of(_about_special(facts)))
         self.editor.setPlaceholderText("Type text here." if facts.has_tokenizer else "No tokenizer: type ids, such as 0 17 42")
         self._filling = False
         self._show_status(state)
@@ -370,7 +402,16 @@ class PromptDock(QDockWidget):
         return self.losses.waiting
 
 
+def _about_special(facts: Facts) -> str:
+    """What the switch does, with spellings that this model has."""
+    if not facts.special:
+        return "This model’s tokenizer has no special tokens"
+    some = [facts.token_text(i) for i in sorted(facts.special)[:SPELLINGS]]
+    listed = ", ".join(some) + (" …" if len(facts.special) > SPELLINGS else "")
+    return f"Special tokens as written: where the text spells one, that is its token; otherwise letters\n{listed}"
+
+
 def _shown_fields(state: State) -> tuple[object, ...]:
     """The fields of a state that this dock shows; the head and the controls of panels are not among them."""
     compared = state.compare, state.reference
-    return state.subject, state.text, state.draft, state.bos, state.selection.destination, state.selection.locked, compared
+    return state.subject, state.text, state.draft, state.reading, state.selection.destination, state.selection.locked, compared

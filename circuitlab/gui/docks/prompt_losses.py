@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
-from circuitlab.counting import number, number_of
+from circuitlab.counting import before_and_after, number_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
@@ -144,7 +144,9 @@ class LossStrip(QObject):
             self._picture_key, self._picture = key, self._compared(state, result) or self._alone(len(texts), result)
         values, levels, colours, caption = self._picture
         row, locked = state.selection.destination, state.selection.locked
-        mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked)
+        special = self.context.facts().special
+        framed = tuple(i for i, token in enumerate(state.tokens) if token in special)
+        mark = Tokens("prompt", texts, values, levels, colours, "nats", tips, row, locked, special=framed)
         earlier = ("the prompt before what is typed now",) if state.draft else ()
         figure = Figure(((mark,),), "", (*earlier, *caption))
         if np.isfinite(values).any():  # of an earlier prompt nothing is drawn
@@ -212,9 +214,9 @@ class LossStrip(QObject):
         # the same ids may be other words in another model
         key = state.tokens, replace(state.model, checkpoint=None), tuple(noted.items())
         if self._texts[0] != key:
-            texts = self.context.facts().tokens(state.tokens)
+            texts, special = self.context.facts().tokens(state.tokens), self.context.facts().special
             tips = tuple(
-                joined(f"position {i} · {t} · id {k}", noted.get(k, ""))
+                joined(f"position {i} · {t} · id {k}{' · special token' if k in special else ''}", noted.get(k, ""))
                 for i, (t, k) in enumerate(zip(texts, state.tokens, strict=True))
             )
             self._texts = (key, texts, tips)
@@ -240,9 +242,5 @@ def _mean_change(now: TokenLossResult, losses_before: np.ndarray, whole: bool) -
         return "no token can be compared"
     mean, mean_before = (float(losses[compared].mean(dtype=np.float64)) for losses in (now.loss, losses_before))
     over = "" if whole else f" over {number_of(int(compared.sum()), 'compared token')}"
-    return f"mean {_signed(mean - mean_before)} nats ({mean:.3f} − {mean_before:.3f}){over}"
-
-
-def _signed(value: float) -> str:
-    """A change in nats with its sign; with more digits where it would round to zero."""
-    return number(value, "+.3f" if abs(value) >= 0.0005 or not value else "+.2g")
+    before, after, change = before_and_after(mean_before, mean)
+    return f"mean {change} nats ({after} − {before}){over}"

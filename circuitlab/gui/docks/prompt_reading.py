@@ -12,6 +12,7 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.work_slot import WorkSlot
 from circuitlab.model.forward import check_tokens
+from circuitlab.model.text.reading import Reading
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _IDS = re.compile(r"[,\s]+")
@@ -35,7 +36,7 @@ class PromptText:
     """A text with its tokens, () if it has none; `error`: why the model cannot take it."""
 
     text: str
-    bos: bool
+    reading: Reading
     tokens: tuple[int, ...] = ()
     error: CircuitLabError | None = None
 
@@ -52,22 +53,22 @@ class PromptReader(QObject):
         self._token_slot = WorkSlot(self, finished=self._tokens_finished)
         self._truncation_slot = WorkSlot(self, finished=self._truncation_finished)
 
-    def quick(self, text: str) -> bool:
+    def quick(self, text: str, special: bool) -> bool:
         """Whether a text is tokenised so fast that a keystroke can wait for it."""
         tokenizer = self.context.tokenizer()
-        return tokenizer is None or tokenizer.quick(text)
+        return tokenizer is None or tokenizer.quick(text, special)
 
-    def tokens_of(self, text: str, bos: bool) -> tuple[int, ...]:
+    def tokens_of(self, text: str, reading: Reading) -> tuple[int, ...]:
         """The prompt's tokens; without a tokenizer `text` holds ids. Raises `BadInput`."""
         tokenizer = self.context.tokenizer()
-        return parse_ids(text) if tokenizer is None else tokenizer.prompt(text, self.context.facts().config.n_ctx, bos)
+        return parse_ids(text) if tokenizer is None else tokenizer.prompt(text, self.context.facts().config.n_ctx, *reading)
 
-    def tokenize(self, text: str, bos: bool) -> PromptText:
+    def tokenize(self, text: str, reading: Reading) -> PromptText:
         """Tokenise a text at once. An empty prompt is allowed, and panels say so."""
         try:
-            return self._checked(PromptText(text, bos, self.tokens_of(text, bos)))
+            return self._checked(PromptText(text, reading, self.tokens_of(text, reading)))
         except CircuitLabError as error:
-            return PromptText(text, bos, (), error)
+            return PromptText(text, reading, (), error)
 
     def _checked(self, prompt: PromptText) -> PromptText:
         """With the reason why the model cannot take these tokens."""
@@ -78,22 +79,22 @@ class PromptReader(QObject):
             return replace(prompt, error=error)
         return prompt
 
-    def tokenize_later(self, text: str, bos: bool) -> None:
+    def tokenize_later(self, text: str, reading: Reading) -> None:
         """Tokenise a text on the thread of texts; `tokenized` follows, also if it fails."""
         tokenizer, n_ctx = self.context.tokenizer(), self.context.facts().config.n_ctx
         if tokenizer is not None:
-            work = lambda job: _encoded(tokenizer, text, bos, n_ctx)
+            work = lambda job: _encoded(tokenizer, text, reading, n_ctx)
             self.context.runner.do(self._token_slot, "read the prompt", work, "text")
 
-    def truncate(self, text: str, bos: bool) -> None:
+    def truncate(self, text: str, reading: Reading) -> None:
         """Find as much of the beginning of a text as the context holds; `truncated` follows."""
         tokenizer, n_ctx = self.context.tokenizer(), self.context.facts().config.n_ctx
 
         def work(job: Job) -> PromptText:
             if tokenizer is None:
                 ids = parse_ids(text)[:n_ctx]
-                return PromptText(" ".join(map(str, ids)), bos, ids)
-            return _encoded(tokenizer, tokenizer.beginning(text, n_ctx, bos), bos, n_ctx)
+                return PromptText(" ".join(map(str, ids)), reading, ids)
+            return _encoded(tokenizer, tokenizer.beginning(text, n_ctx, *reading), reading, n_ctx)
 
         self.context.runner.do(self._truncation_slot, "truncate the prompt", work, "text")
 
@@ -106,9 +107,9 @@ class PromptReader(QObject):
         self.truncated.emit(prompt)
 
 
-def _encoded(tokenizer: Tokenizer, text: str, bos: bool, n_ctx: int) -> PromptText:
+def _encoded(tokenizer: Tokenizer, text: str, reading: Reading, n_ctx: int) -> PromptText:
     """Tokenise on a worker, no further than shows that a text is too long."""
     try:
-        return PromptText(text, bos, tokenizer.prompt(text, n_ctx, bos))
+        return PromptText(text, reading, tokenizer.prompt(text, n_ctx, *reading))
     except BadInput as error:
-        return PromptText(text, bos, (), error)
+        return PromptText(text, reading, (), error)

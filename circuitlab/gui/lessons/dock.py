@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import QEvent, QObject, Qt, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QDockWidget, QMenu, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
 
@@ -44,7 +44,12 @@ NONE = "There are no lessons. Lessons are Markdown files in resources/lessons, o
 
 
 class LessonsDock(QDockWidget):
-    """The dock. `window` is its parent, `host` what it arranges: the same object in the application."""
+    """The dock. `window` is its parent, `host` what it arranges: the same object in the application.
+
+    `model_wanted(name)`: a step asks for a model of the catalogue.
+    """
+
+    model_wanted = Signal(str)
 
     def __init__(self, window: QWidget, host: Host) -> None:
         super().__init__("Story", window)
@@ -101,6 +106,7 @@ class LessonsDock(QDockWidget):
         self.list.chosen.connect(self.begin)
         self.links.lesson_wanted.connect(self.begin_named)
         self.page.followed.connect(self.links.follow)
+        self.page.model_wanted.connect(self.model_wanted)
         self.tour.changed.connect(self._turn)
         self.tour.setting.connect(self._make_room)
         self.tour.shown.connect(self._arrange)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from circuitlab.gui.work.settings import settings_file
 from circuitlab.lessons.lesson import Lesson
 
@@ -17,8 +15,8 @@ class Places:
 
     def _get(self, key: str) -> int:
         if key not in self._cache:
-            value: Any = settings_file().value(f"lessons/{key}", 0) if self.remember else 0
-            self._cache[key] = int(value) if str(value).isdecimal() else 0
+            value = str(settings_file().value(f"lessons/{key}", 0)) if self.remember else ""
+            self._cache[key] = int(value) if value.isdecimal() else 0
         return self._cache[key]
 
     def _set(self, key: str, value: int) -> None:

@@ -11,7 +11,7 @@ from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import Theme
 from circuitlab.draw.pointing.focus_order import chain, stops
-from circuitlab.errors import reason
+from circuitlab.errors import NotFetched, reason
 from circuitlab.gui.checkpoints.inputs import BUTTON
 from circuitlab.gui.lessons.own_story import OwnStory
 from circuitlab.gui.lessons.step_editor import StepEditor
@@ -20,6 +20,7 @@ from circuitlab.gui.lessons.text_view import LessonText
 from circuitlab.gui.lessons.tour import Tour
 from circuitlab.gui.widgets.buttons import tint
 from circuitlab.gui.work.app_context import AppContext
+from circuitlab.state.state import State
 from circuitlab.story.values import why_not_computed
 from circuitlab.terminal import on_one_line
 
@@ -79,9 +80,13 @@ class Dots(QWidget):
 
 
 class LessonPage(QWidget):
-    """The page. `followed(kind, where)`: a link in the text was clicked. `editor`: the widgets for a step of one's own."""
+    """The page. `followed(kind, where)`: a link in the text was clicked. `editor`: the widgets for a step of one's own.
+
+    `model_wanted(name)`: the step's model of the catalogue, which is not on this machine, is to be got.
+    """
 
     followed = Signal(str, str)
+    model_wanted = Signal(str)
 
     def __init__(self, context: AppContext, tour: Tour, own: OwnStory, film: StepFilm, parent: QWidget) -> None:
         super().__init__(parent)
@@ -91,6 +96,8 @@ class LessonPage(QWidget):
         self.stay = self._button("Stay here", "Leave the story, and go on from what the window shows", tour.stay)
         self.place = self._label("caption")
         self.title, self.heading, self.warning = self._label("caption"), self._label("lesson"), self._label("warning")
+        self.get = self._button("", "Get the model of this lesson; then the step is set up", self._want_model)
+        self.get.hide()
         self.dots = Dots(context, self)
         self.dots.chosen.connect(tour.go)
         self.editor = StepEditor(context, tour, own, self)
@@ -147,6 +154,7 @@ class LessonPage(QWidget):
         head.setSpacing(4)
         for widget in (self.title, self.heading, self.editor.title, self.warning):
             head.addWidget(widget)
+        head.addWidget(self.get, 0, Qt.AlignmentFlag.AlignLeft)
         bottom.setContentsMargins(SIDE, 4, SIDE, 10)
         bottom.setSpacing(6)
         bottom.addWidget(self.back)
@@ -180,7 +188,7 @@ class LessonPage(QWidget):
         """Tab goes from top to bottom, whether the step is read or edited."""
         editor = self.editor
         fields = (editor.title, self.text, editor.text, editor.aside)
-        chain([self.leave, self.stay, *fields, *stops(editor.tools), self.back, self.again, self.next])
+        chain([self.leave, self.stay, self.get, *fields, *stops(editor.tools), self.back, self.again, self.next])
 
     @Slot()
     def refresh(self) -> None:
@@ -251,9 +259,19 @@ class LessonPage(QWidget):
         remarks = "\n".join(filter(None, ("" if ready is None else ready.mismatch, no_film, *no_numbers)))
         self.warning.setText(remarks if tour.error is None else f"This step could not be set up: {reason(tour.error)}")
         self.warning.setVisible(bool(self.warning.text()))
+        self.get.setVisible(isinstance(tour.error, NotFetched))
+        if isinstance(tour.error, NotFetched):
+            self.get.setText(f"Get {tour.error.name}…")
+
+    @Slot()
+    def _want_model(self) -> None:
+        if isinstance(error := self.tour.error, NotFetched):
+            self.model_wanted.emit(error.name)
 
     @Slot(object, object)
-    def _watch(self, now: object, before: object) -> None:
+    def _watch(self, now: State, before: State) -> None:
+        if isinstance(self.tour.error, NotFetched) and now.model != before.model:
+            self.tour.again()  # it may be the one that was missing
         self._show_stray()
 
     @Slot(object)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from PySide6.QtCore import QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -71,7 +70,7 @@ class LessonText(QTextBrowser):
         _ = self.document().size()  # forces the layout: before it there is nothing to scroll
         bar.setValue(scrolled)
 
-    def loadResource(self, type: int, name: QUrl | str) -> Any:
+    def loadResource(self, type: int, name: QUrl | str) -> object:
         """Never what it names; Qt asks the view before the document."""
         return self.document().loadResource(type, name)
 

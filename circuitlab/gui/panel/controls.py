@@ -38,7 +38,7 @@ class Controls(QWidget):
     def __init__(self, view_type: type[Any], parent: QWidget | None = None, wraps: bool = False) -> None:
         super().__init__(parent)
         self._view = view_type()
-        self._conditional: list[tuple[QWidget, Any]] = []  # with the metadata of its field, which says when it applies
+        self._conditional: list[tuple[QWidget, object]] = []  # with the metadata of its field, which says when it applies
         self.burst = 0
         box = FlowLayout(self) if wraps else OneRow(self)
         metadata = {field.name: field.metadata for field in dataclasses.fields(view_type)}

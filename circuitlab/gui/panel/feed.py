@@ -239,8 +239,8 @@ class Feed(QObject):
         tokenizer = self.context.tokenizer()
         if tokenizer is None:
             return state
-        text = tokenizer.decode(state.tokens[1:] if state.bos else state.tokens)
-        return state.with_text(text, state.tokens) if tokenizer.encode(text, state.bos) == state.tokens else state
+        text = tokenizer.text_of(state.tokens, *state.reading)
+        return state.with_text(text, state.tokens) if text else state
 
     @Slot(object)
     def picked(self, hit: Hit) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QObject, QSize, Qt, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -18,7 +17,7 @@ from circuitlab.gui.pictures.paper_dialog import PaperDialog, load_paper, save_p
 from circuitlab.gui.pictures.picture_output import PictureOutput
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.session_files.picture_view import PictureView
-from circuitlab.story.zoom import TablePart
+from circuitlab.story.zoom import Part, TablePart
 
 
 class PictureExport(QObject):
@@ -37,7 +36,7 @@ class PictureExport(QObject):
         name: str,
         subject: Callable[[], str],
         figure: Callable[[], Figure] | None = None,
-        words: Callable[[Mapping[str, Any]], PictureView | None] = lambda parts: None,
+        words: Callable[[Mapping[str, Part]], PictureView | None] = lambda parts: None,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent or widget)

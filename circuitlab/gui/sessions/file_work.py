@@ -101,7 +101,9 @@ class Capture:
 
 
 class ChangedFile(BadInput):
-    """A session file is not what the window read or wrote last."""
+    """A session file is not what the window read or wrote last: what becomes of it is asked."""
+
+    asks_first = True
 
 
 class Version:

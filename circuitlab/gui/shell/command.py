@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMainWindow
@@ -45,10 +45,13 @@ class Command(Generic[W]):
     why_not: Callable[[W], str] = _no_reason
 
 
+AnyCommand: TypeAlias = Command[Any]  # of a window whose kind only the command knows
+
+
 class CommandAction(QAction):
     """A command as a Qt action of a window."""
 
-    def __init__(self, command: Command[Any], window: QMainWindow) -> None:
+    def __init__(self, command: AnyCommand, window: QMainWindow) -> None:
         super().__init__(command.title, window)
         self.command, self._window = command, window
         self.setObjectName(f"command.{command.name}")

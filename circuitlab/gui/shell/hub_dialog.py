@@ -1,10 +1,13 @@
 """“Open from the hub…”: a name, a revision and the plan of a download; then its progress, with stop and resume.
 
+A repository of several GGUF models shows them in a row to choose from, once the hub or the cache has said which there are.
+
 Everything that uses the network runs on a lane of its own. A model in the cache opens without the network.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
@@ -12,7 +15,7 @@ from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.counting import number_of
-from circuitlab.errors import Cancelled, CircuitLabError
+from circuitlab.errors import Cancelled, CircuitLabError, SeveralModels
 from circuitlab.gui.shell.opening import Opening
 from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.form import Field, Form
@@ -23,9 +26,11 @@ from circuitlab.model.origin import Hub
 from circuitlab.model.sources.hub import HubName, cache_folder, snapshot
 
 REVISION_TIP = "A branch, tag or commit. Training checkpoints are often branches, such as step1000"
+UNCHOSEN = {"": "Choose one of its models"}
 FIELDS = (
     Field("model", "Model of the hub", placeholder="OWNER/NAME, for instance EleutherAI/pythia-70m", live=True),
     Field("revision", "Revision", tip=REVISION_TIP, choices={"main": "main"}, style="free"),
+    Field("form", "Weights", tip="One of the GGUF models of the repository", choices=UNCHOSEN),
 )
 
 
@@ -52,6 +57,7 @@ class HubDialog(Dialog):
         self.form = Form(FIELDS, self)
         self.form.changed.connect(self._name_changed)
         self.name, self.revision = self.form.widgets["model"], self.form.widgets["revision"]
+        self.weights = self.form.widgets["form"]
         self.status = paragraph(self)
         self.status.setMinimumHeight(4 * self.fontMetrics().lineSpacing())
         self.status.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -72,11 +78,13 @@ class HubDialog(Dialog):
         first = QHBoxLayout()
         first.addWidget(self.name, 1)
         first.addWidget(self.look)
-        form = QFormLayout()
+        self.rows = form = QFormLayout()
         form.setHorizontalSpacing(16)
         form.setVerticalSpacing(8)
         form.addRow("Model", first)
         form.addRow("Revision", self.revision)
+        form.addRow("Weights", self.weights)
+        form.setRowVisible(self.weights, False)
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         for button in (self.shut, self.stop, self.get):
@@ -92,15 +100,20 @@ class HubDialog(Dialog):
     # -- looking up and downloading-------------------------------------------------------------------------------------------
 
     def chosen_name(self) -> HubName | None:
-        """The model that the fields name; None while they hold no valid name."""
+        """The model that the fields name; None while they hold no valid name. What is typed with the name comes first."""
+        typed = self.form.value("model").strip()
+        revised, colon, form = typed.partition(":")
+        repo, at, revision = revised.partition("@")
+        revision = revision if at else self.form.value("revision").strip() or "main"
+        form = form if colon else self.form.value("form")
         try:
-            return HubName.parse(f"{self.form.value('model').strip()}@{self.form.value('revision').strip() or 'main'}")
+            return HubName.parse(f"{repo}@{revision}:{form}" if colon or form else f"{repo}@{revision}")
         except CircuitLabError:
             return None
 
     def start(self, name: HubName) -> None:
         """Fill in the fields, then open or download the model."""
-        self.name.setText(name.repo)
+        self.name.setText(str(replace(name, revision="main")))
         self.revision.setCurrentText(name.revision)
         self.go()
 
@@ -114,7 +127,11 @@ class HubDialog(Dialog):
         def work(job: Job) -> object:
             from circuitlab.model.sources.hub_download import plan, revisions
 
-            return revisions(name.repo, job.cancelled.is_set), plan(name, job.cancelled.is_set)
+            found = revisions(name.repo, job.cancelled.is_set)
+            try:
+                return found, plan(name, job.cancelled.is_set)
+            except SeveralModels as several:
+                return found, several
 
         self.status.setText(f"Asking the hub about {name}…")
         self.runner.do(self._lookup_slot, f"look up {name}", work, "net")
@@ -170,14 +187,35 @@ class HubDialog(Dialog):
     def _show_plan(self, revisions: tuple[str, ...], plan: object) -> None:
         from circuitlab.model.sources.hub_download import Plan
 
-        assert isinstance(plan, Plan)
         self.form.offer_choices("revision", {name: name for name in (*revisions, self.form.value("revision"))})
+        if isinstance(plan, SeveralModels):
+            self._offer(plan)
+            return
+        assert isinstance(plan, Plan)
         place = "in the local cache" if snapshot(plan.name) else f"downloads to {cache_folder()}"
         more = f"; {number_of(len(revisions), 'revision')} to choose from" if len(revisions) > 1 else ""
         self.status.setText(f"{plan.name}: {number_of(len(plan.files), 'file')}, {plan.total / 2**20:,.1f} MiB, {place}{more}.")
 
+    def _offer(self, several: SeveralModels) -> None:
+        """Show the row of the repository's models, in place of what a name typed with them would say."""
+        typed = self.form.value("model")
+        self.name.setText(typed.partition(":")[0])
+        self.form.offer_choices("form", UNCHOSEN | dict(zip(several.models, several.lines, strict=False)))
+        self.rows.setRowVisible(self.weights, True)
+        self.status.setText(f"{several.what} Choose one under Weights.")
+        self.weights.setFocus()
+
+    def _withdraw(self) -> None:
+        """Take the row away: another repository is named."""
+        self.form.offer_choices("form", UNCHOSEN)
+        self.rows.setRowVisible(self.weights, False)
+
     @Slot(object)
     def _failed(self, error: object) -> None:
+        if isinstance(error, SeveralModels):
+            self._offer(error)
+            self._refresh()
+            return
         stopped = "Stopped. The data so far is kept; “Download and open” resumes the download."
         self.status.setText(stopped if isinstance(error, Cancelled) else str(error))
         self._refresh()
@@ -189,8 +227,10 @@ class HubDialog(Dialog):
             self.bar.setValue(job.done)
             self.status.setText("Stopping…" if job.cancelled.is_set() else job.text)
 
-    @Slot()
-    def _name_changed(self, *_: object) -> None:
+    @Slot(str)
+    def _name_changed(self, field: str = "") -> None:
+        if field in ("model", "revision"):
+            self._withdraw()
         name = self.chosen_name()
         cached = name is not None and snapshot(name) is not None
         self.status.setText("In the local cache: opens without the network." if cached else "")
@@ -200,10 +240,11 @@ class HubDialog(Dialog):
         name, fetching = self.chosen_name(), self.runner.is_busy(self._download_slot)
         cached = name is not None and snapshot(name) is not None
         self.get.setText("Open" if cached else "Download and open")
-        self.get.setEnabled(name is not None and not fetching)
+        unchosen = self.weights.count() > 1 and name is not None and not name.form
+        self.get.setEnabled(name is not None and not fetching and not unchosen)
         self.look.setEnabled(name is not None and not fetching and not self.runner.is_busy(self._lookup_slot))
         self.stop.setEnabled(fetching or self.runner.is_busy(self._lookup_slot))
-        for field in (self.name, self.revision):
+        for field in (self.name, self.revision, self.weights):
             field.setEnabled(not fetching)
         self.bar.setVisible(fetching)
 

@@ -113,10 +113,12 @@ def show_fitting(window: Window) -> None:
         window.show()
 
 
-def open_window(source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = ()) -> int:
+def open_window(
+    source: str | None = None, text: str | None = None, assume: tuple[tuple[str, str], ...] = (), lesson: str = ""
+) -> int:
     """Open the window and run until it is closed. What cannot be opened is reported over the default model.
 
-    A session is then tried once more in the window, where it can ask for its models.
+    A session is then tried once more in the window, where it can ask for its models. `lesson`: begun by its name.
     """
     with uncollected():  # up to the loop, whose timer collects: a worker of the window could do it in between
         app = application()
@@ -139,6 +141,8 @@ def open_window(source: str | None = None, text: str | None = None, assume: tupl
             window.dialogs.ask_assumptions(replace(reference(source), assume=assume), failure)
         elif failure is not None:
             window.dialogs.show_error(failure)
+        if lesson:
+            window.lessons.begin_named(lesson)
         with collected_on_this_thread(), ending():
             return app.exec()
 

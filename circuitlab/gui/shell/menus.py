@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
@@ -13,7 +12,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.sessions.controller import SessionController
-from circuitlab.gui.shell.command import GOES_TO, MENUS, Command, CommandAction
+from circuitlab.gui.shell.command import GOES_TO, MENUS, AnyCommand, CommandAction
 from circuitlab.gui.shell.opening import Opening
 
 
@@ -26,7 +25,7 @@ class Menus(QObject):
     def __init__(
         self,
         window: QMainWindow,
-        commands: Sequence[Command[Any]],
+        commands: Sequence[AnyCommand],
         docks: Mapping[str, QDockWidget],
         lessons: LessonsDock,
         layout_of_docks: Layout,
@@ -54,7 +53,7 @@ class Menus(QObject):
         dock.toggleViewAction().triggered.connect(self._dock_toggled)
         self._add_go_to(name, dock)
 
-    def _menu(self, command: Command[Any]) -> QMenu:
+    def _menu(self, command: AnyCommand) -> QMenu:
         """The menu of a command; a submenu is created with its first command."""
         menu = self._menus[command.menu]
         if not command.submenu:
@@ -63,7 +62,7 @@ class Menus(QObject):
             self._menus[command.submenu] = menu.addMenu(command.submenu)
         return self._menus[command.submenu]
 
-    def _add(self, menu: QMenu, command: Command[Any]) -> None:
+    def _add(self, menu: QMenu, command: AnyCommand) -> None:
         action = CommandAction(command, self._window)
         if command.separator:
             menu.addSeparator()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from PySide6.QtCore import QChildEvent, QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QShowEvent
@@ -36,7 +35,7 @@ from circuitlab.gui.sessions.report_files import ReportFiles
 from circuitlab.gui.sessions.step_copy import StepCopy
 from circuitlab.gui.sessions.window_layout import layout_words
 from circuitlab.gui.shell.bars import Status, TopBar
-from circuitlab.gui.shell.command import Command
+from circuitlab.gui.shell.command import AnyCommand
 from circuitlab.gui.shell.dialogs import Dialogs
 from circuitlab.gui.shell.looking_ahead import LookingAhead
 from circuitlab.gui.shell.menus import Menus
@@ -60,7 +59,7 @@ class Window(QMainWindow):
         self,
         engine: Engine,
         state: State,
-        commands: Sequence[Command[Any]],
+        commands: Sequence[AnyCommand],
         remember: bool = True,
         settings: Settings | None = None,
     ) -> None:
@@ -120,6 +119,7 @@ class Window(QMainWindow):
         self.checkpoints = CheckpointBar(self.context, self.state_commands, lambda: self.waiting, self)
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
         self.checkpoints.offer.asked.connect(self.dialogs.ask_checkpoints)
+        self.lessons.model_wanted.connect(self.dialogs.ask_model)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 

@@ -6,8 +6,9 @@ of the State, with its model, its prompt and its reference; a folder of tables i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from PySide6.QtCore import QUrl, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices
@@ -31,6 +32,9 @@ from circuitlab.sweep.reading import Chosen, SweepTable
 
 ALONG, BY_PROMPT = "along the training", "by prompt"
 READING = "The tables are being read."
+
+
+T = TypeVar("T")
 
 
 class SweepTableDialog(Dialog):
@@ -165,7 +169,7 @@ class SweepTableDialog(Dialog):
         super().closeEvent(event)
 
 
-def _told(work: Any) -> Any:
+def _told(work: Callable[[], T]) -> T | CircuitLabError:
     """What the work gives, or its error where it is one that a person can meet: it is expected here and is not logged."""
     try:
         return work()

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -134,7 +133,7 @@ class Progress:
 def read_progress(out: Path) -> Progress | None:
     """The progress of the run in `out` (a few hundred bytes); None where the file is missing, incomplete or not a run's."""
     try:
-        data: Any = json.loads((out / PROGRESS).read_text(encoding="utf-8"))
+        data = json.loads((out / PROGRESS).read_text(encoding="utf-8"))
         names = {f.name for f in dataclasses.fields(Progress)}
         p = Progress(**{k: v for k, v in data.items() if k in names})
         whole, real = (p.step, p.steps, p.tokens), (p.tokens_per_second, p.seconds, p.loss or 0.0)
@@ -160,7 +159,7 @@ class Curves:
 def read_curves(out: Path) -> Curves | None:
     """The curves in `OUT/metrics.json`; None where the file is missing or unreadable."""
     try:
-        checkpoints: Any = json.loads((out / METRICS).read_text(encoding="utf-8"))["checkpoints"]
+        checkpoints = json.loads((out / METRICS).read_text(encoding="utf-8"))["checkpoints"]
         column = lambda name: np.array([c[name] for c in checkpoints], dtype=float)
         layers = checkpoints[-1]["heads"]["prefix_matching"]
         heads = tuple((i, h) for i, row in enumerate(layers) for h in range(len(row)))

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 from circuitlab.disk.files import made_folder, write_whole
 from circuitlab.disk.paths import state_home
@@ -33,7 +32,7 @@ def remember(job: TrainingJob) -> None:
 def run_that_goes_on() -> TrainingJob | None:
     """The job that was started last, while a process still trains in its folder; None otherwise."""
     try:
-        data: Any = json.loads(_file().read_text(encoding="utf-8"))
+        data = json.loads(_file().read_text(encoding="utf-8"))
         job = TrainingJob(**data | {"text": tuple((str(name), str(share)) for name, share in data["text"])})
         return job if holder_of(Path(job.out).expanduser() / "state") is not None else None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

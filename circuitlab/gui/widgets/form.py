@@ -118,7 +118,7 @@ class Form(QObject):
         """The values of all fields by name."""
         return {name: self.value(name) for name in self.widgets}
 
-    def show_values(self, values: Mapping[str, Any]) -> None:
+    def show_values(self, values: Mapping[str, object]) -> None:
         """Show values by name, without a signal. A field that shows its value already is not painted again."""
         self._showing = True
         try:
@@ -129,13 +129,14 @@ class Form(QObject):
             self._showing = False
 
     def offer_choices(self, name: str, choices: Mapping[str, str]) -> None:
-        """Put other choices into a "free" field, without a signal. Its text stays."""
+        """Put other choices into a drop-down, without a signal. The text of a "free" one stays."""
         combo, text = self.widgets[name], self.value(name)
         self._showing = True
         try:
             combo.clear()
             _add_choices(combo, choices)
             combo.setCurrentText(text)
+            self._last_values[name] = self.value(name)
         finally:
             self._showing = False
 

@@ -23,7 +23,7 @@ class Drawer(QObject):
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._parts: Iterator[Any] | None = None
+        self._parts: Iterator[object] | None = None
         self._drawn: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._wanted.connect(self._draw)
         self._left.connect(self.stop)
@@ -60,7 +60,7 @@ class Drawer(QObject):
                 pass
 
     @Slot(object)
-    def _draw(self, draw: Callable[[], Iterator[Any]]) -> None:
+    def _draw(self, draw: Callable[[], Iterator[object]]) -> None:
         try:
             if self._parts is None:
                 self._parts = draw()

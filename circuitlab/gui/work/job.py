@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from circuitlab.analysis.base import NullContext, Result
 from circuitlab.engine.request import Answer, Provenance, Request
@@ -24,7 +23,7 @@ class Job:
     serial: int
     title: str
     lane: str
-    work: Callable[[Job], Any]
+    work: Callable[[Job], object]
     started_at: float = 0.0  # time, 0 while it waits
     memory: int = 0
     done: int = 0
@@ -49,7 +48,9 @@ class JobCtx:
 
     previous: Result | None = None
 
-    def __init__(self, job: Job, request: Request, live_busy: threading.Event, report: Callable[[str, Job, Any], object]) -> None:
+    def __init__(
+        self, job: Job, request: Request, live_busy: threading.Event, report: Callable[[str, Job, object], object]
+    ) -> None:
         self._job, self._request = job, request
         self._live_busy, self._report = live_busy, report
         self._partial_at = 0.0  # time of the last partial result

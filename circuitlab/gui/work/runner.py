@@ -29,7 +29,7 @@ from shiboken6 import isValid
 from circuitlab.analysis.base import R
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Request
-from circuitlab.errors import Cancelled
+from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.work.job import Job, JobCtx, WorkCtx
 from circuitlab.gui.work.prefetch import Prefetch
 from circuitlab.gui.work.work_slot import WorkSlot, belongs
@@ -212,6 +212,8 @@ class Runner(QObject):
         slot = job.slot
         if kind == "failed" and isinstance(value, Cancelled):
             log.info("%s cancelled", job.title)
+        elif kind == "failed" and isinstance(value, CircuitLabError) and value.asks_first:
+            log.info("%s waits for an answer: %s", job.title, value.what)
         elif kind == "failed":
             log.error("%s: %s", job.title, value, exc_info=value)
         if not isValid(slot):

@@ -109,7 +109,7 @@ class Settings(QObject):
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: str | int | float) -> None:
         """Change a setting, save it and emit `changed`."""
         value = type(self._declared[name].default)(value)  # type: ignore[call-overload]
         if value == self._values[name]:
@@ -123,7 +123,7 @@ class Settings(QObject):
         """Set a setting to its default."""
         self.set(name, self._declared[name].default)
 
-    def _save(self, name: str, value: Any) -> None:
+    def _save(self, name: str, value: str | int | float) -> None:
         file = settings_file()
         file.setValue(name, value)
         file.sync()

@@ -11,7 +11,7 @@ from circuitlab.figures.contracts.panel import WITHOUT_HEADS
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.subject import Conventions, Head
-from circuitlab.state.cuts import ablation, edit_words, in_force, switched, with_edits, without_edit, words
+from circuitlab.state.cuts import ablation, edit_words, in_force, seen, switched, with_edits, without_edit, words
 from circuitlab.state.state import Compare, Pin, State
 
 COMPARE: tuple[Compare, ...] = ("now", "reference", "difference")
@@ -140,22 +140,31 @@ class StateCommands(QObject):
         self._announce_reference(before)
 
     def _announce_reference(self, before: State) -> None:
-        """Report in the status line that the State without the ablation has become the reference."""
-        if before.reference is None and self.context.document.recorded.reference is not None:
+        """Report in the status line that the State without the ablation has become the reference, or that now is shown again."""
+        state = self.context.document.recorded
+        if before.reference is None and state.reference is not None:
             self.context.message.emit(
                 "The run without the ablation (uncut) is the reference now: Ctrl+D shows before, after and the difference."
+            )
+        elif before.compare == "reference" and state.compare == "now" and state.reference is not None:
+            self.context.message.emit(
+                f"Panels showed {state.reference.label}, which this does not change; they show now. Ctrl+D shows the difference."
             )
 
     def switch(self, edit: Intervention, on: bool) -> None:
         """Switch an intervention on or off."""
-        label = f"{'on' if on else 'off'}: {words(edit)}"
-        self.context.apply(switched(self.context.document.recorded, edit, on), label)
+        label, before = f"{'on' if on else 'off'}: {words(edit)}", self.context.document.recorded
+        self.context.apply(switched(before, edit, on), label)
+        if on:
+            self._announce_reference(before)
 
     def switch_all(self, on: bool) -> None:
         """Switch every intervention on or off."""
         state = self.context.document.recorded
-        edits = tuple((edit, on) for edit, _ in state.edits)
-        self.context.apply(replace(state, edits=edits), f"all interventions {'on' if on else 'off'}")
+        changed = replace(state, edits=tuple((edit, on) for edit, _ in state.edits))
+        self.context.apply(seen(changed) if on else changed, f"all interventions {'on' if on else 'off'}")
+        if on:
+            self._announce_reference(state)
 
     def remove(self, edit: Intervention) -> None:
         """Remove an intervention from the list."""

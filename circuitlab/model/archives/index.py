@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import data_home, shipped
 from circuitlab.errors import BadModel, UsageError, printable
 
@@ -172,7 +172,7 @@ def _read(path: Path, mtime: int, size: int) -> Mapping[str, Archive]:
         ) from error
 
 
-def _archive(name: str, address: str, entry: Any) -> Archive:
+def _archive(name: str, address: str, entry: JsonObject) -> Archive:
     named = entry["checkpoints"].items()
     checkpoints = tuple(stored(file, about, STEP) for file, about in sorted(named))
     if not _NAME.fullmatch(name) or not checkpoints:
@@ -180,7 +180,7 @@ def _archive(name: str, address: str, entry: Any) -> Archive:
     return Archive(name, stored(entry["file"], entry, _NAME), checkpoints, address)
 
 
-def stored(name: str, about: Any, form: re.Pattern[str]) -> Stored:
+def stored(name: str, about: JsonObject, form: re.Pattern[str]) -> Stored:
     """The file of an entry that states its size and hash. Raises `ValueError`, `LookupError`, `TypeError`."""
     size, sha256 = about["size"], about["sha256"]
     if not form.fullmatch(name) or type(size) is not int or not 0 < size <= LARGEST or not _HASH.fullmatch(sha256):

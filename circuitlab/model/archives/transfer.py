@@ -13,8 +13,9 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from circuitlab import __version__
 from circuitlab.counting import number_of
@@ -36,12 +37,12 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Raises `UsageError` or `ValueError` where a server sends on to what is not an address."""
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         need_address(newurl.replace(" ", "%20"))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+    def http_error_302(self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> object:
         try:
             return super().http_error_302(req, fp, code, msg, headers)
         except (ValueError, UsageError):
@@ -138,7 +139,7 @@ def _stream(url: str, file: IO[bytes], size: int, meter: Meter) -> None:
             raise _another_file(size, "one that is longer", meter.file)
 
 
-def _begin(response: Any, file: IO[bytes], size: int, meter: Meter) -> None:
+def _begin(response: HTTPResponse, file: IO[bytes], size: int, meter: Meter) -> None:
     """Write the first bytes of a zip. Raises `BadMachine` for others: a page that asks for a login, whatever its length."""
     start = response.read(len(MAGIC))
     if not MAGIC.startswith(start):
@@ -148,7 +149,7 @@ def _begin(response: Any, file: IO[bytes], size: int, meter: Meter) -> None:
     meter.add(len(start))
 
 
-def _pass_over(response: Any, file: IO[bytes], size: int, meter: Meter) -> None:
+def _pass_over(response: HTTPResponse, file: IO[bytes], size: int, meter: Meter) -> None:
     """Read what `file` has already, which nothing is taken from before the server has shown that it has something else.
 
     Of a server that says how long its file is, `file` then ends where the two differ; any other is not believed (`BadMachine`).
@@ -169,7 +170,7 @@ def _pass_over(response: Any, file: IO[bytes], size: int, meter: Meter) -> None:
         file.seek(0, os.SEEK_END)
 
 
-def _cut(file: IO[bytes], at: int, piece: bytes, response: Any, size: int, meter: Meter) -> None:
+def _cut(file: IO[bytes], at: int, piece: bytes, response: HTTPResponse, size: int, meter: Meter) -> None:
     """Keep the first `at` bytes of `file`, and append `piece`. Raises `BadMachine` where the server says no length."""
     if "Content-Length" not in response.headers:
         raise _another_file(size, "one of unknown length that begins otherwise", meter.file)
@@ -180,7 +181,7 @@ def _cut(file: IO[bytes], at: int, piece: bytes, response: Any, size: int, meter
     meter.add(len(piece))
 
 
-def _refuse_another_file(response: Any, start: int, size: int, name: str) -> None:
+def _refuse_another_file(response: HTTPResponse, start: int, size: int, name: str) -> None:
     """Raise `BadMachine` where what the server announces is not the rest of a file of `size` bytes."""
     packed = response.headers.get("Content-Encoding", "identity")
     span, length = response.headers.get("Content-Range", ""), response.headers.get("Content-Length", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from circuitlab.errors import BadModel
+from circuitlab.errors import NotFetched
 from circuitlab.model.archives.index import size_words
 from circuitlab.model.catalogue.entries import Entry, Package, Source, entry_of
 from circuitlab.model.origin import File, Hub
@@ -46,7 +46,7 @@ def size_of(source: Source) -> str:
 def named_in_catalogue(text: str) -> ModelRef | None:
     """What `NAME` or `NAME@REVISION` of the catalogue opens, None where it is no name of the catalogue.
 
-    Raises `BadModel` where it is not on this machine, with how to get it, or the catalogue is damaged; `UsageError`.
+    Raises `NotFetched` where it is not on this machine; `BadModel` where the catalogue is damaged; `UsageError`.
     """
     found = entry_of(text)
     if found is None:
@@ -54,8 +54,9 @@ def named_in_catalogue(text: str) -> ModelRef | None:
     entry, revision = found
     if (brought := here(entry, revision)) is not None:
         return brought[1]
-    raise BadModel(
+    raise NotFetched(
         f"The model {text} is not on this machine.",
+        name=text,
         expected=f"{entry.title}, {size_of(entry.sources[0])}, {entry.licence}",
         got="a name of the catalogue that has not been fetched",
         remedy=f"circuitlab get {text}, or in the window File → Get a model…",

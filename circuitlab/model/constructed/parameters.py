@@ -157,7 +157,7 @@ class RopeInduction:
         return NAME + ("?" + urlencode(own) if own else "")
 
 
-def _read(name: str, text: str, kind: type) -> Any:
+def _read(name: str, text: str, kind: type) -> object:
     switches = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
     try:
         return switches[text.lower()] if kind is bool else text if kind is str else kind(text)

@@ -104,8 +104,8 @@ class Mark:
     Without either the name is unknown: it and its instances may occur in the pickle, but it is never called.
     """
 
-    make: Callable[..., Any] | None = None
-    value: Any = None
+    make: Callable[..., object] | None = None
+    value: object = None
     name: str = ""
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Inert:
         return all(isinstance(self.entries.get(name), dict) for name in _OF_MODULES)
 
 
-def attributes(state: object) -> list[dict[Any, Any]]:
+def attributes(state: object) -> list[dict[object, object]]:
     """What BUILD sets: a dictionary, or a pair of dictionaries (the second for slots)."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
     return [part for part in parts if isinstance(part, dict)]
@@ -180,7 +180,7 @@ def named_parts(value: object) -> dict[Any, Any] | None:
     return value if isinstance(value, dict) else value.entries if isinstance(value, Inert) else None
 
 
-def plain(value: Any, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
+def plain(value: object, budget: int = 10_000, depth: int = 16) -> tuple[bool, int]:
     """Whether `value` is numbers, text and containers of them, within `budget` values and `depth` levels; and the values counted.
 
     A shared value counts each time, a long text as several.

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -72,7 +71,7 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     return _contents_of(file, choose(file.name, contents, under), storages)
 
 
-def archived(file: WholeFile, largest: int = LARGEST_PICKLE) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+def archived(file: WholeFile, largest: int = LARGEST_PICKLE) -> tuple[object, Mapping[str, tuple[int, int]]]:
     """An archive's contents as descriptions, and (start, stop) of each storage; `largest`: bytes of structure at most.
 
     Raises `BadModel`, `Unwanted` or one of `DAMAGE`.
@@ -82,7 +81,7 @@ def archived(file: WholeFile, largest: int = LARGEST_PICKLE) -> tuple[Any, Mappi
     return contents, {name.removeprefix("data/"): span for name, span in spans.items() if name.startswith("data/")}
 
 
-def _older(file: WholeFile) -> tuple[Any, Mapping[str, tuple[int, int]]]:
+def _older(file: WholeFile) -> tuple[object, Mapping[str, tuple[int, int]]]:
     """The format before torch 1.6: five pickles, then each storage preceded by its length."""
     stream = BytesIO(file.read(0, min(file.size, LARGEST_PICKLE)))
     magic, _ = unpickled(stream)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -90,7 +89,7 @@ class Sliced:
         """One tensor or slice in memory of its own."""
         return self.tensor(name).clone()
 
-    def alias(self, name: str) -> Any:
+    def alias(self, name: str) -> object:
         """The place of its numbers."""
         return (self._source.alias(self._slices[name][0]), self._slices[name][1]) if name in self._slices else (
             self._source.alias(name)

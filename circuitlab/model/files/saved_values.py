@@ -24,7 +24,7 @@ _DEEPEST, _MOST = 16, 2**17  # nesting, and values: a state has six or so for ea
 _LARGEST = 64 * 2**20  # bytes of what is no tensor: a history of many checkpoints is one text
 
 
-def saved_values(file: WholeFile) -> Any:
+def saved_values(file: WholeFile) -> object:
     """The numbers, texts, lists, dictionaries and tensors of an archive, which may begin behind other bytes; tensors are copies.
 
     Raises `BadModel` for anything else in it, and for tensors that overlap.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from io import BytesIO
 from typing import Any
@@ -92,29 +92,29 @@ def _tensor(value: object, *_: object) -> Strided | Other:
     return value
 
 
-def _subclassed(*_: object) -> Any:
+def _subclassed(*_: object) -> object:
     """A call within a call: (what makes the tensor, its class, the arguments); see `_called`."""
     raise TypeError("a subclass of a tensor without its parts")
 
 
-def _ordered(*args: Any) -> dict[Any, Any]:
-    entries: dict[Any, Any] = {}
+def _ordered(*args: Iterable[tuple[object, object]]) -> dict[object, object]:
+    entries: dict[object, object] = {}
     for key, value in args[0] if args else ():
         entries[key_of(key)] = value
     return entries
 
 
-def _encoded(text: Any = "", *_: object) -> bytes:
+def _encoded(text: str = "", *_: object) -> bytes:
     return text.encode("latin1")
 
 
-def _size(sizes: object = ()) -> Any:
+def _size(sizes: object = ()) -> object:
     if not isinstance(sizes, tuple | list):
         raise TypeError("sizes that are no list")
     return sizes
 
 
-def _called(mark: object, args: object, copies: Callable[[int], None]) -> Any:
+def _called(mark: object, args: object, copies: Callable[[int], None]) -> object:
     """What a call gives. `copies(n)` is told how many values it copies, before it does."""
     while isinstance(mark, Mark) and mark.make is _subclassed and isinstance(args, tuple) and len(args) > 2:
         copies(1)
@@ -133,7 +133,7 @@ def _numpy_kind(name: object, *_: object) -> Mark:
     return Mark(value=_NUMBERS.get(name, name) if isinstance(name, str) else None)
 
 
-def _number(kind: object, data: object, *_: Any) -> Any:
+def _number(kind: object, data: object, *_: object) -> object:
     """A NumPy scalar, as libraries leave them in configurations."""
     if not isinstance(kind, Mark) or not isinstance(kind.value, str) or not isinstance(data, bytes):
         raise TypeError("a number without a kind or bytes")

@@ -1,9 +1,10 @@
-"""A file on disk, read as it was when it was opened; a truncation since then is detected.
+"""A file on disk, read as it was when it was opened; a truncation or another content since then is detected.
 
 Only regular files are opened: a pipe or a device would hang or never end. Another process may truncate a file while it is in use,
 and reading past the end of a map then kills the process (SIGBUS). Copies are therefore read through the file handle, which
-returns fewer bytes instead, and a view of the map is handed out only after the size has been checked again. One gap remains: a
-file truncated between that check and the arithmetic on the view. A file replaced by another of its name is harmless, since the
+returns fewer bytes instead, and a view of the map is handed out only after size and time have been checked again; one that
+another process has written into since is refused, as its numbers would be of two contents. One gap remains: a file truncated or
+written into between that check and the arithmetic on the view. A file replaced by another of its name is harmless, since the
 handle still refers to the old one.
 """
 
@@ -44,32 +45,35 @@ class WholeFile:
         weakref.finalize(self, self._file.close)
         now = os.fstat(self._file.fileno())
         _regular(self.name, now.st_mode)
-        self.size = now.st_size
+        self.size, self._written = now.st_size, now.st_mtime_ns
         self._lock = threading.Lock()
         self._map: mmap.mmap | None = None
 
     def read(self, start: int, stop: int) -> bytes:
-        """Bytes start … stop. Raises `BadModel` where the file ends earlier."""
+        """Bytes start … stop. Raises `BadModel` where the file ends earlier, or has been written into since it was opened."""
         data = bytearray(max(0, min(stop, self.size) - start))
         self._read_into(memoryview(data), start)
         if len(data) < stop - start:
             raise self._short(start + len(data), stop)
+        self._need_unchanged()
         return bytes(data)
 
     def copy(self, start: int, stop: int) -> Tensor:
-        """Bytes start … stop as a uint8 tensor in memory of its own. Raises `BadModel` where the file ends earlier."""
+        """Bytes start … stop as a uint8 tensor in memory of its own. Raises what `read` raises."""
         if stop > self.size:
             raise self._short(self.size, stop)
         data = torch.empty(stop - start, dtype=torch.uint8)
         if stop > start:
             self._read_into(data.numpy().data, start)
+        self._need_unchanged()
         return data
 
     def view(self, start: int, stop: int) -> memoryview:
-        """Bytes start … stop of a shared read-only map. Raises `BadModel` where the file is shorter than when it was opened."""
+        """Bytes start … stop of a shared read-only map. Raises `BadModel` where the file has been cut or written into since."""
         now = os.fstat(self._file.fileno()).st_size
         if now < stop:
             raise self._short(now, stop)
+        self._need_unchanged()
         with self._lock:
             if self._map is None:
                 self._map = self._mapped()
@@ -103,6 +107,18 @@ class WholeFile:
                     done += n_read
             except OSError as error:
                 raise _unreadable(self.path, error) from error
+
+    def _need_unchanged(self) -> None:
+        """Raise `BadModel` where the open file itself, not another of its name, has been written into."""
+        now = os.fstat(self._file.fileno())
+        if (now.st_size, now.st_mtime_ns) != (self.size, self._written):
+            size = f", {number_of(now.st_size, 'byte')} instead of {self.size:,}" if now.st_size != self.size else ""
+            raise BadModel(
+                f"{self.name} has been changed since it was opened.",
+                expected="the file whose tensors are in use",
+                got=f"one written into meanwhile{size}",
+                remedy="Reload the model once no program is writing the file.",
+            )
 
     def _short(self, got: int, needed: int) -> BadModel:
         return BadModel(

@@ -18,10 +18,10 @@ applied, and what shapes cannot show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -178,7 +178,7 @@ def _flag(ours: str, steps: Mapping[str, object], name: str) -> bool:
     return value
 
 
-def _permuted(ours: str, order: object) -> Any:
+def _permuted(ours: str, order: object) -> Callable[[ModelConfig, torch.Tensor], torch.Tensor]:
     if not isinstance(order, list) or sorted(map(repr, order)) != [repr(i) for i in range(len(order))]:
         raise UsageError(
             f"The map’s {ours}: permute is not an order of axes.", expected="such as [0, 2, 1]", got=quoted(order, 60)
@@ -192,11 +192,11 @@ def _permuted(ours: str, order: object) -> Any:
     return permuted
 
 
-def _split(ours: str, where: Stored, text: Any) -> Stored:
+def _split(ours: str, where: Stored, text: object) -> Stored:
     if text is None:
         return where
     which = text.removesuffix(_WITHIN) if isinstance(text, str) else ""
-    if which not in ("q", "k", "v"):
+    if not isinstance(text, str) or which not in ("q", "k", "v"):
         raise UsageError(
             f"The map’s {ours}: split has an unknown value.", expected=f'"q" "k" "v", or "q{_WITHIN}"', got=quoted(text, 60)
         )

@@ -1,7 +1,8 @@
 """The stated configuration of a TransformerLens model: the fields of its `HookedTransformerConfig`, as JSON or a dict.
 
-Field names and defaults are those of TransformerLens 1 to 3. A field that changes the architecture into an unsupported one is
-refused by name; fields about training, devices and hooks are ignored.
+Field names and defaults are those of TransformerLens 1 to 3, and of the configurations that its author's own models on the hub
+have. A field that changes the architecture into an unsupported one is refused by name; fields about training, devices and hooks
+are ignored.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _REFUSED = {
     "use_dynamic_ntk_rope": "Rotary frequencies that change with the prompt's length",
     "load_in_4bit": "A quantised model",
 }
+_OLDER = {"normalization": "normalization_type", "ln_eps": "eps"}
 _OLMO = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM")
 
 
@@ -73,6 +75,30 @@ class Architecture:
     windows: tuple[int, ...] = ()
     prepend_bos: bool = False
     notes: tuple[str, ...] = ()
+
+
+def in_todays_words(config: JsonObject) -> JsonObject:
+    """A configuration of the author's models (`normalization`, `ln_eps`, `shortformer_pos`) with the names of today beside them.
+
+    Raises `BadModel` where both names are there and do not agree, or a value is of another type.
+    """
+    said = dict[str, object]()
+    for old, new in _OLDER.items():
+        if old in config:
+            said[new] = config[old]
+    if str(said.get("normalization_type", "")).lower() == "none":
+        said["normalization_type"] = None
+    if "shortformer_pos" in config:
+        said["positional_embedding_type"] = "shortformer" if flag(config, "shortformer_pos", False) else "standard"
+    for name, value in said.items():
+        if name in config and config[name] != value:
+            raise BadModel(
+                f"The configuration says two things of {name}.",
+                expected=f"the value that {name} has, {quoted(config[name], 40)}",
+                got=f"{next((old for old, new in _OLDER.items() if new == name), 'shortformer_pos')} says {quoted(value, 40)}",
+                remedy="Keep the one that the model was trained with, and remove the other from its JSON file.",
+            )
+    return {**config, **said}
 
 
 def read_config(config: JsonObject, d_head: int, n_layers: int) -> Architecture:

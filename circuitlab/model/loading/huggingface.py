@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
@@ -30,7 +29,7 @@ ACTIVATIONS: dict[str, Activation] = {
 _NEEDED = object()
 
 
-def size(config: JsonObject, name: str, default: Any = _NEEDED) -> int:
+def size(config: JsonObject, name: str, default: object = _NEEDED) -> int:
     """A whole number. Raises `BadModel`."""
     value = config.get(name)
     value = default if value is None else value
@@ -43,7 +42,7 @@ def size(config: JsonObject, name: str, default: Any = _NEEDED) -> int:
     return value
 
 
-def number(config: JsonObject, name: str, default: Any = _NEEDED) -> float:
+def number(config: JsonObject, name: str, default: object = _NEEDED) -> float:
     """A finite number. Raises `BadModel`."""
     value = config.get(name)
     value = default if value is None else value

@@ -2,7 +2,8 @@
 
 `tokenizer.json` is used as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with Qwen's
 way of splitting text where `tokenizer_config.json` names that class; or GPT-1's BPE of lower-cased words (Radford et al. 2018),
-where pieces that end a word are marked `</w>`. A lone `tokenizer.model` becomes SentencePiece's BPE, where its ids can be had.
+where pieces that end a word are marked `</w>`. A lone `tokenizer.model` becomes SentencePiece's BPE or Unigram model, where its
+ids can be had.
 """
 
 from __future__ import annotations
@@ -120,13 +121,12 @@ def _from_sentencepiece(folder: Path) -> Tokenizer | None:
     data, name = lone
     settings = _optional(folder / "tokenizer_config.json")
     try:
-        spec = description(data, name)
+        spec = description(data, name, False if settings.get("add_prefix_space") is False else None)
     except NotRead:
         return None
-    if settings.get("add_prefix_space") is False:
-        spec["normalizer"]["normalizers"] = [s for s in spec["normalizer"]["normalizers"] if s["type"] != "Prepend"]
-        spec["decoder"]["decoders"] = [s for s in spec["decoder"]["decoders"] if s["type"] != "Strip"]
-    vocab: dict[str, int] = spec["model"]["vocab"]
+    model = spec["model"]
+    unigram = model["type"] == "Unigram"
+    vocab: dict[str, int] = {text: n for n, (text, _) in enumerate(model["vocab"])} if unigram else model["vocab"]
     added = {n: token for n, token in added_tokens(folder, settings, vocab).items() if vocab.get(token.content) != n}
     spec["added_tokens"] += [
         {"id": n, "content": t.content, "single_word": t.single_word, "lstrip": t.lstrip, "rstrip": t.rstrip}
@@ -137,7 +137,7 @@ def _from_sentencepiece(folder: Path) -> Tokenizer | None:
     _need_ids(added, tokenizer.id_of, name)
     kind = settings.get("tokenizer_class")
     tokenizer.adds_bos = name == "tokenizer.model" and (not isinstance(kind, str) or kind.removesuffix("Fast") in _ADDS_BOS)
-    tokenizer.notes = (f"tokenizer built from {name}, as SentencePiece's BPE",)
+    tokenizer.notes = (f"tokenizer built from {name}, as SentencePiece's {'Unigram model' if unigram else 'BPE'}",)
     return tokenizer
 
 

@@ -1,6 +1,7 @@
 """TransformerLens: state dicts of a `HookedTransformer` (.pt, .pth, .safetensors), with its configuration or without.
 
-The configuration is the JSON beside the file, or a dict saved with the weights. Without one the architecture is inferred from
+The configuration is the JSON beside the file, or a dict saved with the weights; a tokenizer that it names is taken from the hub's
+cache where none lies beside the weights. Without one the architecture is inferred from
 names and shapes, and whatever these leave open is listed as an assumption. Sizes always come from the tensors.
 """
 
@@ -11,18 +12,21 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from circuitlab.disk.json_types import JsonObject
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, UsageError, printable, quoted
 from circuitlab.model.config import BiasName, ModelConfig
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.assumptions import Assumed
 from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Family, Keep, Opened, find_tokenizer
 from circuitlab.model.loading.hooked_axes import STREAM_AXIS, Axes, axes, short
-from circuitlab.model.loading.hooked_config import Architecture, read_config
+from circuitlab.model.loading.hooked_config import Architecture, in_todays_words, read_config
 from circuitlab.model.loading.hooked_inference import infer
 from circuitlab.model.loading.hooked_names import Names, names_of
 from circuitlab.model.loading.hooked_sizes import Sizes, check_stated, sizes_of
+from circuitlab.model.loading.huggingface import flag
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, stored
+from circuitlab.model.sources.hub import HubName, tokenizer_folder
+from circuitlab.model.text.tokenizer import Tokenizer
 
 _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
 _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"), ("v", "attn.b_V"), ("o", "attn.b_O"))
@@ -31,7 +35,7 @@ _BIASES: tuple[tuple[BiasName, str], ...] = (("q", "attn.b_Q"), ("k", "attn.b_K"
 def stated_config(checkpoint: Checkpoint) -> JsonObject:
     """The `HookedTransformerConfig` beside the weights or saved with them, {} without one."""
     candidates = [checkpoint.config, checkpoint.metadata, *(v for v in checkpoint.metadata.values() if isinstance(v, Mapping))]
-    return next((c for c in candidates if "d_model" in c and "n_layers" in c), {})
+    return in_todays_words(next((c for c in candidates if "d_model" in c and "n_layers" in c), {}))
 
 
 def _stream_vectors(names: Names) -> Iterable[tuple[int, ...]]:
@@ -187,14 +191,49 @@ def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
     arch = read_config(stated, sizes.d_head, sizes.n_layers) if stated else infer(names, sizes, file_axes, ask)
     if stated and stated.get("act_fn") is None and sizes.d_mlp:
         raise BadModel("The configuration has no activation.", expected="act_fn", got="a model with MLPs")
+    if stated:
+        _check_mlps(stated, sizes)
     biases, zero_biases = _biases(names, sizes)
     config = configuration(sizes, arch, biases, "blocks.0.mlp.W_gate" in names)
     parts, unused = lay_out(config, layout(config, names, file_axes, arch), names.source, keep == "resident")
     notes = [f"the file calls its blocks {names.block_list}"] if names.block_list else []
     notes += [*arch.notes, *zero_biases, *unused, *_notes(file_axes, arch, config)]
     notes += ["no configuration: what the tensors do not show is assumed"] if not stated else []
-    weights = LazyWeights(config, find_tokenizer(checkpoint.folder), parts)
+    tokenizer, note = _tokenizer(checkpoint, stated)
+    notes += [note] if note else []
+    weights = LazyWeights(config, tokenizer, parts)
     return Opened(weights, tuple(notes), checkpoint.files, "", "TransformerLens", tuple(ask.assumptions))
+
+
+def _check_mlps(stated: JsonObject, sizes: Sizes) -> None:
+    """Raise `BadModel` where the configuration has MLPs and the tensors have none, or the other way about."""
+    attn_only, d_mlp = flag(stated, "attn_only", False), stated.get("d_mlp")
+    if sizes.n_layers and attn_only == bool(sizes.d_mlp) and (sizes.d_mlp or d_mlp not in (None, 0, -1)):
+        raise BadModel(
+            "The configuration's attn_only contradicts the tensors.",
+            expected="no MLPs: attn_only is on" if attn_only else f"MLPs with d_mlp {quoted(d_mlp, 20)}: attn_only is off",
+            got=f"MLPs with d_mlp {sizes.d_mlp}" if sizes.d_mlp else "layers of attention alone",
+            remedy="Put the configuration of these weights beside them, or download both again.",
+        )
+
+
+def _tokenizer(checkpoint: Checkpoint, stated: JsonObject) -> tuple[Tokenizer | None, str]:
+    """The tokenizer beside the weights, else the one of the hub's cache that the configuration names, with a note on it."""
+    if (beside := find_tokenizer(checkpoint.folder)) is not None:
+        return beside, ""
+    name = stated.get("tokenizer_name")
+    if not isinstance(name, str) or not name:
+        return None, ""
+    try:
+        folder = tokenizer_folder(HubName.parse(name))
+    except UsageError:  # a path on the machine of whoever trained it
+        folder = None
+    if folder is None:
+        return None, (
+            f"no tokenizer: the configuration names {printable(name)}, which is neither beside the weights nor in the hub's"
+            " cache; prompts can be typed as ids"
+        )
+    return find_tokenizer(folder), f"the tokenizer is {name} of the hub, which the configuration names"
 
 
 def _notes(file_axes: Axes, arch: Architecture, config: ModelConfig) -> list[str]:

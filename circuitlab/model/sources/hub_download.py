@@ -7,31 +7,36 @@ download. `hub_transfer` receives the bytes: bounded, checked against their hash
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from circuitlab.disk.files import made_folder, unwritable, write_whole
-from circuitlab.errors import BadMachine, BadModel, CircuitLabError
-from circuitlab.model.sources.hub import INDEXES, SINGLE, HubName, snapshot
-from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_bare, is_hash, unreachable
+from circuitlab.disk.files import made_folder, read_at_most, unwritable, write_whole
+from circuitlab.errors import BadMachine, BadModel, CircuitLabError, UsageError
+from circuitlab.model.sources.hub import (
+    FINAL,
+    INDEXES,
+    SINGLE,
+    TOKENIZERS,
+    HubName,
+    cached_models,
+    is_path,
+    snapshot,
+    tokenizer_folder,
+)
+from circuitlab.model.sources.hub_forms import gguf_models, one_of
+from circuitlab.model.sources.hub_transfer import HubFile, checked_hash, into_cache, is_hash, unreachable
 from circuitlab.model.sources.silent_server import asked
 from circuitlab.model.sources.transfer_meter import Meter, OnProgress, Progress
 
 __all__ = ["HubFile", "Plan", "Progress", "fetch", "plan", "revisions"]
 
-_COMPANIONS = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-)
+_COMPANIONS = ("config.json", *TOKENIZERS)
+_LARGEST_CONFIG = 2**20
 
 
 @dataclass(frozen=True)
@@ -68,22 +73,45 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 def plan(name: HubName, cancelled: Callable[[], bool] = lambda: False) -> Plan:
-    """The commit and files to fetch. Raises `Cancelled`, or another `CircuitLabError`."""
+    """The commit and files to fetch; of a GGUF model, under the name of its file.
+
+    Raises `SeveralModels` where a repository has several GGUF models and none is named, `Cancelled`, or another
+    `CircuitLabError`.
+    """
+    try:
+        commit, listed = _listed(name, cancelled)
+    except BadMachine:
+        if len(cached := cached_models(name)) > 1:  # which open without the hub
+            one_of(cached, name.form, str(replace(name, form="")))
+        raise
+    name, files = _chosen(name, {one.name: one.size for one in listed.values()})
+    return Plan(name, commit, tuple(listed[one] for one in files))
+
+
+def _listed(name: HubName, cancelled: Callable[[], bool]) -> tuple[str, dict[str, HubFile]]:
+    """The commit of a revision, and its files by name. Raises `Cancelled`, or another `CircuitLabError`."""
     with _library(name) as hub:
         about = partial(hub.HfApi(endpoint=_endpoint()).model_info, name.repo, revision=name.revision)
         info = asked(lambda: about(files_metadata=True, timeout=20), cancelled)
-    listed = {s.rfilename: s for s in info.siblings or () if is_bare(s.rfilename)}
-    sizes = {name: max(0, int(one.size or 0)) for name, one in listed.items()}
-    weights = _weights(sizes)
-    if "config.json" not in sizes or not weights:
-        raise BadModel(
-            f"{name} holds no model that can be opened.",
-            expected="config.json with safetensors or pytorch_model.bin",
-            got=", ".join(sorted(sizes)[:8]) or "no files",
-            remedy="Check the model's page on the hub, or try again later.",
-        )
-    files = [*(n for n in _COMPANIONS if n in sizes), *weights]
-    return Plan(name, checked_hash(info.sha, "its commit"), tuple(HubFile(n, sizes[n], _etag(listed[n])) for n in files))
+    listed = (one for one in info.siblings or () if is_path(one.rfilename))
+    files = {one.rfilename: HubFile(one.rfilename, max(0, int(one.size or 0)), _etag(one)) for one in listed}
+    return checked_hash(info.sha, "its commit"), files
+
+
+def _chosen(name: HubName, sizes: dict[str, int]) -> tuple[HubName, list[str]]:
+    """The files to fetch, and the name with the one of several models that they are. Raises `BadModel`, `SeveralModels`."""
+    weights = [] if name.form else _weights(sizes)
+    if weights and "config.json" in sizes:
+        return name, [*(n for n in _COMPANIONS if n in sizes), *weights]
+    if (models := gguf_models(sizes)) or name.form:
+        model = one_of(models, name.form, str(replace(name, form="")))
+        return replace(name, form=model.name), list(model.parts)
+    raise BadModel(
+        f"{name} holds no model that can be opened.",
+        expected="config.json with safetensors, pytorch_model.bin or TransformerLens' model_final.pth, or a GGUF file",
+        got=", ".join(sorted(sizes)[:8]) or "no files",
+        remedy="Check the model's page on the hub, or try again later.",
+    )
 
 
 def _etag(listed: object) -> str:
@@ -94,39 +122,74 @@ def _etag(listed: object) -> str:
 
 
 def _weights(sizes: dict[str, int]) -> list[str]:
-    """The weight files to fetch: safetensors before pickles, one file before shards."""
+    """The weight files to fetch: safetensors before pickles, one file before shards, then TransformerLens' own."""
     for single, index in zip(SINGLE, INDEXES, strict=True):
         if single in sizes:
             return [single]
         if index in sizes:
             stem, suffix = single.split(".")
             return [index, *sorted(n for n in sizes if n.startswith(f"{stem}-") and n.endswith(f".{suffix}"))]
-    return []
+    return sorted(n for n in sizes if n.endswith(FINAL) and "/" not in n)[:1]
 
 
 def fetch(what: Plan, on_progress: OnProgress, cancelled: Callable[[], bool] = lambda: False) -> Path:
-    """Download the missing files; returns the snapshot's folder. Raises `Cancelled`, or another `CircuitLabError`.
+    """Download the missing files; returns the snapshot's folder, or the GGUF file that is opened.
 
-    Partial downloads are kept: the same call resumes where an earlier one stopped.
+    Partial downloads are kept: the same call resumes where an earlier one stopped. Raises `Cancelled`, or another
+    `CircuitLabError`.
     """
     meter = Meter(what.total, on_progress, cancelled)
-    with _library(what.name) as hub:
-        for file in what.files:
-            meter.file = file.name
-            into_cache(hub, what.name, what.commit, file, _endpoint(), meter)
-        ref = what.name.folder / "refs" / what.name.revision
-        if what.name.revision != what.commit:
-            made_folder(ref.parent)
-            write_whole(ref, what.commit.encode())
-    folder = snapshot(HubName(what.name.repo, what.commit))
+    for file in what.files:
+        _take(what, file, meter)
+        if file.name == "config.json" and what.files[-1].name.endswith(FINAL):
+            _take_tokenizer(what, meter)
+    _note_commit(what)
+    folder = snapshot(replace(what.name, revision=what.commit))
     if folder is None:
         raise BadModel(
             f"{what.name} is incomplete after the download.",
-            expected="all files of its index",
+            expected="all files of its index, or all parts",
             got="some of them",
             remedy="Check the model's page on the hub, or try again later.",
         )
     return folder
+
+
+def _take(what: Plan, file: HubFile, meter: Meter) -> None:
+    meter.file = file.name
+    with _library(what.name) as hub:
+        into_cache(hub, what.name, what.commit, file, _endpoint(), meter)
+
+
+def _note_commit(what: Plan) -> None:
+    """Remember which commit the revision names, as the library does."""
+    ref = what.name.folder / "refs" / what.name.revision
+    with _library(what.name):
+        if what.name.revision != what.commit:
+            made_folder(ref.parent)
+            write_whole(ref, what.commit.encode())
+
+
+def _take_tokenizer(what: Plan, meter: Meter) -> None:
+    """Fetch the tokenizer that the configuration of one of TransformerLens' models names, unless it is here or lies beside it.
+
+    A model whose tokenizer is not on the hub any more is fetched without it: it takes ids.
+    """
+    if any(one.name in TOKENIZERS for one in what.files):
+        return
+    data = read_at_most(what.name.folder / "snapshots" / what.commit / "config.json", _LARGEST_CONFIG)
+    try:
+        name = HubName.parse(str(json.loads(data or b"")["tokenizer_name"]))
+        if tokenizer_folder(name) is not None:
+            return
+        commit, listed = _listed(name, meter.cancelled)
+    except (ValueError, LookupError, TypeError, RecursionError, UsageError, BadModel):
+        return
+    beside = Plan(name, commit, tuple(listed[one] for one in TOKENIZERS if one in listed))
+    meter.total += beside.total
+    for file in beside.files:
+        _take(beside, file, meter)
+    _note_commit(beside)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,10 @@
 """Downloading one file of the hub into its cache, from an untrusted server.
 
 A server's answer becomes part of a path only after validation: an ETag of 40 to 64 hexadecimal digits (a git or SHA-256 hash), a
-commit likewise, a file's bare name. A stream is read up to the announced size and never decompressed, and its bytes have the hash
-that names them. A partial file is stored beside the cache's blobs under its own name until it is complete and on disk; bytes
-received are not requested twice, and one process receives them at a time. Of what is there already size and hash are checked.
+commit likewise, a file's name that leads nowhere else. A stream is read up to the announced size and never decompressed, and its
+bytes have the hash that names them. A partial file is stored beside the cache's blobs under its own name until it is complete and
+on disk; bytes received are not requested twice, and one process receives them at a time. Of what is there already size and hash
+are checked.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from circuitlab.model.sources.transfer_meter import Meter
 PART, LOCK = ".circuitlab-part", ".circuitlab-lock"
 _ATTEMPTS = 5  # broken connections in a row without a byte between them
 _HASH = re.compile(r"[0-9A-Fa-f]{40,64}")
-_BARE = re.compile(r"[A-Za-z0-9_][\w.-]{0,200}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,6 @@ def checked_hash(text: object, what: str) -> str:
 def is_hash(text: object) -> TypeGuard[str]:
     """Whether `text` is a hash as the cache uses for names."""
     return isinstance(text, str) and bool(_HASH.fullmatch(text))
-
-
-def is_bare(name: str) -> bool:
-    """Whether `name` is a bare file name, not a path."""
-    return bool(_BARE.fullmatch(name))
 
 
 def into_cache(hub: Any, name: HubName, commit: str, file: HubFile, endpoint: str | None, meter: Meter) -> None:

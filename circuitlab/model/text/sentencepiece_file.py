@@ -2,15 +2,15 @@
 
 The file is a protocol buffer: pieces with a score and a kind, how the model was trained, how a text is normalised. BPE models
 become `tokenizers`' BPE: SentencePiece merges the two neighbours that make the piece of the best score, which is the order of the
-merges here. What would give other ids than SentencePiece (a table of normalised characters, a Unigram model, symbols of its own
-behind a space that is put in front) is not read, and said.
+merges here. Unigram models, and those that normalise a text further than that they write spaces as ▁, are encoded by
+`sentencepiece_encoder`. What would still give other ids than SentencePiece is not read, and said.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
@@ -26,6 +26,8 @@ from circuitlab.model.text.sentencepiece_bpe import (
     Unmergeable,
     bpe_description,
 )
+from circuitlab.model.text.sentencepiece_encoder import normalising, unigram_description
+from circuitlab.model.text.sentencepiece_normaliser import Normaliser, Rules
 
 LARGEST = 16 * 2**20  # bytes; the largest of public models has 5 million
 _MOST_PIECES, _MOST_CHARACTERS = 2**20, 2**23  # of Gemma's, the largest: 2^18, 1.9 million
@@ -44,23 +46,22 @@ class _Spec:
     pieces: tuple[tuple[str, float, int], ...]
     kind: int
     byte_fallback: bool
-    suffix: bool
     unknown: str
-    table: bytes
-    in_front: bool
-    collapses: bool
-    escapes: bool
+    rules: Rules
 
 
-def description(data: bytes, name: str) -> JsonDict:
+def description(data: bytes, name: str, in_front: bool | None = None) -> JsonDict:
     """The contents of a `tokenizer.json` that gives SentencePiece's ids.
 
-    Raises `BadModel` for a damaged file, `NotRead` for one of another kind.
+    `in_front`: whether a space is put in front of a text, where another file says so. Raises `BadModel` for a damaged file,
+    `NotRead` for one of another kind.
     """
     if _is_tiktoken(data):
         raise NotRead("it is a vocabulary of tiktoken, not of SentencePiece")
     try:
         spec = _spec(data)
+        spec = spec if in_front is None else replace(spec, rules=replace(spec.rules, in_front=in_front and spec.rules.in_front))
+        Normaliser(spec.rules)
     except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
         raise BadModel(
             f"{name} cannot be read.",
@@ -76,10 +77,13 @@ def description(data: bytes, name: str) -> JsonDict:
             f"{name} cannot be read.", expected="pieces spelled differently", got=f"{twice[:40]!r} twice", remedy=_REMEDY
         )
     added = [_added(i, text, kind) for i, (text, _, kind) in enumerate(spec.pieces) if kind in (UNKNOWN, CONTROL, USER)]
+    if spec.kind == _UNIGRAM:
+        return unigram_description(spec.pieces, spec.rules, [t for t in added if t["special"]], spec.byte_fallback)
     try:
-        return bpe_description(spec.pieces, vocab, (NORMAL,), spec.unknown, spec.in_front, added, spec.byte_fallback)
+        merged = bpe_description(spec.pieces, vocab, (NORMAL,), spec.unknown, spec.rules.in_front, added, spec.byte_fallback)
     except Unmergeable as error:
         raise NotRead(f"it has {error}") from error
+    return merged if spec.rules.plain else normalising(merged, spec.rules, spec.pieces)
 
 
 def _is_tiktoken(data: bytes) -> bool:
@@ -89,14 +93,14 @@ def _is_tiktoken(data: bytes) -> bool:
 
 
 def _refuse(spec: _Spec) -> None:
-    users = any(kind == USER for _, _, kind in spec.pieces)
+    lengths = [len(text) for text, _, kind in spec.pieces if kind in (NORMAL, USER)]
     reasons = (
-        (spec.kind != _BPE, "its model is Unigram's, or of words or characters; BPE is read"),
-        (bool(spec.table), "it normalises characters by a table of its own"),
-        (spec.collapses, "it takes out spaces, in ways of its own"),
-        (not spec.escapes or spec.suffix, "it does not write a space as ▁ in front of a word"),
-        (spec.in_front and users, "symbols of its own stand behind a space that it puts in front"),
-        (_reaches_unused(spec), "it has pieces that are merged and not used"),
+        (spec.kind not in (_UNIGRAM, _BPE), "its model is of words or characters; BPE and Unigram are read"),
+        (spec.kind == _BPE and _reaches_unused(spec), "it has pieces that are merged and not used"),
+        (
+            spec.kind == _UNIGRAM and max(lengths, default=0) > LONGEST,
+            f"it has pieces longer than {number_of(LONGEST, 'character')}",
+        ),
         (sum(len(text) for text, _, _ in spec.pieces) > _MOST_CHARACTERS, "its pieces are longer than those of any model"),
     )
     for applies, reason in reasons:
@@ -139,12 +143,15 @@ def _spec(data: bytes) -> _Spec:
         pieces=tuple(pieces),
         kind=_number(trainer, 3, _UNIGRAM),
         byte_fallback=bool(_number(trainer, 35, 0)),
-        suffix=bool(_number(trainer, 24, 0)),
         unknown=unknown,
-        table=_bytes(rules, 2),
-        in_front=bool(_number(rules, 3, 1)),
-        collapses=bool(_number(rules, 4, 1)),
-        escapes=bool(_number(rules, 5, 1)),
+        rules=Rules(
+            table=_bytes(rules, 2),
+            symbols=tuple(text for text, _, kind in pieces if kind == USER),
+            suffix=bool(_number(trainer, 24, 0)),
+            in_front=bool(_number(rules, 3, 1)),
+            collapses=bool(_number(rules, 4, 1)),
+            escapes=bool(_number(rules, 5, 1)),
+        ),
     )
 
 

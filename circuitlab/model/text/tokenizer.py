@@ -1,8 +1,9 @@
 """Text <-> ids, and the display form of a token, in which every character is visible.
 
-Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are never added unless requested and never parsed out of text: BOS is
-prepended by the caller that builds the prompt, and is displayed if present. The rules of a file run here only if their cost is
-known to be bounded by the length of the text (`tokenizer_rules`), otherwise in a separate process, within limits.
+Wraps a `tokenizers` file (`tokenizer.json`). Special tokens are added, and read from a text that spells them, only where that is
+asked for: `Reading` says how. The rules of a file run here only if their cost is known to be bounded by the length of the text
+(`tokenizer_rules`), otherwise in a separate process, within limits. Models of SentencePiece to which `tokenizers` would give
+other ids are encoded by `sentencepiece_encoder`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +28,8 @@ from circuitlab.disk.files import write_whole
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel, TooLong, cause
 from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.text.reading import SpecialSwitch
+from circuitlab.model.text.sentencepiece_encoder import KEY, SentencePieceEncoder
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
 from circuitlab.model.text.tokenizer_rules import TEXT_STEPS, impossible, unbounded
 
@@ -70,17 +74,21 @@ class Tokenizer:
     adds_bos = False
     notes: tuple[str, ...] = ()
 
-    def __init__(self, inner: _Tokenizer, bos: int | None = None, process: TokenizerProcess | None = None) -> None:
-        """`process`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
-        self._inner, self._process = inner, process
-        self._cache: OrderedDict[str, tuple[int, ...] | BadInput] = OrderedDict()
+    def __init__(
+        self, inner: _Tokenizer, bos: int | None = None, own: TokenizerProcess | SentencePieceEncoder | None = None
+    ) -> None:
+        """`own`: encodes and decodes in place of `inner`, which then has only the vocabulary."""
+        self._inner, self._own = inner, own
+        self._cache: OrderedDict[tuple[str, bool], tuple[int, ...] | BadInput] = OrderedDict()
         self._cache_lock = threading.Lock()
         self._inner.no_truncation()
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
         self._special = {i: str(t.content) for i, t in added.items() if t.special}
+        self._spelling = _any_of(t.content for t in added.values() if t.special)
+        self._changes_first = any(t.special and t.normalized for t in added.values())  # spellings are sought after the normaliser
         self._byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
-        self._inner.encode_special_tokens = True
+        self._switch = SpecialSwitch(inner)
         self.bos = bos if bos is not None else self.likely_bos()
         self.n_tokens: int = inner.get_vocab_size(with_added_tokens=True)
         self.display = lru_cache(maxsize=None)(self._display)
@@ -92,8 +100,8 @@ class Tokenizer:
         added = [t for t in spec.get("added_tokens") or () if t.get("id") != self.bos]  # matched before all rules
         parts = [_stated(spec.get(part)) for part in ("normalizer", "pre_tokenizer", "model")]
         rules = json.dumps([*parts, _stated(added)], sort_keys=True)
-        if self._process is not None:  # the inner tokenizer has only the vocabulary
-            rules += sha256(self._process.data).hexdigest()
+        if self._own is not None:  # the inner tokenizer has only the vocabulary
+            rules += sha256(self._own.data).hexdigest()
         return hashlib.sha256(rules.encode()).hexdigest()
 
     @classmethod
@@ -116,6 +124,8 @@ class Tokenizer:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
             refuse_vocabulary(spec)
+            if isinstance(spec, dict) and isinstance(model := spec.get("model"), dict) and KEY in model:
+                return cls._of_sentencepiece(spec, data, bos)
             reason = unbounded(spec) if isinstance(spec, dict) else ""
             if not reason:
                 return cls(_Tokenizer.from_str(text), bos)
@@ -131,6 +141,15 @@ class Tokenizer:
             reason = error.got if isinstance(error, BadModel) else cause(error)
             raise BadModel(f"{name} cannot be read.", expected=expected, got=reason, remedy=_REMEDY) from error
 
+    @classmethod
+    def _of_sentencepiece(cls, spec: JsonDict, data: bytes, bos: int | None) -> Tokenizer:
+        """The tokenizer of a description that says what SentencePiece does beyond `tokenizers`. Raises `ValueError`."""
+        bare = {**spec, **dict.fromkeys(TEXT_STEPS), "decoder": spec.get("decoder")}
+        if reason := unbounded(bare):
+            raise ValueError(f"{reason} beside rules of SentencePiece")
+        inner = _Tokenizer.from_str(json.dumps(bare))
+        return cls(inner, bos, SentencePieceEncoder(inner, spec, data))
+
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""
         names = {text: i for i, text in self._special.items()}
@@ -143,7 +162,7 @@ class Tokenizer:
         """
         text = "a" if self._characters is None or "a" in self._characters else min(self._characters)
         try:
-            plain, with_special = self._ids(text), self._ids(text, special=True)
+            plain, with_special = self._ids(text), self._ids(text, added=True)
         except BadInput as error:
             what = "The model's tokenizer cannot encode the letter ‘a’."
             raise BadModel(what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
@@ -162,23 +181,38 @@ class Tokenizer:
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
-        return self._inner.to_str(pretty=False) if self._process is None else self._process.data.decode("utf-8")
+        return self._inner.to_str(pretty=False) if self._own is None else self._own.data.decode("utf-8")
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`. Raises `BadMachine`."""
         write_whole(path, self.file_text().encode())
 
-    def quick(self, text: str) -> bool:
+    def quick(self, text: str, special: bool = False) -> bool:
         """Whether `encode` returns within a few milliseconds, as it must for a keystroke."""
-        return (self._process is None and len(text) <= _QUICK) or text in self._cache
+        quick = _QUICK if self._own is None else self._own.quick
+        return len(text) <= quick or (text, self.spells(text, special)) in self._cache
 
-    def encode(self, text: str, bos: bool = False) -> tuple[int, ...]:
-        """Ids of `text`, after BOS if `bos` is set and there is one. A special token's spelling is encoded as text if possible.
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of all special tokens."""
+        return frozenset(self._special)
+
+    def spells(self, text: str, special: bool = True) -> bool:
+        """Whether a text may hold a special token's spelling, so that reading them (`special`) makes a difference."""
+        return special and self._spelling is not None and (self._changes_first or self._spelling.search(text) is not None)
+
+    def encode(self, text: str, bos: bool = False, special: bool = False) -> tuple[int, ...]:
+        """Ids of `text`, after BOS if `bos` is set and there is one.
+
+        `special`: the spelling of a special token becomes its id, as `transformers` reads a text (`split_special_tokens=False`);
+        otherwise it is encoded as letters if possible.
 
         Other threads keep running. Raises `BadInput` if the tokenizer fails on the text or does not finish in time.
         """
-        ids = self._cached_ids(text)
-        return (self.bos, *ids) if bos and self.bos is not None else ids
+        return (*self._front(bos), *self._cached_ids(text, self.spells(text, special)))
+
+    def _front(self, bos: bool) -> tuple[int, ...]:
+        return (self.bos,) if bos and self.bos is not None else ()
 
     def encode_uncached(self, text: str) -> tuple[int, ...]:
         """`encode` without BOS, for a part of a long text: it does not displace prompts from the cache."""
@@ -189,67 +223,83 @@ class Tokenizer:
         """Whether every token is one character, so that a text can be divided anywhere."""
         return self._characters is not None
 
-    def prompt(self, text: str, most: int, bos: bool = False) -> tuple[int, ...]:
+    def prompt(self, text: str, most: int, bos: bool = False, special: bool = False) -> tuple[int, ...]:
         """`encode`, but no more of a text is read than shows that it has more than `most` tokens: 240 bytes a character.
 
         Raises `TooLong` for such a text, `BadInput` as `encode` does.
         """
-        head = self.long_enough(text, most)
+        head = self.long_enough(text, most, special)
         if len(head) < len(text):
             part = f"the first {len(head):,} of {number_of(len(text), 'character')}"
-            got = f"more than {number_of(len(self._ids(head)), 'token')} in {part}"
+            got = f"more than {number_of(len(self._ids(head, self.spells(head, special))), 'token')} in {part}"
             raise TooLong("The prompt is longer than the model's context.", most, got)
-        return self.encode(text, bos)
+        return self.encode(text, bos, special)
 
-    def long_enough(self, text: str, most: int) -> str:
+    def long_enough(self, text: str, most: int, special: bool = False) -> str:
         """The text, or a beginning of it that alone has more than `most` tokens. Raises `BadInput` as `encode` does.
 
         A beginning may have a few tokens more than its part of the whole, where the cut divides one; it has many more here.
         """
         size = max(_AT_ONCE, _CHARACTERS_A_TOKEN * most)
         while size < len(text):
-            if len(self._ids(text[:size])) > most + most // 8 + 64:
+            if len(self._ids(text[:size], self.spells(text[:size], special))) > most + most // 8 + 64:
                 return text[:size]
             size *= 2
         return text
 
-    def beginning(self, text: str, most: int, bos: bool = False) -> str:
+    def beginning(self, text: str, most: int, bos: bool = False, special: bool = False) -> str:
         """The longest prefix of `text` that encodes to at most `most` tokens. Raises `BadInput` as `encode` does."""
-        most_ids = most - (bos and self.bos is not None)
-        text = self.long_enough(text, most)
-        ids = self._cached_ids(text)
+        most_ids = most - len(self._front(bos))
+        text = self.long_enough(text, most, special)
+        special = self.spells(text, special)
+        ids = self._cached_ids(text, special)
         if len(ids) <= most_ids:
             return text
-        prefix = self.decode(ids[:most_ids]).rstrip("\ufffd")
-        if text.startswith(prefix) and len(self._ids(prefix)) <= most_ids:
+        prefix = self.decode(ids[:most_ids], special).rstrip("\ufffd")
+        if text.startswith(prefix) and len(self._ids(prefix, special)) <= most_ids:
             return prefix
         fits, over = 0, len(text)  # the tokenizer changes the text, or splits a prefix differently from the whole
         while over - fits > 1:
             middle = (fits + over) // 2
-            fits, over = (middle, over) if len(self._ids(text[:middle])) <= most_ids else (fits, middle)
+            fits, over = (middle, over) if len(self._ids(text[:middle], special)) <= most_ids else (fits, middle)
         return text[:fits]
 
-    def _cached_ids(self, text: str) -> tuple[int, ...]:
+    def cut(self, text: str, most: int, bos: bool = False, special: bool = False) -> tuple[str, tuple[int, ...]]:
+        """A text and its ids, of one with more than `most` tokens the first of them and their text. Raises as `encode` does."""
+        ids = self.encode(self.long_enough(text, most, special), bos, special)
+        return (text, ids) if len(ids) <= most else (self.decode(ids[len(self._front(bos)) : most], special), ids[:most])
+
+    def text_of(self, ids: tuple[int, ...], bos: bool = False, special: bool = False) -> str:
+        """The text that is read as exactly these ids, "" where none is: part of a character, a merge across a seam.
+
+        Raises `BadInput` as `encode` does.
+        """
+        front = self._front(bos)
+        text = self.decode(ids[len(front) :], special)
+        return text if self.encode(text, bos, special) == ids else ""
+
+    def _cached_ids(self, text: str, special: bool) -> tuple[int, ...]:
         """`_ids` with a cache of recent texts, failures included, so that nobody waits twice for the same text."""
         with self._cache_lock:
-            outcome = self._cache.get(text)
+            outcome = self._cache.get((text, special))
         if outcome is None:
             try:
-                outcome = self._ids(text)
+                outcome = self._ids(text, special)
             except BadInput as error:
                 outcome = error
             if len(text) <= _LONGEST_CACHED or isinstance(outcome, BadInput):
                 with self._cache_lock:
-                    self._cache[text] = outcome
+                    self._cache[text, special] = outcome
                     while len(self._cache) > _CACHED_TEXTS:
                         self._cache.popitem(last=False)
         if isinstance(outcome, BadInput):
             raise BadInput(outcome.what, expected=outcome.expected, got=outcome.got, remedy=outcome.remedy)
         return outcome
 
-    def _ids(self, text: str, special: bool = False) -> tuple[int, ...]:
-        if self._process is not None:
-            return tuple(self._process.encode(text, special))
+    def _ids(self, text: str, special: bool = False, added: bool = False) -> tuple[int, ...]:
+        """Ids. `special`: spellings of special tokens are read; `added`: with the tokens that the file's template adds."""
+        if self._own is not None:
+            return tuple(_guarded(lambda own=self._own: own.encode(text, special, added)))
         if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
             raise BadInput(
                 "The model's vocabulary consists of single characters and lacks some of these.",
@@ -258,7 +308,8 @@ class Tokenizer:
                 remedy="Remove or replace these characters.",
             )
         # a batch of one: unlike `encode`, it lets other threads run
-        return _guarded(lambda: tuple(self._inner.encode_batch_fast([text], add_special_tokens=special)[0].ids))
+        with self._switch.reading(special):
+            return _guarded(lambda: tuple(self._inner.encode_batch_fast([text], add_special_tokens=added)[0].ids))
 
     @cached_property
     def _characters(self) -> frozenset[str] | None:
@@ -268,11 +319,19 @@ class Tokenizer:
         vocab = self._inner.get_vocab(with_added_tokens=True)
         return frozenset(vocab) if self._inner.model.unk_token not in vocab and all(len(t) == 1 for t in vocab) else None
 
-    def decode(self, ids: tuple[int, ...]) -> str:
-        """Text of ids, without special tokens; bytes that are not UTF-8 become U+FFFD. Raises `BadInput` as `encode` does."""
-        if self._process is not None:
-            return self._process.decode(list(ids))
-        return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=True))
+    def decode(self, ids: tuple[int, ...], special: bool = False) -> str:
+        """Text of ids, in which special tokens are spelled (`special`) or left out; bytes that are not UTF-8 become U+FFFD.
+
+        Raises `BadInput` as `encode` does.
+        """
+        if self._own is not None:
+            return _guarded(lambda own=self._own: own.decode(list(ids), special))
+        with self._switch.reading(None):
+            return _guarded(lambda: self._inner.decode(list(ids), skip_special_tokens=not special))
+
+    def told(self, ids: tuple[int, ...]) -> str:
+        """Text of a prompt for people: its special tokens are spelled, except for BOS in front. Raises `BadInput`."""
+        return self.decode(ids[1:] if ids[:1] == (self.bos,) else ids, special=True)
 
     def is_special(self, token: int) -> bool:
         """Whether a token stands for no text, as BOS."""
@@ -309,7 +368,7 @@ class Tokenizer:
 
     def find(self, text: str) -> int | None:
         """The id of the single token that is exactly this text (visible spaces accepted), or None."""
-        if self._process is not None:  # called for every letter typed into a search
+        if isinstance(self._own, TokenizerProcess):  # called for every letter typed into a search
             shown = visible(text)
             return next((i for i in range(self.n_tokens) if self.display(i) == shown), None)
         try:
@@ -372,10 +431,16 @@ def _guarded(work: Callable[[], T]) -> T:
     """Turns whatever the library raises into `BadInput`; its panics are BaseException."""
     try:
         return work()
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    except (KeyboardInterrupt, SystemExit, MemoryError, BadInput):
         raise
     except BaseException as error:
         raise failed(str(error) or type(error).__name__) from error
+
+
+def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds any of these texts, None where there is none."""
+    parts = [re.escape(text) for text in spellings if text]
+    return re.compile("|".join(parts)) if parts else None
 
 
 def _stated(value: object) -> Any:

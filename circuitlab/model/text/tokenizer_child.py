@@ -36,8 +36,9 @@ def write_frame(pipe: IO[bytes], data: bytes) -> None:
 
 def _answer(tokenizer: Any, request: JsonDict) -> JsonDict:
     if "ids" in request:
-        return {"text": tokenizer.decode(request["ids"], skip_special_tokens=True)[: request["most"]]}
-    ids = tokenizer.encode_batch_fast([request["text"]], add_special_tokens=request["special"])[0].ids
+        return {"text": tokenizer.decode(request["ids"], skip_special_tokens=not request["special"])[: request["most"]]}
+    tokenizer.encode_special_tokens = not request["special"]  # the library's word for reading them as letters
+    ids = tokenizer.encode_batch_fast([request["text"]], add_special_tokens=request["added"])[0].ids
     return {"many": len(ids)} if len(ids) > request["most"] else {"ids": ids}
 
 
@@ -57,7 +58,6 @@ def main() -> None:
                 tokenizer = Tokenizer.from_str(data.decode("utf-8"))
                 tokenizer.no_truncation()
                 tokenizer.no_padding()
-                tokenizer.encode_special_tokens = True
                 reply: JsonDict = {}
             else:
                 reply = _answer(tokenizer, json.loads(data))

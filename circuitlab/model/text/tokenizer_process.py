@@ -29,6 +29,8 @@ _REMEDY = "Change or shorten the text, or remove the tokenizer's file and use to
 class TokenizerProcess:
     """Encodes and decodes within limits of time and memory. Thread-safe; one request at a time. Ends with its owner."""
 
+    quick = -1  # characters that take a few milliseconds: of no text is it known
+
     def __init__(self, data: bytes) -> None:
         """`data`: a `tokenizer.json`. Raises `BadModel` if it cannot be loaded within `LOADING` seconds."""
         self.data = data
@@ -40,10 +42,13 @@ class TokenizerProcess:
         with self._lock:
             self._start()
 
-    def encode(self, text: str, special: bool = False) -> list[int]:
-        """Ids of a text. Raises `BadInput` if this takes too long, gives too many, or fails."""
+    def encode(self, text: str, special: bool = False, added: bool = False) -> list[int]:
+        """Ids of a text. `special`: spellings of special tokens are read as these; `added`: with those that the file adds.
+
+        Raises `BadInput` if this takes too long, gives too many, or fails.
+        """
         most = MOST_IDS * (len(text) + 16)
-        reply = self._ask({"text": text, "special": special, "most": most}, SECONDS + A_CHARACTER * len(text))
+        reply = self._ask({"text": text, "special": special, "added": added, "most": most}, SECONDS + A_CHARACTER * len(text))
         if "many" in reply:
             got = f"{reply['many']} for {number_of(len(text), 'character')}"
             raise BadInput(
@@ -51,10 +56,10 @@ class TokenizerProcess:
             )
         return reply["ids"]
 
-    def decode(self, ids: list[int]) -> str:
-        """Text of ids. Raises `BadInput` as `encode` does."""
+    def decode(self, ids: list[int], special: bool = False) -> str:
+        """Text of ids, with special tokens spelled (`special`) or left out. Raises `BadInput` as `encode` does."""
         limit = SECONDS + 10 * A_CHARACTER * len(ids)
-        return self._ask({"ids": ids, "most": 4096 * (len(ids) + 16)}, limit)["text"]
+        return self._ask({"ids": ids, "special": special, "most": 4096 * (len(ids) + 16)}, limit)["text"]
 
     def _start(self) -> subprocess.Popen[bytes]:
         """A new child that has loaded the tokenizer. Raises `BadModel`."""

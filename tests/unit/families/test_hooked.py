@@ -29,18 +29,10 @@ from circuitlab.model.subject import Conventions, ModelRef, Subject
 from circuitlab.session_files.session import ModelEntry, Session
 from circuitlab.session_files.session_text import bytes_of, parse_session
 from tests.fuzz.corpus import CORPUS
+from tests.hooked_models import held_in, letters, own_form, plain_values
 from tests.reference.make_hooked import FOLDER, MODELS, TOKENS
 
 ACTIVATIONS = np.load(FOLDER / "activations.npz")
-
-
-def _held(name: str) -> dict[str, Any]:
-    return torch.load(FOLDER / f"{name}.pt", weights_only=name != "local")
-
-
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in config.items()}
-    return {n: v for n, v in plain.items() if v is None or isinstance(v, str | int | float | bool | list)}
 
 
 def _agrees(opened: Opened, name: str, tolerance: float = 2e-5) -> None:
@@ -61,7 +53,7 @@ def _agrees(opened: Opened, name: str, tolerance: float = 2e-5) -> None:
 
 @pytest.mark.parametrize("name", list(MODELS)[:3])
 def test_a_configuration_saved_as_an_object_is_read(tmp_path: Path, name: str) -> None:
-    held = _held(name)
+    held = held_in(name)
     torch.save({"model": held["model"], "cfg": argparse.Namespace(**held["cfg"], where=Path("x"))}, tmp_path / "model.pt")
     opened = open_model(tmp_path / "model.pt")
     _agrees(opened, name)
@@ -79,16 +71,82 @@ def test_saved_models_compute_what_the_library_computes(name: str, keep: Any) ->
 
 @pytest.mark.parametrize("name", MODELS)
 def test_configuration_as_json_beside_safetensors(tmp_path: Path, name: str) -> None:
-    held = _held(name)
+    held = held_in(name)
     save_file({n: v.contiguous() for n, v in held["model"].items()}, tmp_path / "weights.safetensors")
-    (tmp_path / "weights.json").write_text(json.dumps(_plain(held["cfg"])))
+    (tmp_path / "weights.json").write_text(json.dumps(plain_values(held["cfg"])))
     opened = open_model(tmp_path / "weights.safetensors")
     _agrees(opened, name)
     assert opened.weights.config.prepend_bos is (name != "solu")
 
 
+# -- the author's own models: config.json in older words, and model_final.pth ----------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["shortformer", "attention", "gelu", "solu"])
+def test_the_authors_own_models_compute_what_the_library_computes(tmp_path: Path, name: str) -> None:
+    opened = open_model(own_form(tmp_path / "m", name))
+    _agrees(opened, name)
+    config = opened.weights.config
+    assert config.prepend_bos, "as the library does where nothing is said"
+    assert config.positions == ("shortformer" if name == "shortformer" else "learned")
+    assert not opened.assumptions or [a.name for a in opened.assumptions] == ["tokenizer"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("gelu", {"normalization": None}), ("shortformer", {"shortformer_pos": None}), ("gelu", {"ln_eps": 0.5}),
+        ("attention", {"use_attn_scale": None}), ("gelu", {"act_fn": "relu"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)  # fmt: skip
+def test_each_word_of_the_author_decides(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
+    """Another value gives other numbers, or a refusal: none is passed over."""
+    try:
+        opened = open_model(own_form(tmp_path / "m", name, **changes))
+    except BadModel:
+        return
+    theirs = ACTIVATIONS[f"{name} logits"]
+    assert np.abs(forward(opened.weights, TOKENS).logits().numpy() - theirs).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("gelu", {"normalization": "LN", "normalization_type": "RMS"}, "two things of normalization_type"),
+        ("gelu", {"eps": 1e-3}, "two things of eps"),
+        ("gelu", {"positional_embedding_type": "shortformer"}, "two things of positional_embedding_type"),
+        ("gelu", {"shortformer_pos": "no"}, "shortformer_pos"),
+        ("gelu", {"normalization": "BN"}, "norm is not known"),
+        ("gelu", {"attn_only": True}, "attn_only contradicts"),
+        ("attention", {"attn_only": False}, "attn_only contradicts"),
+        ("gelu", {"act_fn": "solu"}, "activation is not known"),
+    ],
+)
+def test_words_of_the_author_that_do_not_agree_are_refused(
+    tmp_path: Path, name: str, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BadModel, match=words):
+        open_model(own_form(tmp_path / "m", name, **changes))
+
+
+def test_the_tokenizer_that_is_named_is_taken_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    folder = own_form(tmp_path / "m", "gelu", tokenizer_name="somebody/letters")
+    opened = open_model(folder)
+    assert opened.weights.tokenizer is None
+    assert any("somebody/letters, which is neither beside the weights nor in the hub's cache" in note for note in opened.notes)
+    place = tmp_path / "cache" / "models--somebody--letters" / "snapshots" / "main"
+    place.mkdir(parents=True)
+    letters(place)
+    opened = open_model(folder)
+    assert opened.weights.tokenizer is not None and opened.weights.tokenizer.bos == 16
+    assert opened.weights.tokenizer.encode("cab", opened.weights.config.prepend_bos)[0] == 16
+    assert any("somebody/letters of the hub" in note for note in opened.notes)
+
+
 def _inferred(path: Path, name: str, **assume: str) -> Opened:
-    torch.save(_held(name)["model"], path / "model.pt")
+    torch.save(held_in(name)["model"], path / "model.pt")
     return open_model(path / "model.pt", assume=assume)
 
 
@@ -157,7 +215,7 @@ def test_what_cannot_be_assumed_is_refused(tmp_path: Path, assume: dict[str, str
     ],
 )
 def test_configurations_that_are_not_known_are_refused_in_words(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    held = _held("gelu")
+    held = held_in("gelu")
     torch.save({"state_dict": held["model"], "config": {**held["cfg"], **changes}}, tmp_path / "model.pt")
     with pytest.raises(BadModel, match=words):
         open_model(tmp_path / "model.pt")
@@ -239,7 +297,7 @@ def test_flat_heads_must_be_counted(tmp_path: Path) -> None:
 
 
 def test_answers_of_other_assumptions_are_kept_apart(tmp_path: Path) -> None:
-    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    torch.save(held_in("shortformer")["model"], tmp_path / "model.pt")
     engine = Engine(ModelStore())
     ref = ModelRef(f"file:{tmp_path / 'model.pt'}")
     other = replace(ref, assume=(("positions", "shortformer"),))
@@ -273,7 +331,7 @@ def _params(name: str) -> Any:
 
 
 def test_a_snippet_opens_the_model_under_the_same_assumptions(tmp_path: Path) -> None:
-    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    torch.save(held_in("shortformer")["model"], tmp_path / "model.pt")
     model = lab.open(str(tmp_path / "model.pt"), assume={"positions": "shortformer"})
     request = Request.named("token_loss", _params("token_loss"), model.subject(tokens=TOKENS))
     space: dict[str, Any] = {}
@@ -289,7 +347,7 @@ def test_assumptions_are_kept_in_sessions() -> None:
 
 
 def test_the_command_line_lists_and_takes_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.save(_held("shortformer")["model"], tmp_path / "model.pt")
+    torch.save(held_in("shortformer")["model"], tmp_path / "model.pt")
     path = str(tmp_path / "model.pt")
     assert main(["info", path]) == 0
     assert "--assume positions=shortformer" in capsys.readouterr().out
@@ -356,7 +414,7 @@ def test_attention_that_no_layout_uses_is_never_passed_over(tmp_path: Path, how:
 
 @pytest.mark.parametrize("extra", ["blocks.0.attn.W_Z", "encoder.layer.0.attention.self.query.weight", "h.0.wq", "0.q_proj"])
 def test_more_attention_than_the_model_has_is_refused(tmp_path: Path, extra: str) -> None:
-    held = _held("attention")
+    held = held_in("attention")
     torch.save({"state_dict": {**held["model"], extra: torch.ones(3, 4)}, "config": held["cfg"]}, tmp_path / "more.pt")
     with pytest.raises(BadModel, match="attention") as refused:
         open_model(tmp_path / "more.pt")

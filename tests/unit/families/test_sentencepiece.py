@@ -153,14 +153,10 @@ def test_pieces_of_equal_scores_are_merged_from_the_left() -> None:
 
 _FEW = [("<unk>", 0.0, 2), ("a", -1.0, 1), ("▁", -2.0, 1)]
 NOT_READ: dict[str, bytes] = {
-    "Unigram": model_file(_FEW, _field(3, 1)),
-    "characters": model_file(_FEW, _field(3, 4)),
-    "table": model_file(_FEW, rules=_field(2, b"table")),
-    "takes out spaces": model_file(_FEW, rules=_field(4, 1)),
-    "in front of a word": model_file(_FEW, _field(24, 1)),
-    "symbols of its own": model_file([*_FEW, ("<turn>", 0.0, 4)]),
+    "words or characters": model_file(_FEW, _field(3, 4)),
     "not used": model_file([*_FEW, ("aa", 0.0, 5)]),
     "longer than 256": model_file([*_FEW, ("x" * 300, 0.0, 1)]),
+    "pieces longer than 256": model_file([*_FEW, ("x" * 300, 0.0, 1)], _field(3, 1)),
 }
 
 
@@ -250,6 +246,7 @@ HOSTILE: dict[str, bytes] = {
     "no kind": model_file([("<unk>", 0.0, 2), ("a", 0.0, 9)]),
     "no number": model_file([("<unk>", float("nan"), 2)]),
     "no text": model_file([("<unk>", 0.0, 2), ("", 0.0, 1)]),
+    "no table": model_file(_FEW, rules=_field(2, b"table")),
     "not UTF-8": _field(1, _field(1, b"\xff\xfe")),
     "a number for a text": _field(1, _field(1, 7)),
     "fields without end": b"\x10\x01" * (2**20 + 5),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from circuitlab.figures.contracts.panel import Facts, Why, control
 from circuitlab.figures.contracts.selection_reading import has_head, selected_edge
 from circuitlab.figures.marks import Hit, RowColumn, Rows
 from circuitlab.figures.panels.ablation import Measured
+from circuitlab.model.config import ModelConfig
 from circuitlab.state.cuts import Offer, register_offer
 from circuitlab.state.state import State
 
@@ -148,7 +149,7 @@ def pick_edge(state: State, hit: Hit) -> State:
 
 
 @register_offer
-def offers(state: State, config: Any) -> tuple[Offer, ...]:
+def offers(state: State, config: ModelConfig) -> tuple[Offer, ...]:
     """The menu entry that adds the chosen edge to the circuit of this panel, or removes it."""
     pair = state.selection.edge
     if pair is None or config.norm_placement != "pre" or not pair[0].layer < pair[1].layer < config.n_layers:

@@ -138,7 +138,7 @@ def _in_text(state: State, view: CircuitsView, head: Head) -> Requests | Why:
     if not view.file:
         return Why("Choose a text file above: the head's skip-trigrams are looked for in its pieces.")
     # interventions are part of a prompt; without a prompt there are none to apply
-    edited = bool(state.subject.edits) and bool(state.tokens)
+    edited = bool(state.subject.edits)
     params = SkipTrigramsInTextParams(head, "file", TextRef(view.file), texts=max(1, view.texts), by=view.by, edited=edited)
     return {"used": Request(skip_trigrams_in_text, params, state.subject if edited else of_weights(state))}
 

@@ -34,7 +34,7 @@ from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
-from circuitlab.figures.contracts.selection_reading import leading_head, of_weights
+from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, leading_head, of_random_tokens, of_weights
 from circuitlab.figures.marks import Axis, Colour, Figure, Heatmap, Hit, Lines, RowColumn, Rows, Tokens, empty, ids
 from circuitlab.figures.panels.induction.text import text_page
 from circuitlab.model.subject import Head, ModelRef
@@ -60,6 +60,14 @@ class InductionView:
         tip="Repeated random tokens, the prompt, or pieces of a file (loss)",
         when="page",
         values=("loss", "stripe", "heads"),
+    )
+    edited: bool = control(
+        False,
+        label=EDITED,
+        tip=EDITED_TIP,
+        when="page",
+        values=("stripe", "heads"),
+        also=lambda view: view.on == "random",
     )
     curve: Literal["loss", "slope"] = control(
         "loss", label="Curve", tip="Loss by index, or its slope d loss / d ln(index)", when="page", values=("loss",)
@@ -102,10 +110,10 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if isinstance(head, Why):
         return head
     if view.page == "stripe":
-        on = "prompt" if view.on == "prompt" else "random"
-        return {
-            "stripe": Request(prefix_stripe, PrefixStripeParams(head, on), state.subject if needs_text else of_weights(state))
-        }
+        if needs_text:
+            return {"stripe": Request(prefix_stripe, PrefixStripeParams(head, "prompt"), state.subject)}
+        subject, edited = of_random_tokens(state, view.edited)
+        return {"stripe": Request(prefix_stripe, PrefixStripeParams(head, edited=edited), subject)}
     if view.page == "heads":
         return _scores_requests(state, facts, view)
     effect = TokenAttributionParams(state.selection.target, destination(state), (head,))
@@ -131,8 +139,7 @@ def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None)
         return {"loss": Request(in_context, InContextParams(on="prompt", control=baseline), state.subject)}
     if view.on == "file" and not view.file:
         return Why("Choose a text file above: the loss is measured on its pieces.")
-    # interventions are part of a prompt; without a prompt there are none to apply
-    edited = bool(state.subject.edits) and bool(state.tokens)
+    edited = bool(state.subject.edits)
     params = InContextParams(texts=max(1, view.texts), edited=edited)
     params = replace(params, on="file", text=TextRef(view.file), control=baseline) if view.on == "file" else params
     return {"loss": Request(in_context, params, state.subject if edited else of_weights(state))}
@@ -140,11 +147,12 @@ def _loss_request(state: State, view: InductionView, baseline: SeriesRef | None)
 
 def _scores_requests(state: State, facts: Facts, view: InductionView) -> Requests | Why:
     text = view.on == "prompt"
-    params = HeadScoresParams(on="text" if text else "random")
+    subject, edited = (state.subject, False) if text else of_random_tokens(state, view.edited)
+    params = HeadScoresParams(on="text" if text else "random", edited=edited)
     if not text and head_scores.refuse(facts.config, params) is not None:
         return Why("This model's context is too short for repeated random tokens: choose the prompt.")
     return {
-        "scores": Request(head_scores, params, state.subject if text else of_weights(state)),
+        "scores": Request(head_scores, params, subject),
         "copying": Request(copying_head_score, CopyingHeadScoreParams(), of_weights(state)),
     }
 

@@ -23,17 +23,17 @@ def _open(facts: Facts) -> bool:
     return named(facts.config.family)
 
 
-def _slider(name: str, label: str, tip: str, low: float, high: float, pages: tuple[Page, ...], **more: Any) -> Any:
+def _slider(name: str, label: str, tip: str, low: float, high: float, pages: tuple[Page, ...], **more: object) -> Any:
     """The slider of a parameter, on the pages where it has an effect."""
     settings = {"low": low, "high": high, "kind": "slider", "only": _open, **more}
     return control(getattr(_DEFAULTS, name), label=label, tip=tip, when="page", values=pages, **settings)
 
 
-def _geometric(view: Any) -> bool:
+def _geometric(view: LaboratoryView) -> bool:
     return view.frequencies == "geometric"
 
 
-def _equal(view: Any) -> bool:
+def _equal(view: LaboratoryView) -> bool:
     return view.frequencies == "equal"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult, path_expansion
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
+from circuitlab.analysis.base import Result
 from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensParams, own_tokens
 from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult, virtual_head
 from circuitlab.analysis.interventions.ablation import AblationParams, ablation
@@ -69,7 +70,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         return Why(Refused(reason).what)
     view, target, position = _view(state), state.selection.target, destination(state)
     measure: Measure = "logit" if target.direction else view.measure
-    requests_by_role: dict[str, Request[Any]] = {
+    requests_by_role: dict[str, Request[Result]] = {
         "paths": Request(path_expansion, PathExpansionParams(target, position, measure=measure), state.subject)
     }
     if view.page == "heads":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -57,7 +57,7 @@ What = Literal[
     "orders",
 ]
 # analyses with a value for each head: parameters, and the array that is averaged
-BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
+BY_HEAD: dict[str, tuple[dict[str, object], str]] = {
     "direct_attribution": ({}, "heads"),
     "token_attribution": ({}, "heads"),
     "ablation": ({"effect": "target"}, "effect"),
@@ -67,7 +67,7 @@ BY_HEAD: dict[str, tuple[dict[str, Any], str]] = {
     "head_scores": ({"on": "text"}, "mean"),
 }
 # averages that are listed: analysis, parameters, array
-LISTS: dict[str, tuple[str, dict[str, Any], str]] = {
+LISTS: dict[str, tuple[str, dict[str, object], str]] = {
     "neurons": ("neurons", {}, "effect"),
     "distances": ("token_attribution", {}, "by_distance"),
     "receivers": ("path_patching", {}, "effect"),
@@ -111,7 +111,7 @@ def _path(view: PromptSetsView) -> str:
     return view.file if view.prompts == "a file" else str(resource("prompts", f"{view.prompts}.tsv"))
 
 
-def _analysis_of(what: What, state: State, facts: Facts) -> tuple[str, dict[str, Any], str]:
+def _analysis_of(what: What, state: State, facts: Facts) -> tuple[str, dict[str, object], str]:
     """(name of the analysis, its parameters, the array to average)."""
     if what not in LISTS:
         return what, *BY_HEAD[what]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.analysis.base import Result
 from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensResult
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresResult
@@ -37,7 +38,7 @@ def own_share(own: OwnTokensResult | None, head: Head) -> str:
     return f"own token in the top 10 of {own.top10[head]:.1%} of rows"
 
 
-def _scatter(answer: Answer[Any], x: np.ndarray, y: np.ndarray, strength: np.ndarray, key: Hashable) -> dict[str, Any]:
+def _scatter(answer: Answer[Result], x: np.ndarray, y: np.ndarray, strength: np.ndarray, key: Hashable) -> dict[str, Any]:
     """All heads as points, the strongest first, as its name needs room most: x, y, strength [layer, head]; ids, names, hues."""
 
     def make() -> dict[str, Any]:

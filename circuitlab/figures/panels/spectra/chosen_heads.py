@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -40,9 +39,9 @@ def _heads(result: Spectrum) -> list[Head]:
     return [Head(int(layer), int(head)) for layer, head in result.heads]
 
 
-def eigenvalue_planes(role: str, answer: Answer[Any], raw: bool, log: bool) -> tuple[Points, ...]:
+def eigenvalue_planes(role: str, answer: Answer[Spectrum], raw: bool, log: bool) -> tuple[Points, ...]:
     """A complex plane for each head, all on one scale; for a single head its label is the role alone."""
-    result: Spectrum = answer.result
+    result = answer.result
 
     def make() -> tuple[Points, ...]:
         values, scores = eigenvalues_of(result, raw), scores_of(result, raw)
@@ -93,15 +92,15 @@ def on_log_radius(values: np.ndarray) -> np.ndarray:
         return np.where(size > 0, values / np.where(size > 0, size, 1) * radius, values * 0)
 
 
-def rounding_words(answers: Iterable[Answer[Any]]) -> str:
+def rounding_words(answers: Iterable[Answer[Spectrum]]) -> str:
     """For captions: what is dashed; "" where nothing is."""
     marked = any(below(answer.result.singular_values, answer.result.rounding).any() for answer in answers)
     return "dashed: singular values that are rounding" if marked else ""
 
 
-def singular_values(role: str, answer: Answer[Any]) -> Lines:
+def singular_values(role: str, answer: Answer[Spectrum]) -> Lines:
     """Singular values over their index, a curve for each head; dashed where they are rounding."""
-    result: Spectrum = answer.result
+    result = answer.result
 
     def make() -> Lines:
         heads, values = _heads(result), np.where(result.singular_values > 0, result.singular_values, np.nan)

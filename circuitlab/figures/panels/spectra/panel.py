@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from circuitlab.figures.panels.spectra.all_heads import chance, copying_page, ow
 from circuitlab.figures.panels.spectra.chosen_heads import (
     ACROSS,
     DECADES,
+    Spectrum,
     eigenvalue_planes,
     rounding_words,
     scores_of,
@@ -136,7 +137,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if view.page == "plane":
         return plane_page(state, answers.of("plane", previous_head_spectrum), view.raw)
     ov, qk = answers.of("OV", ov_spectrum), answers.find("QK", qk_spectrum)
-    by_role: dict[str, Answer[Any]] = {"OV": ov} if qk is None else {"OV": ov, "QK": qk}
+    by_role: dict[str, Answer[Spectrum]] = {"OV": ov} if qk is None else {"OV": ov, "QK": qk}
     own_result = None if own is None else own.result
     every = {**by_role, OWN: own}
     title = _title(ov, qk, own_result, view.raw)
@@ -171,7 +172,7 @@ def _title(ov: Answer[OvSpectrumResult], qk: Answer[QkSpectrumResult] | None, ow
     )
 
 
-def _score(answer: Answer[Any], head: Head, raw: bool) -> str:
+def _score(answer: Answer[Spectrum], head: Head, raw: bool) -> str:
     """The score of one head; "" if the answer does not have it."""
     indices = np.flatnonzero((answer.result.heads == np.array(head)).all(axis=1))
     return number(float(scores_of(answer.result, raw)[indices[0]]), ".3f") if indices.size else ""

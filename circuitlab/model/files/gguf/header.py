@@ -7,11 +7,9 @@ axes fastest first, kind, offset); then, aligned, the data. Offsets are the padd
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,6 @@ from circuitlab.model.files.gguf.kinds import KINDS, Kind
 from circuitlab.model.files.whole_file import WholeFile
 
 MAGIC = b"GGUF"
-_PART, _MOST_PARTS = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL), 999
 _LARGEST = 128 * 2**20  # bytes of a header: vocabularies of 500,000 tokens with their merges take 40 MB
 _CHUNK = 4 * 2**20
 _MOST_KEYS, _MOST_TENSORS, _MOST_AXES, _LONGEST_NAME = 4096, 2**17, 4, 64
@@ -90,14 +87,6 @@ def read_header(file: WholeFile) -> Header:
         metadata[key] = walk.value(walk.number("<I"), key)
     tensors = _tensors(walk, n_tensors, metadata)
     return Header(file.name, version, metadata, tensors)
-
-
-def parts_of(path: Path) -> tuple[Path, ...]:
-    """All parts of a model of which `path` is one by its name (`NAME-00001-of-00003.gguf`), in order; else `path` alone."""
-    match = _PART.fullmatch(path.name)
-    if match is None or not 1 < int(match[3]) <= _MOST_PARTS:
-        return (path,)
-    return tuple(path.with_name(f"{match[1]}-{i + 1:05d}-of-{match[3]}.gguf") for i in range(int(match[3])))
 
 
 def read_parts(files: Sequence[WholeFile]) -> Header:

@@ -7,7 +7,7 @@ is read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -64,7 +64,7 @@ def dequantised(kind: Kind, data: Tensor, name: str) -> Tensor:
 
     Raises `BadMachine` where the package `gguf` is not installed, `BadModel` where it does not know the kind.
     """
-    package: Any = _package()
+    package = _package()
     values = np.empty(data.numel() // kind.nbytes * kind.block, np.float32)
     packed, blocks = data.numpy(), max(1, _AT_ONCE // kind.block)
     try:
@@ -83,7 +83,7 @@ def dequantised(kind: Kind, data: Tensor, name: str) -> Tensor:
     return torch.from_numpy(values)
 
 
-def _package() -> Any:
+def _package() -> ModuleType:
     try:
         import gguf
     except ImportError as error:

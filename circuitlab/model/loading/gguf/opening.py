@@ -8,7 +8,8 @@ from pathlib import Path
 
 from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, quoted
-from circuitlab.model.files.gguf.header import parts_of, read_parts
+from circuitlab.model.files.gguf.header import read_parts
+from circuitlab.model.files.gguf.parts import parts_of
 from circuitlab.model.files.gguf.tensors import GgufTensors, dequantised_from
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.assumptions import Assumed, Assumption

@@ -84,7 +84,7 @@ class Said:
             raise BadModel(f"{self.header.name} lacks a tensor.", expected=" or ".join(names), got="none of that name")
         return found.shape[axis]
 
-    def _one(self, key: str, default: object) -> Any:
+    def _one(self, key: str, default: object) -> object:
         value = self.header.metadata.get(self._key(key), default)
         if isinstance(value, np.ndarray):
             if not value.size or bool((value != value[0]).any()):
@@ -97,8 +97,8 @@ class Said:
     def _key(self, key: str) -> str:
         return f"{self.architecture}.{key}"
 
-    def _bad(self, key: str, expected: str, got: Any) -> BadModel:
-        shown = got if got == "nothing" else quoted(got)
+    def _bad(self, key: str, expected: str, got: object) -> BadModel:
+        shown = "nothing" if got == "nothing" else quoted(got)
         return BadModel(f"{self.header.name}: {key} cannot be read.", expected=expected, got=shown)
 
 

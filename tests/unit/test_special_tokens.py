@@ -1,0 +1,206 @@
+"""Spellings of special tokens in a text: the ids that `tokenizers` and `transformers` give, with every kind of added token."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Inner
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+
+import circuitlab.api as lab
+from circuitlab.errors import UsageError
+from circuitlab.model.text.reading import SpecialSwitch
+from circuitlab.model.text.tokenizer import Tokenizer
+from circuitlab.session_files.migrations import migrated
+from tests.models import byte_tokenizer, directory
+from tests.patience import SECONDS
+from tests.session_files import opened, saved_and_opened
+from tests.unit.test_hostile_tokenizers import cut
+
+LETTERS = "ab \n<|>/é▁_.1"
+PLAIN = ("<|start|>", "<|end|>", "<|end|>x", "</s>")  # one is the beginning of another
+KINDS: dict[str, tuple[Any, ...]] = {
+    "as they are": (),
+    "strips the left": (AddedToken("[L]", special=True, lstrip=True),),
+    "strips the right": (AddedToken("[R]", special=True, rstrip=True),),
+    "a whole word": (AddedToken("[W]", special=True, single_word=True),),
+    "after the normaliser": (AddedToken("[N]", special=True, normalized=True),),
+    "beside tokens that are not special": (
+        AddedToken("<|sta", special=False),
+        AddedToken("rt|>a", special=False, normalized=True),
+    ),
+}
+
+
+def byte_level() -> Inner:
+    inner = Inner(BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    inner.train_from_iterator(["ab ab <|start|> user ab", "a.b/ab é"], trainer)
+    return inner
+
+
+def sentencepiece(scheme: Any) -> Inner:
+    inner = Inner(BPE(unk_token="<unk>", byte_fallback=False))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    inner.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=["<unk>"], initial_alphabet=list(LETTERS), show_progress=False)
+    inner.train_from_iterator(["ab ab start user ab", "a b ab"], trainer)
+    return inner
+
+
+def lowered() -> Inner:
+    inner = byte_level()
+    inner.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    return inner
+
+
+FILES = {
+    "byte-level": byte_level,
+    "lower case": lowered,
+    "a space in front of everything": lambda: sentencepiece("always"),
+    "a space in front of the text": lambda: sentencepiece("first"),
+}
+
+
+def file_of(name: str, kind: str) -> str:
+    inner = FILES[name]()
+    inner.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in PLAIN])
+    for token in KINDS[kind]:
+        (inner.add_special_tokens if token.special else inner.add_tokens)([token])
+    return inner.to_str()
+
+
+def texts(kind: str, count: int = 150) -> list[str]:
+    """Random texts with spellings sprinkled in, whole and in pieces."""
+    rng = random.Random(kind)
+    spellings = [*PLAIN, *(t.content for t in KINDS[kind]), *(t.content.lower() for t in KINDS[kind])]
+    piece = lambda: rng.choice(spellings) if rng.random() < 0.4 else "".join(rng.choices(LETTERS, k=rng.randrange(5)))
+    return ["".join(piece() for _ in range(rng.randrange(9))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FILES)
+def test_spellings_have_the_ids_of_the_library(name: str, kind: str) -> None:
+    text = file_of(name, kind)
+    ours, theirs = Tokenizer.from_bytes(text.encode()), Inner.from_str(text)
+    both = PreTrainedTokenizerFast(tokenizer_object=Inner.from_str(text))
+    differ = 0
+    for one in texts(kind):
+        ids = tuple(theirs.encode(one, add_special_tokens=False).ids)
+        assert ours.encode(one, special=True) == ids == tuple(both.encode(one, add_special_tokens=False)), one
+        theirs.encode_special_tokens = True
+        letters = tuple(theirs.encode(one, add_special_tokens=False).ids)
+        theirs.encode_special_tokens = False
+        assert ours.encode(one) == letters, one
+        differ += ids != letters
+    assert differ > 50
+
+
+def test_a_tokenizer_in_a_process_reads_them_alike() -> None:
+    spec = json.loads(file_of("byte-level", "strips the left")) | {"pre_tokenizer": cut("[ab]+|[^ab]+")}
+    ours, theirs = Tokenizer.from_bytes(json.dumps(spec).encode()), Inner.from_str(json.dumps(spec))
+    assert not ours.quick("a <|start|>", special=True)
+    for one in texts("strips the left", 40):
+        assert ours.encode(one, special=True) == tuple(theirs.encode(one, add_special_tokens=False).ids), one
+        assert ours.decode(ours.encode(one, special=True), special=True) == theirs.decode(
+            list(ours.encode(one, special=True)), skip_special_tokens=False
+        )
+
+
+def test_a_text_is_found_for_ids_with_special_tokens_and_cut_with_them() -> None:
+    ours = Tokenizer.from_bytes(file_of("byte-level", "as they are").encode())
+    start = ours.id_of("<|start|>")
+    text = "<|start|>ab\nab<|end|>"
+    ids = ours.encode(text, special=True)
+    assert ids[0] == start and ours.text_of(ids, special=True) == text
+    assert ours.text_of(ids) == ""  # no letters are read as these
+    cut_text, kept = ours.cut(text, 2, special=True)
+    assert kept == ids[:2] and cut_text.startswith("<|start|>") and ours.encode(cut_text, special=True) == kept
+    assert ours.beginning(text * 50, 3, special=True).startswith("<|start|>")
+    assert len(ours.encode(ours.beginning(text * 50, 3, special=True), special=True)) <= 3
+
+
+def test_two_ways_of_reading_do_not_meet_and_nobody_waits_for_ever() -> None:
+    inner = byte_tokenizer()._inner
+    switch, inside, seen = SpecialSwitch(inner), list[bool](), list[str]()
+    stop, lock = threading.Event(), threading.Lock()
+
+    def reader(special: bool) -> None:
+        while not stop.is_set():
+            with switch.reading(special):
+                with lock:
+                    inside.append(special)
+                    if len(set(inside)) > 1 or inner.encode_special_tokens == special:
+                        seen.append("mixed")
+                time.sleep(0)
+                with lock:
+                    inside.remove(special)
+
+    threads = [threading.Thread(target=reader, args=(special,)) for special in (True, False, True, False)]
+    for thread in threads:
+        thread.start()
+    came = threading.Event()
+
+    def newcomer() -> None:
+        for i in range(100):
+            with switch.reading((True, False, None)[i % 3]):
+                pass
+        came.set()
+
+    late = threading.Thread(target=newcomer)
+    late.start()
+    assert came.wait(SECONDS)
+    stop.set()
+    for thread in (*threads, late):
+        thread.join()
+    assert not seen
+
+
+def test_the_interface_reads_them_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    folder = str(directory(tmp_path / "m"))
+    model, letters = lab.open(folder), lab.open(folder, special=False)
+    n = len("<|bos|>")
+    assert model.tokens("a<|bos|>b", bos=False) == (65, 0, 66)
+    assert len(letters.tokens("a<|bos|>b", bos=False)) == len(model.tokens("a<|bos|>b", False, special=False)) == n + 2
+    assert letters.at_step(None).edit("zero z L1H1").special is False
+    state = model.state("a<|bos|>b", bos=False)
+    assert state.special and state.tokens == (65, 0, 66)
+    assert not model.state("a<|bos|>b", special=False).special
+    spelled = model.compute("token_loss", "a<|bos|>b", bos=False).result.loss[1:]
+    assert spelled.tolist() == model.compute("token_loss", tokens=(65, 0, 66)).result.loss[1:].tolist()
+    patched = model.subject("a<|bos|>b", bos=False, edits='patch resid_pre L1 @1 from "c<|bos|>d"')
+    assert patched.edits[0].source == (67, 0, 68)
+    with pytest.raises(UsageError, match="taken as they are"):
+        model.compute("token_loss", tokens=(1, 2), special=True)
+
+
+def test_a_session_of_before_shows_letters_where_it_did(tmp_path: Path) -> None:
+    folder, engine = directory(tmp_path / "m"), lab.engine()
+    letters = byte_tokenizer().encode("a<|bos|>b", True)
+    words = {"model": "m", "text": "a<|bos|>b", "pin": {"text": "c<|bos|>", "label": "p"}}
+    table = {"circuitlab": "session", "version": 1, "models": {"m": {"path": str(folder)}}, "now": words}
+    state = opened(table, tmp_path, engine)
+    assert state.tokens == letters and not state.special
+    assert state.pins[0].subject.tokens == byte_tokenizer().encode("c<|bos|>", True)
+    assert saved_and_opened(state, tmp_path, engine) == state
+    assert opened(table | {"version": 2}, tmp_path, engine).tokens == byte_tokenizer().encode("a<|bos|>b", True, True)
+    plain = opened(table | {"now": {"model": "m", "text": "a b"}}, tmp_path, engine)
+    assert plain.special, "what cannot have meant letters is read as texts are now"
+    steps = [
+        {"title": "1", "set": words},
+        {"title": "2", "values": {"v": {"analysis": "token_loss", "read": "mean", "text": "<|bos|>"}}},
+    ]
+    story = migrated(table | {"story": {"steps": steps}})["story"]["steps"]
+    assert story[0]["set"]["special"] is False and story[0]["set"]["pin"]["special"] is False
+    assert story[1]["values"]["v"]["special"] is False and "special" not in story[1]
