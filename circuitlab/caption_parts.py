@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self
@@ -18,6 +19,9 @@ class About(Enum):
     IN_CONTEXT = "in-context score"  # its definition
     SLOPE = "slope"  # how the slope of a loss by index is taken
     PHASE_CHANGE = "phase change"  # its rule
+    MEAN = "mean"  # what values are the mean of
+    SPREAD = "spread"  # what is said of their deviations from it
+    REMAINDER = "remainder"  # what a decomposition leaves
     PROGRESS = "progress"  # what of an answer is there so far
 
 
@@ -82,6 +86,11 @@ class OnPaper(Essential):
     __slots__ = ()
 
 
+def sampled(text: str) -> Part:
+    """A part that says how many were drawn, and how."""
+    return Part(text, Sense(About.SAMPLE))
+
+
 def sense_of(part: str) -> Sense:
     """What a part means beyond its words; a plain text nothing."""
     return part.sense if isinstance(part, Part) else NO_SENSE
@@ -100,6 +109,28 @@ def reworded(part: str, text: str) -> str:
 def essential(part: str) -> Essential:
     """The part, which must not be looked for, in its sense."""
     return part if isinstance(part, Essential) else Essential(part, sense_of(part))
+
+
+def whose(said: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Each part of several captions once, in the order in which they are said, with the names of those that say it; () for all.
+
+    `said`: the parts of each caption by its name.
+    """
+    names: dict[str, dict[str, None]] = {}
+    for name, parts in said.items():
+        for part in parts:
+            names.setdefault(part, {})[name] = None
+    return {part: () if len(of) == len(said) else tuple(of) for part, of in names.items()}
+
+
+def of_each(said: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """One caption of several, by name: what all say, and in its place, behind names, what only these say.
+
+    What is about these quantities, as its sense says, has their names in its own words.
+    """
+    parts = whose(said).items()
+    own = lambda part, names: set(names) <= set(sense_of(part).quantities)
+    return tuple(part if own(part, names) else reworded(part, f"{', '.join(names)}: {part}") for part, names in parts)
 
 
 def of_difference(part: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, Sense
 from circuitlab.counting import number
 
 
@@ -30,7 +30,7 @@ class Remainder:
     def words(self) -> Essential:
         """For a caption."""
         scale = f" ({self.what} {number(self.of, '.3g')})" if self.what else ""
-        return Essential(f"remainder {number(self.size, '.1e')} {self.unit}".rstrip() + scale)
+        return Essential(f"remainder {number(self.size, '.1e')} {self.unit}".rstrip() + scale, Sense(About.REMAINDER))
 
 
 PLAIN = ("dimensionless", "probability", "share of attention", "share of tokens", "share of variance", "standard deviations")

@@ -6,9 +6,9 @@ import math
 import os
 import re
 from dataclasses import dataclass
-from itertools import product
-from typing import Literal, NamedTuple, get_args, get_type_hints
+from typing import Literal, NamedTuple
 
+from circuitlab.caption_parts import About, Part, Sense
 from circuitlab.errors import UsageError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
@@ -95,6 +95,7 @@ class ModelRef:
         return ("/".join(names[-parts:]), *more) if names[-1] else (self.source,)
 
 
+_READING = Sense(About.READING)
 # whether everything that writes to the stream is centred over d_model, and W_U over the vocabulary -> the word for it
 CENTRED = {
     (True, True): "centred",
@@ -148,21 +149,12 @@ class Conventions:
             normed = config.norm != "none"
         norm = ("norm folded" if folded else "norm not folded",) if normed else ()
         made = (f"weights dequantised from {config.dequantised}",) if config is not None and config.dequantised else ()
-        return (*made, *norm, centred, self.dtype)
+        return (*made, *(Part(word, _READING) for word in (*norm, centred, self.dtype)))
 
     def unlike(self, other: Conventions, config: ModelConfig | None) -> tuple[str, ...]:
         """Those of its words that are not the other's, for one configuration."""
         pairs = zip(self.words(config), other.words(config), strict=True)
         return tuple(mine for mine, theirs in pairs if mine != theirs)
-
-
-# Every word that a convention strip can have.
-CONVENTION_WORDS = frozenset(CENTRED.values()) | frozenset(
-    word
-    for folded, centred in product((True, False), repeat=2)
-    for dtype in get_args(get_type_hints(Conventions)["dtype"])
-    for word in Conventions(folded, centred, dtype).words(None)
-)
 
 
 @dataclass(frozen=True)

@@ -25,17 +25,18 @@ class NamedAnswer:
 def named_answers(answers: Sides, reference: str = "", models: Mapping[ModelRef, str] = NO_NAMES) -> list[NamedAnswer]:
     """The answers of a figure, those of now first, each once. `reference`: what the other side is called."""
     among = models_by_role(answers, models)
-    side_words = {"now": "", "ref": f", reference {reference}".rstrip()}
+    side_words = {"now": "", "ref": f"reference {reference}".rstrip()}
     named: dict[object, NamedAnswer] = {}
     for side, words in side_words.items():
         for role, answer in answers[side].items():
             analysis = answer.request.analysis.name.replace("_", " ")
-            one = NamedAnswer(file_name(role, side, among), joined(analysis, among.get((side, role), "")) + words, answer)
+            title = ", ".join(filter(None, (joined(analysis, among.get((side, role), "")), words)))
+            one = NamedAnswer(file_name(role, side, among), title, answer)
             key = answer.request.asked
             if key not in named:
                 named[key] = one
             elif side == "ref":  # what does not depend on what is compared
-                named[key] = replace(named[key], title=named[key].title + f", also of{words.removeprefix(',')}")
+                named[key] = replace(named[key], title=named[key].title + f", also of {words}")
     return list(named.values())
 
 

@@ -84,8 +84,8 @@ def _timeless(answers: Sides) -> Sides:
 
 def _reference(cell: SheetCell) -> dict[str, str]:
     """What the figure says of its reference, where it shows a comparison."""
-    words = [str(part) for part in cell.figure.caption_parts if isinstance(part, Reference)]
-    return {"reference": words[0].removeprefix("reference: ")} if words else {}
+    words = [part.sense.brief for part in cell.figure.caption_parts if isinstance(part, Reference)]
+    return {"reference": words[0]} if words else {}
 
 
 def _about(name: str, what: AnswerExport | Difference) -> dict[str, object]:

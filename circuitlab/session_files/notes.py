@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from circuitlab.errors import CircuitLabError
-from circuitlab.model.records.known_heads import YOURS
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.model_table import Models
 from circuitlab.session_files.session import Note
@@ -47,18 +46,19 @@ def of_model(notes: Sequence[Note], models: Models, ref: ModelRef) -> tuple[Note
 
 
 def on_heads(notes: Sequence[Note]) -> tuple[tuple[Head, str], ...]:
-    """(head, what is shown of it) of the notes on heads, in their order; a note on an edge is none on the heads at its ends."""
-    return tuple((head, _shown(note)) for note in notes if note.edge is None for head in _heads(note))
+    """(head, its text in one line) of the notes on heads, in their order; a note on an edge is none on the heads at its ends."""
+    return tuple((head, in_one_line(note)) for note in notes if note.edge is None for head in _heads(note))
 
 
 def on_edges(notes: Sequence[Note]) -> tuple[tuple[tuple[Head, Head], str], ...]:
-    """((source, destination), what is shown of it) of the notes on edges, in their order."""
+    """((source, destination), its text in one line) of the notes on edges, in their order."""
     edges = ((_heads(note), note) for note in notes if note.edge is not None)
-    return tuple(((heads[0], heads[1]), _shown(note)) for heads, note in edges if len(heads) == 2)
+    return tuple(((heads[0], heads[1]), in_one_line(note)) for heads, note in edges if len(heads) == 2)
 
 
-def _shown(note: Note) -> str:
-    return f"{YOURS}{' '.join(note.text.split())}"
+def in_one_line(note: Note) -> str:
+    """The text of a note as it is shown beside what it is on."""
+    return " ".join(note.text.split())
 
 
 def _heads(note: Note) -> list[Head]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from circuitlab.caption_parts import Reference
+from circuitlab.caption_parts import Reference, Sense
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import ModelRef
@@ -58,8 +58,10 @@ def reference_clause(
     if subject.edits and subject.edits == now.subject.edits:
         parts.append(f"{', '.join(edit_words(subject.edits))} as now")
     words = ", ".join(parts)
-    label = "" if pin.label in (*parts, words) or len(pin.label) > LONGEST else f" {pin.label}"
-    return Reference(f"reference{label}: {words or 'as now'}")
+    words = words or "as now"
+    named = pin.label not in (*parts, words) and len(pin.label) <= LONGEST
+    brief = f"{pin.label}: {words}" if named else words
+    return Reference(f"reference {brief}" if named else f"reference: {brief}", Sense(brief=brief))
 
 
 def _excerpt(text: str, other: str) -> str:

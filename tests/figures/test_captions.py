@@ -14,7 +14,7 @@ import pytest
 from circuitlab.analysis.base import Remainder, Result, find_analysis
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.interventions.alignment import alignment_of
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, Part, Sense, about_of, of_each, whose
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Provenance, Request, needs
 from circuitlab.engine.store import ModelStore
@@ -130,10 +130,28 @@ def test_a_caption_says_what_remains_of_how_much_and_how_far_it_is() -> None:
     answer = Answer(request, result, complete=False, provenance=Provenance(reused=3))
     remainder = "remainder 1.5e−03 logit (range 12.5)"
     assert caption(answer, "more", "") == ("norm folded", "more", remainder, "so far: 25%")
-    assert captions((answer, replace(answer, complete=True)), "more", "") == ("norm folded", remainder, "so far: 25%", "more")
+    both = {"one": answer, "none": None, "other": replace(answer, complete=True)}
+    assert captions(both, "more", "") == ("norm folded", remainder, "one: so far: 25%", "more")
+    assert isinstance(captions(both)[-1], Essential) and captions({"one": answer}) == caption(answer)
     assert [part for part in caption(answer, "more") if isinstance(part, Essential)] == [remainder, "so far: 25%"]
     dots = replace(answer, result=replace(result, conventions=("score = scale · q · k",)))
-    assert captions((answer, dots))[-1] == "score = scale · q · k", "a part is what was given as one, whatever stands in it"
+    assert captions({"one": answer, "two": dots})[-1] == "two: score = scale · q · k", (
+        "a part is what was given as one, whatever stands in it"
+    )
+
+
+def test_a_merged_caption_says_whose_a_part_is_unless_all_say_it_or_it_says_so_itself() -> None:
+    exact, rows = Part("exact", Sense(About.EXACT)), Part("OV: rows centred", Sense(quantities=("OV",)))
+    said = {
+        "OV": ("float32", exact, rows),
+        "QK": ("float32", Essential("to a scale"), "four"),
+        "own": ("float32", "four", "four"),
+    }
+    assert whose(said) == {"float32": (), exact: ("OV",), rows: ("OV",), "to a scale": ("QK",), "four": ("QK", "own")}
+    merged = of_each(said)
+    assert merged == ("float32", "OV: exact", "OV: rows centred", "QK: to a scale", "QK, own: four")
+    assert about_of(merged[1]) is About.EXACT and isinstance(merged[3], Essential)
+    assert of_each({}) == () and of_each({"OV": said["OV"]}) == said["OV"]
 
 
 def test_a_caption_is_given_in_parts() -> None:

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from PySide6.QtGui import QFontMetricsF, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.caption_parts import Essential
+from circuitlab.analysis.circuits.factors import exactness
+from circuitlab.caption_parts import Essential, sampled
 from circuitlab.draw.look.stage_theme import CAPITAL, stage_theme
 from circuitlab.draw.look.theme import LIGHT
 from circuitlab.draw.painted import tokens
@@ -26,10 +28,11 @@ from circuitlab.draw.view._stage_room import LEAST_PICTURE
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Axis, Figure, Heatmap, Lines, Points, Prose, RowColumn, Rows, Tokens, beyond, ids, joined
 from circuitlab.gui.presenter.page import StagePage
-from circuitlab.model.subject import CONVENTION_WORDS, Conventions
+from circuitlab.model.subject import Conventions
 from tests import pointer
 from tests.figures.paper_files import Text, texts
 from tests.figures.test_paper import PAGES, drawn
+from tests.models import CONFIGS
 
 SIZES = ((1280, 720), (1920, 1080), (3840, 2160))
 LINE = "The word after the last “Hursley” is what the head copies, which takes a head before it."
@@ -434,11 +437,10 @@ def test_a_table_that_comes_back_after_another_has_its_columns_and_its_rows(stag
 
 # -- captions ---------------------------------------------------------------------------------------------------------------
 
+READING, EXACT = Conventions().words(None), exactness(CONFIGS["gpt2"])
 PARTS = (
-    "norm folded",
-    "centred",
-    "float32",
-    "exact",
+    *READING,
+    EXACT,
     "zero ablation of z",
     "later patterns recomputed",
     Essential("remainder 1"),
@@ -449,14 +451,15 @@ MAP = Heatmap("m", np.eye(3, dtype=np.float32), (0.0, 1.0))
 def test_a_caption_in_brief_is_its_first_clause_and_what_must_be_read():
     figure = Figure(((MAP,),), "t", PARTS)
     assert figure.brief == ("zero ablation of z", "remainder 1")
-    assert Figure(((MAP,),), "t", ("centred", Essential("so far: 25%"), "sample")).brief == ("so far: 25%",)
-    assert Figure(((MAP,),), "t", ("exact", "centred")).brief == ()
-    sampled = "16 samples of 50 random tokens × 2, seed 0"
-    assert Figure(((MAP,),), "t", ("exact", "a clause", sampled)).brief == ("a clause", sampled)
-    assert Figure(((MAP,),), "t", ("exact", "a clause", f"control: {sampled}")).brief == ("a clause",)
-    for folded in (True, False):
-        for centred in (True, False):
-            assert set(Conventions(folded, centred, "float64").words(None)) <= CONVENTION_WORDS
+    assert Figure(((MAP,),), "t", (READING[1], Essential("so far: 25%"), "sample")).brief == ("so far: 25%",)
+    assert Figure(((MAP,),), "t", (EXACT, READING[1])).brief == ()
+    of_many = sampled("16 samples of 50 random tokens × 2, seed 0")
+    assert Figure(((MAP,),), "t", (EXACT, "a clause", of_many)).brief == ("a clause", of_many)
+    assert Figure(((MAP,),), "t", (EXACT, "a clause", f"control: {of_many}")).brief == ("a clause",)
+    assert Figure(((MAP,),), "t", ("exact", "a clause")).brief == ("exact",), "words alone decide nothing"
+    for chosen in product((True, False), (True, False), ("float32", "float64")):
+        for config in (None, *CONFIGS.values()):
+            assert Figure(((MAP,),), "t", Conventions(*chosen).words(config)).brief == ()
 
 
 def test_the_stage_says_it_in_brief_and_the_window_in_full(staged):

@@ -41,13 +41,13 @@ def test_notes_on_heads_are_those_of_the_model_and_not_of_its_edges() -> None:
     notes = (HEAD, EDGE, replace(HEAD, model="gpt-mini", text="elsewhere"), Note("", model="mine", head="no head"), SESSION)
     own = of_model(notes, MODELS, replace(MINE, checkpoint=3))
     assert own == (HEAD, EDGE, notes[3]), "at every checkpoint of it"
-    assert on_heads(own) == ((Head(1, 1), "your note: commas"),)
+    assert on_heads(own) == ((Head(1, 1), "commas"),)
     broken = replace(EDGE, edge=("L0H3", "elsewhere"))
-    assert on_edges((*own, broken)) == (((Head(0, 3), Head(1, 1)), "your note: who tells it"),)
+    assert on_edges((*own, broken)) == (((Head(0, 3), Head(1, 1)), "who tells it"),)
 
 
 def test_notes_stand_beside_what_papers_say() -> None:
-    published, notes = KnownHeads(PAPER, "shape"), ((Head(1, 1), "your note: a"), (Head(0, 2), "your note: b"))
+    published, notes = KnownHeads(PAPER, "shape"), ((Head(1, 1), "a"), (Head(0, 2), "b"))
     both, alone = with_notes(published, notes), with_notes(None, notes)
     assert with_notes(published, ()) is published and with_notes(None, ()) is None
     assert with_notes(published, notes) is both, "for the same notes nothing is drawn again"
@@ -57,11 +57,12 @@ def test_notes_stand_beside_what_papers_say() -> None:
     assert both.short(Head(1, 1)) == "induction" and alone.short(Head(1, 1)) == ""
     assert "A. Body 2020" in both.caption and "L0H2" in both.caption and "published" not in alone.caption
     edge = (Head(0, 2), Head(1, 3))
-    tied = with_notes(None, notes, ((edge, "your note: c"),))
-    only = with_notes(None, (), ((edge, "your note: c"),))
+    tied = with_notes(None, notes, ((edge, "c"),))
+    only = with_notes(None, (), ((edge, "c"),))
     assert tied is not None and only is not None and not only.hints, "its heads are not noted"
     assert tied.caption == "your notes: L1H1, L0H2, L0H2→L1H3" and only.caption == "your notes: L0H2→L1H3"
     assert (only.key(()), only.key({edge})) == ("", "your note"), "an edge that is not drawn has no mark"
+    assert only.edge_hints == {edge: "your note: c"}
     assert tied.note_texts(()) == ("L1H1 “a”", "L0H2 “b”") and only.note_texts({edge}) == ("L0H2→L1H3 “c”",)
     assert {known.key(()) for known in (both, alone, published)} == {
         "named in papers or your note",

@@ -27,6 +27,7 @@ from circuitlab.analysis.training.series import TrainingSeriesParams, training_s
 from circuitlab.caption_parts import About, Essential, Part, Sense, of_difference, sense_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.exact_values import as_json, fits, from_json
+from circuitlab.engine.former_parts import with_sense
 from circuitlab.engine.request import Answer, Provenance, Request, files_of
 from circuitlab.engine.store import ModelStore
 from circuitlab.engine.stored_answer import Outdated, read_stored, stored_bytes
@@ -228,6 +229,25 @@ def test_an_answer_of_an_earlier_version_that_holds_has_no_values_where_it_had_n
             read_stored(said_otherwise(older, lambda about, v=version: about["stored"].update(version=v)), ref, config=config)
 
 
+FORMER = {
+    "norm not folded": Sense(About.READING), "W_U centred": Sense(About.READING), "exact": Sense(About.EXACT),
+    "exact up to a positive scale per token": Sense(), "control: 4 samples of 25 random tokens, seed 0": Sense(),
+    "4 samples of BOS + 25 random tokens × 4, seed 0": Sense(About.SAMPLE), "4 samples": Sense(), "seed 3, 4 samples": Sense(),
+    "10 pieces of 64 tokens from a.txt, seed 1": Sense(About.SAMPLE), "rows sum to 0.9 … 1.1: scales": Sense(of_differences=""),
+    "own tokens of all 60 rows": Sense(quantities=("own tokens",), brief="all 60 rows"),
+    "QK: rows minus their means over sources": Sense(quantities=("QK",)),
+    "slope by ln index: least squares over": Sense(About.SLOPE),
+    "mean of 3 of 1,200 prompts of a.tsv": Sense(About.MEAN), "sd: standard deviation over prompts": Sense(About.SPREAD),
+    "chance −0.92: logits that have nothing to do with attention": Sense(About.CHANCE),
+    "not computed: prefix matching and ablation, the context is too short": Sense(
+        About.NOT_COMPUTED, ("prefix matching", "ablation")
+    ),
+    "prefix matching, copying (repeated): 4 samples of 25 random tokens × 4, seed 0": Sense(
+        About.SAMPLE, ("prefix matching", "copying (repeated)")
+    ),
+}  # fmt: skip
+
+
 def test_parts_of_captions_that_format_1_had_as_texts_have_their_sense(answer: Answer) -> None:
     pattern = Engine(ModelStore()).answer(Request(attention, AttentionParams(), answer.request.subject))
     series = ("small: 16 × 50 random tokens × 2, seed 0", "in-context score on text: tokens 12–15 minus 2–4", "another")
@@ -245,6 +265,9 @@ def test_parts_of_captions_that_format_1_had_as_texts_have_their_sense(answer: A
     assert of_difference(former[1]) == "pattern" and sense_of(former[2]) == Sense(About.SAMPLE, brief="16 × 50 × 2")
     assert [sense_of(part).about for part in former[3:]] == [About.IN_CONTEXT, None]
     assert "pattern: rows sum to 1" in pattern.result.conventions
+    for text, sense in FORMER.items():
+        assert sense_of(with_sense(text)) == sense and sense_of(with_sense(Essential(text))) == sense, text
+        assert type(with_sense(Essential(text))) is Essential and with_sense(text) == text
     assert of_difference(next(part for part in pattern.result.conventions if "rows" in part)) == "pattern"
 
 

@@ -36,7 +36,8 @@ from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.samples import check_counts, drawn_words, fit_to_context, no_room, repeated_random
 from circuitlab.analysis.ordering import head_names
-from circuitlab.counting import number_of
+from circuitlab.caption_parts import About, Part, Sense, sampled
+from circuitlab.counting import number, number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
 from circuitlab.model.recorded_norm import before_norm, norm_at_scale
@@ -118,9 +119,9 @@ def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> C
         spread=_over_samples(scores, 1),
         conventions=(
             *inputs.convention_words(),
-            f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}",
+            sampled(f"{number_of(p.samples, 'sample')} of {front}{fit.words(p.block, p.repeats)} and once, seed {p.seed}"),
             *drawn_words(config, bos, fit.block),
-            f"chance {chance.mean():.2f}: logits that have nothing to do with attention".replace("-", "−"),
+            Part(f"chance {number(chance.mean())}: logits that have nothing to do with attention", Sense(About.CHANCE)),
             "repeated: destinations whose token occurred before",
             "no interventions",
         ),

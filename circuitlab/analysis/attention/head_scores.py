@@ -33,6 +33,7 @@ from circuitlab.analysis.behaviour.samples import (
     run_on,
 )
 from circuitlab.analysis.ordering import head_names
+from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
@@ -192,7 +193,9 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(ids)
     control = scores_on(inputs, other, repeated, ctx, "control", p.edited)
     spread = scores.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(scores[:, 0], np.nan)
-    sample = f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    sample = sampled(
+        f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    )
     return HeadScoresResult(
         mean=scores.mean(axis=1),
         spread=spread,

@@ -28,6 +28,7 @@ from circuitlab.analysis.behaviour.samples import (
     repeated_random,
 )
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
@@ -115,7 +116,7 @@ def prefix_stripe(inputs: Inputs, p: PrefixStripeParams, ctx: Ctx) -> PrefixStri
         ids = tuple(repeated_random(config, bos, *fit, 1, p.seed)[0].tolist())
         run, front = inputs.run(ids, inputs.subject.edits if p.edited else ()), "BOS + " if bos is not None else ""
         drawn = drawn_words(config, bos, fit.block)
-        sample = f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample"
+        sample = sampled(f"{front}{fit.words(p.block, p.repeats)}, seed {p.seed}, one sample")
         sample_words = (sample, *drawn, *edit_words(inputs, p.edited))
     else:
         run, sample_words = inputs.run(), (f"this prompt, {number_of(len(inputs.subject.tokens), 'token')}",)

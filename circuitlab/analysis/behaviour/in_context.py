@@ -49,6 +49,7 @@ from circuitlab.analysis.behaviour.samples import (
     run_on,
     text_pieces,
 )
+from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 from circuitlab.model.config import ModelConfig
@@ -300,7 +301,7 @@ def texts_of(inputs: Inputs, p: InContextParams) -> tuple[list[tuple[int, ...]],
         assert fit is not None  # else refused
         samples = repeated_random(config, bos, *fit, p.texts, p.seed).tolist()
         front = "BOS + " if bos is not None else ""
-        sample_words = f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}"
+        sample_words = sampled(f"{number_of(p.texts, 'sample')} of {front}{fit.words(p.block, p.repeats)}, seed {p.seed}")
         words = (sample_words, *drawn_words(config, bos, fit.block), *edit_words(inputs, p.edited))
         return [tuple(t) for t in samples], words
     return text_pieces(inputs, p.text if p.on == "file" else None, p.length, p.texts, p.seed, p.edited)

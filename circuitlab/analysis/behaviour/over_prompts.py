@@ -39,6 +39,7 @@ from circuitlab.analysis.base import (
 )
 from circuitlab.analysis.ordering import Ranks, rank_in
 from circuitlab.analysis.target import target_at
+from circuitlab.caption_parts import About, Part, Sense
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput, Refused, UsageError, quoted
 from circuitlab.model.config import ModelConfig
@@ -260,7 +261,7 @@ def axes_across(analysis: str, field: str, shape: tuple[int, ...], config: Model
     return tuple(f"axis {i}" for i in range(len(shape)))
 
 
-SPREAD = "sd: standard deviation over prompts"
+SPREAD = Part("sd: standard deviation over prompts", Sense(About.SPREAD))
 
 
 def measures_target(params: object) -> bool:
@@ -303,10 +304,10 @@ def target_words(prompts: tuple[Prompt, ...]) -> str:
     return f"target in logits: {', '.join(each)}" if counts[kinds[0]] < len(prompts) else ""
 
 
-def mean_words(p: OverPromptsParams, counted: int, total: int) -> str:
+def _mean_words(p: OverPromptsParams, counted: int, total: int) -> Part:
     """What is averaged: so many prompts of the file."""
     of = f"{counted} of " if counted < total else ""
-    return f"mean of {of}{prompts_words(p, total)}"
+    return Part(f"mean of {of}{prompts_words(p, total)}", Sense(About.MEAN))
 
 
 def prompts_words(p: OverPromptsParams, total: int) -> str:
@@ -412,7 +413,7 @@ class _PromptRows:
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
-            mean_words(self.p, counted, len(self.prompts)),
+            _mean_words(self.p, counted, len(self.prompts)),
             *self._target(),
             *each,
             SPREAD,

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, Need, TextRef
+from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import base_name
 from circuitlab.errors import BadInput, quoted
@@ -179,7 +180,7 @@ def text_pieces(
     config = inputs.weights.config
     chosen = pieces(inputs.text(ref), bos_of(inputs.weights), min(length or config.n_ctx, config.n_ctx), texts, seed)
     name = base_name(ref.path)
-    sample_words = f"{number_of(len(chosen), 'piece')} of {number_of(len(chosen[0]), 'token')} from {name}, seed {seed}"
+    sample_words = sampled(f"{number_of(len(chosen), 'piece')} of {number_of(len(chosen[0]), 'token')} from {name}, seed {seed}")
     return chosen, (sample_words, *edit_words(inputs, edited))
 
 

@@ -43,7 +43,7 @@ from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.rank_correlation import WORDS, correlation, rank_differences, ranks_of_both
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams, previous_head_spectrum
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, Part, Sense, about_of, sense_of
 from circuitlab.counting import number, number_of, probability
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.weights import bos_of
@@ -57,7 +57,6 @@ UNITS = {
     "prefix matching": "share of attention", "copying (repeated)": "dimensionless", "copying (unrepeated)": "dimensionless",
     "ablation": "nats",
 }  # fmt: skip
-NOT_COMPUTED = "not computed: "  # begins the part of a caption that names quantities and the reason
 BLOCK = 25  # random tokens of the block that is repeated while heads are ablated, as in `head_scores`
 
 
@@ -237,26 +236,37 @@ def _words(inputs: Inputs, p: TheoryAndMeasurementParams, quantities: _Quantitie
     absent = {**reasons, **quantities.reasons}
     for name, reason in absent.items():
         by_reason.setdefault(reason, []).append(name)
-    yield from (Essential(f"{NOT_COMPUTED}{' and '.join(names)}, {reason}".rstrip(".")) for reason, names in by_reason.items())
+    for reason, names in by_reason.items():
+        yield Essential(f"not computed: {' and '.join(names)}, {reason}".rstrip("."), Sense(About.NOT_COMPUTED, tuple(names)))
     front = "BOS + " if bos_of(inputs.weights) is not None else ""
     yield CENTRED_SOURCES
     if "positivity through earlier heads" not in absent:
-        yield "positivity through earlier heads: their W_OV weighted by their previous-token scores and added"
-    yield from (f"{name}: {words}" for name, words in quantities.baselines.items())
+        yield _of("positivity through earlier heads", words="their W_OV weighted by their previous-token scores and added")
+    yield from (_of(name, words=words) for name, words in quantities.baselines.items())
     if "K-composition" not in absent:
         chance = f", chance {number(quantities.chance)}" if quantities.chance is not None else ""
-        yield f"K-composition: with heads whose previous-token score is {p.previous:g} or more on random tokens{chance}"
+        yield _of(
+            "K-composition", words=f"with heads whose previous-token score is {p.previous:g} or more on random tokens{chance}"
+        )
     if "prefix matching" not in reasons:
         scores = HeadScoresParams()
         sample, fit = f"{number_of(scores.samples, 'sample')} of {front}", fit_to_context(c, scores.block, scores.repeats)
         assert fit is not None  # else a reason
-        yield f"prefix matching, copying (repeated): {sample}{sample_words(c, scores)}, seed {scores.seed}"
-        yield f"copying (unrepeated): {sample}{number_of(fit.block, 'random token')}, seed {scores.seed}"
+        repeated = f"{sample}{sample_words(c, scores)}, seed {scores.seed}"
+        yield _of("prefix matching", "copying (repeated)", words=repeated, about=About.SAMPLE)
+        once = f"{sample}{number_of(fit.block, 'random token')}, seed {scores.seed}"
+        yield _of("copying (unrepeated)", words=once, about=About.SAMPLE)
     if "ablation" not in reasons:
         held = "later patterns held at their recorded values" if p.frozen else "later patterns recomputed"
         sample = f"{number_of(p.samples, 'sample')} of {front}{quantities.fit.words(BLOCK, 2)}, seed {p.seed}"
-        yield f"ablation: rise of the loss of the second repetition with z set to zero, {held}; {sample}"
+        rise = f"rise of the loss of the second repetition with z set to zero, {held}; {sample}"
+        yield _of("ablation", words=rise, about=About.SAMPLE)
     yield "no interventions"
+
+
+def _of(*quantities: str, words: str, about: About | None = None) -> Part:
+    """What is said of these quantities."""
+    return Part(f"{', '.join(quantities)}: {words}", Sense(about, quantities))
 
 
 def left_out(c: ModelConfig) -> Iterator[str]:
@@ -272,13 +282,13 @@ def left_out(c: ModelConfig) -> Iterator[str]:
 
 def _baseline(name: str, result: Any) -> str:
     """What a quantity is by chance, with the sample that its analysis took, as that states both; "" where it states none."""
-    stated = lambda start: next(part for part in result.conventions if part.startswith(start))
     if name == "own token in top 10":
-        return f"{stated('own tokens of ').removeprefix('own tokens of ')}, chance {probability(result.chance10)}"
+        rows = next(filter(None, (sense_of(part).brief for part in result.conventions)))
+        return f"{rows}, chance {probability(result.chance10)}"
     if name == "prefix matching":
         control = result.control[result.names.index("prefix_matching")]
         return f"control at the same places of other random tokens {number(control.min())} to {number(control.max())}"
-    return stated("chance ") if name.startswith("copying ") else ""
+    return next((part for part in result.conventions if about_of(part) is About.CHANCE), "")
 
 
 class _Quantities:

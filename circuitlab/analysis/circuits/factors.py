@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Inputs
+from circuitlab.caption_parts import About, Part, Sense
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.folding import Tokens, embed_rows
@@ -36,26 +37,48 @@ def exactness(
     layers: bool = True,
     ends: bool = True,
     unscaled: Sequence[str] = (),
-) -> str:
+    assumed: Sequence[str] = (),
+) -> Part:
     """How exact analyses of this model's weights are, without any text.
 
     `scores`: the layers whose W_QK is read, None for every layer; `layers`: weights of layers are read at all; `ends`: W_U is
     read. What is not read restricts nothing. `unscaled`: of what ("token", "position") a norm's scale is left out besides.
+    `assumed`: what a statement takes for granted that the model need not do.
     """
-    if c.norm != "none" and c.norm_placement == "post_residual":
-        return "none: the residual stream itself is normalised"
+    if why := why_inexact(c):
+        return Part(f"none: {why}")
+    missing, limits = _limits(c, conventions, scores, layers, ends, unscaled)
+    if assumed:
+        return Part("; ".join(filter(None, (f"not exact: {', '.join(assumed)}", limits))))
+    return Part(f"not exact: {limits}" if missing else limits) if limits else Part("exact", Sense(About.EXACT))
+
+
+def why_inexact(c: ModelConfig) -> str:
+    """Why weights alone say nothing exact about a model of this configuration; "" where they do."""
+    return "the residual stream itself is normalised" if c.norm != "none" and c.norm_placement == "post_residual" else ""
+
+
+def _limits(
+    c: ModelConfig,
+    conventions: Conventions,
+    scores: Sequence[int] | None,
+    layers: bool,
+    ends: bool,
+    unscaled: Sequence[str],
+) -> tuple[bool, str]:
+    """Whether gains of norms are left out, which are there; and all that restricts how exact it is, "" for nothing."""
     at = range(c.n_layers) if scores is None else scores
     normed, before = c.norm != "none", c.norm_placement in ("pre", "both")
     missing = normed and not conventions.fold_norm and ((layers and before) or (ends and c.final_norm))
     scaled = (c.qk_norm != "none" and bool(at)) or (layers and normed and c.norm_placement in ("post_sublayer", "both"))
-    phrases = [f"not exact: gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
+    phrases = [f"gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
     per = dict.fromkeys((*["position"] * scaled, *unscaled))
     phrases += [f"exact up to a positive scale per {' and per '.join(per)}"] if per and not missing else []
     phrases += ["offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
     phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer" and bool(at))  # they are added after that scale
     if any(c.slopes_in(layer) for layer in at):  # the one part of a score that no weight holds; it is the same for all tokens
         phrases = [f"{', '.join(phrases) or 'exact'} but for ALiBi (−slope · distance on each score)"]
-    return ", ".join(phrases) or "exact"
+    return missing, ", ".join(phrases)
 
 
 def has_bias(c: ModelConfig, which: Literal["q", "k", "v"]) -> bool:
@@ -65,8 +88,8 @@ def has_bias(c: ModelConfig, which: Literal["q", "k", "v"]) -> bool:
 
 def refuse_inexact(config: ModelConfig, p: object = None) -> str | None:
     """Why weights alone say nothing exact about this model, or None; for `@analysis(refuse=…)`."""
-    kind, _, reason = exactness(config).partition(": ")
-    return f"weights alone say nothing exact about this model ({reason})." if kind == "none" else None
+    why = why_inexact(config)
+    return f"weights alone say nothing exact about this model ({why})." if why else None
 
 
 def words(

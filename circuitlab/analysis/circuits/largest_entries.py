@@ -33,6 +33,7 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
     refuse_pair,
     side_of,
 )
+from circuitlab.caption_parts import Part, Sense
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -111,7 +112,11 @@ def _ov(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     """A [source, d_head], B [out, d_head]."""
     head, side = one_head(inputs, p.head), side_of(inputs, p.head, p.embed, p.through)
     outs, n = out_factor(inputs, head.W_O, ctx)
-    conventions = (side.words, "OV: rows minus their means over the out vocabulary", ov_bias_words(head))
+    conventions = (
+        side.words,
+        Part("OV: rows minus their means over the out vocabulary", Sense(quantities=("OV",))),
+        ov_bias_words(head),
+    )
     return side.times(head.W_V, ctx, "sources"), outs[:, :n].T, conventions, side.unscaled
 
 
@@ -121,7 +126,7 @@ def _qk(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> _Factors:
     queries, keys = side_of(inputs, p.head, p.embed), side_of(inputs, p.head, p.embed, p.through)
     A = c.score_scale * rotated(queries.times(head.W_Q, ctx, "queries"), c, p.head.layer, p.distance)
     B = keys.times(head.W_K, ctx, "keys")
-    conventions = (*sided_words(queries, keys), "QK: rows minus their means over sources")
+    conventions = (*sided_words(queries, keys), Part("QK: rows minus their means over sources", Sense(quantities=("QK",))))
     conventions = (*conventions, *score_words(c, head, p.distance, "query bias left out"))
     return A, B - B.mean(0), conventions, (*queries.unscaled, *keys.unscaled)
 

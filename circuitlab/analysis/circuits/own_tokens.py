@@ -26,11 +26,13 @@ from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_ma
 from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
 from circuitlab.analysis.circuits.vocabulary_rows import out_factor, side_of, tile_rows
 from circuitlab.analysis.ordering import head_names, rank_in
+from circuitlab.caption_parts import Part, Sense
 from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 WHOLE, SAMPLE = 8192, 512  # the largest vocabulary that is taken whole; the number of tokens sampled from a larger one
+OWN = "own tokens"  # what captions call this analysis
 FEW = 10  # the largest rank that counts
 
 
@@ -83,7 +85,8 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
     ids = torch.arange(SAMPLE) * c.d_vocab // SAMPLE if sampled else torch.arange(c.d_vocab)
     top1, top10 = (np.full((c.n_layers, c.n_heads), np.nan) for _ in range(2))
     of = f"{len(ids)} of {number_of(c.d_vocab, 'row')}" if sampled else f"all {number_of(c.d_vocab, 'row')}"
-    sample_words = f"own tokens of {of}" + (f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else "")
+    of += f": ± {50 / np.sqrt(len(ids)):.1f} % at most" if sampled else ""
+    sample_words = Part(f"{OWN} of {of}", Sense(quantities=(OWN,), brief=of))
     notes: dict[str, None] = {}
     unscaled: dict[str, None] = {}
 

@@ -347,14 +347,14 @@ def _product(p: VirtualWeightParams, path: list[Place], c: ModelConfig) -> str:
 def _words(inputs: Inputs, p: VirtualWeightParams, path: list[Place], at: At | None, sigma: Tensor) -> tuple[str, ...]:
     """The caption: first how exact the statement is, then what it leaves out."""
     scores = (p.reader_head.layer,) if p.reader.startswith("QK") else ()
-    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, ends=p.reader == "unembedding")
+    assumed = []
     if path:
-        assumed = ["patterns are assumed"]
+        assumed.append("patterns are assumed")
         if at is not None:
             assumed.append("Jacobians hold for small changes")
         elif p.mlp == "linear" and any(place.kind != "heads" for place in path):
             assumed.append("MLPs are taken as linear")
-        exact = f"not exact: {', '.join(assumed)}" + ("" if exact == "exact" else f"; {exact.removeprefix('not exact: ')}")
+    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, ends=p.reader == "unembedding", assumed=assumed)
     return (*inputs.convention_words(), exact, *(word for word in _caption_parts(inputs, p, path, at, sigma) if word))
 
 

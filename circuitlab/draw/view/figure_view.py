@@ -10,7 +10,7 @@ from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetricsF, QGuiApplication, QHideEvent, QImage, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QVBoxLayout, QWidget
 
-from circuitlab.caption_parts import Essential, OnPaper, Reference
+from circuitlab.caption_parts import About, Essential, OnPaper, Reference, about_of
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.plain_text import InkLabel
 from circuitlab.draw.look.style_rules import set_sheet
@@ -29,7 +29,6 @@ from circuitlab.draw.view._spoken import name_for_readers
 from circuitlab.draw.view.caption import Caption, Title
 from circuitlab.draw.view.places import Key, Places
 from circuitlab.figures.marks import Edges, Figure, Hit, Mark, beyond, joined
-from circuitlab.model.subject import CONVENTION_WORDS
 from circuitlab.story.zoom import Part
 
 _HOVERS = ("hover", "leave")
@@ -248,7 +247,7 @@ class FigureView(QWidget):
 
     def _rank(self, part: str) -> int:
         """Of a part of the caption on paper: what the figure is of and compared with, its conventions, then what may give way."""
-        return 0 if part in self._figure.about or isinstance(part, Reference) else 1 if part in CONVENTION_WORDS else 2
+        return 0 if part in self._figure.about or isinstance(part, Reference) else 1 if about_of(part) is About.READING else 2
 
     def _parts_in_sight(self, caption: tuple[str, ...]) -> tuple[str, ...]:
         """Of these parts those that the theme has words for."""

@@ -9,7 +9,7 @@ from math import ceil, floor
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from circuitlab.caption_parts import Essential, Intervened, Reference
+from circuitlab.caption_parts import About, Essential, Intervened, Reference, about_of, whose
 from circuitlab.draw.look.paper import Paper
 from circuitlab.draw.look.style_rules import set_sheet
 from circuitlab.draw.look.theme import GRID, Theme, palette, stylesheet
@@ -19,7 +19,6 @@ from circuitlab.draw.view.caption import Caption
 from circuitlab.draw.view.cell_view import Cell, CellView
 from circuitlab.draw.view.figure_view import SHORT_CAPTION
 from circuitlab.figures.marks import joined
-from circuitlab.model.subject import CONVENTION_WORDS
 
 GUTTER = 2 * GRID  # px between parts
 MOST_INSET = 0.2  # of a part's width that its picture is moved to stand below another
@@ -79,13 +78,13 @@ class SheetView(QWidget):
         of = (part for view in self.views for part in view.figure.about)
         captions = self._captions()
         references = (part for parts in captions.values() for part in parts if isinstance(part, Reference))
-        return lettered_parts(captions, CONVENTION_WORDS.union(of, references))
+        readings = (part for parts in captions.values() for part in parts if about_of(part) is About.READING)
+        return lettered_parts(captions, {*of, *references, *readings})
 
     def words(self) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
         """What all parts say, and what else each says, by its letter."""
         captions = self._captions()
-        first = dict.fromkeys(self.views[0].caption_parts)
-        shared = tuple(part for part in first if all(part in own for own in captions.values()))
+        shared = tuple(part for part, letters in whose(captions).items() if not letters)
         return shared, {letter: tuple(part for part in parts if part not in shared) for letter, parts in captions.items()}
 
     def left_out(self) -> tuple[str, ...]:
@@ -330,24 +329,20 @@ def lettered_parts(
     say behind their letters. A letter stands before the first of its parts, so that later ones can give way; what must stay in
     sight is one part.
     """
-    letters: dict[str, list[str]] = {}
-    for letter, parts in captions.items():
-        for part in dict.fromkeys(parts):
-            letters.setdefault(part, []).append(letter)
     groups: dict[str, list[str]] = {}
-    for part, whose in letters.items():
-        groups.setdefault("" if len(whose) == len(captions) else ", ".join(whose), []).append(part)
+    for part, names in whose(captions).items():
+        groups.setdefault(", ".join(names), []).append(part)
     shared, own = groups.pop("", []), sorted(groups.items())
     cuts = [part for part in shared if isinstance(part, Intervened)]
     first = [part for part in shared if part in foremost and part not in cuts]
     rest = [part for part in shared if part not in cuts and part not in first]
-    for whose, parts in own:
+    for letters, parts in own:
         cut = [part for part in parts if isinstance(part, Intervened)]
         fore = [part for part in parts if part in foremost and part not in cut]
         stay = [part for part in parts if isinstance(part, Essential) and part not in cut and part not in fore]
         go = [part for part in parts if not isinstance(part, Essential) and part not in fore]
-        cuts += [Intervened(f"{whose}: {joined(*cut)}")] if cut else []
-        first += [f"{whose}: {joined(*fore)}"] if fore else []
-        rest += [f"{whose}: {go[0]}", *go[1:]] if go else []
-        rest += [Essential(f"{whose}: {joined(*stay)}")] if stay else []
+        cuts += [Intervened(f"{letters}: {joined(*cut)}")] if cut else []
+        first += [f"{letters}: {joined(*fore)}"] if fore else []
+        rest += [f"{letters}: {go[0]}", *go[1:]] if go else []
+        rest += [Essential(f"{letters}: {joined(*stay)}")] if stay else []
     return (*cuts, *first), tuple(rest)

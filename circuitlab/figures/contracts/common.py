@@ -11,7 +11,7 @@ import numpy as np
 from circuitlab.analysis.base import Result
 from circuitlab.analysis.circuits.token_readings import reads_normed
 from circuitlab.analysis.ordering import head_names
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, Sense, of_each
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer
 from circuitlab.figures.contracts.facts import Facts
@@ -67,13 +67,17 @@ def head_column(layers: Iterable[int], heads: Iterable[int], name: str = "head")
 def caption(answer: Answer, *more: str) -> tuple[str, ...]:
     """The parts of a caption: conventions, sample, `more`, and a remainder where something was decomposed; "" is none."""
     remainder = "" if answer.result.remainder is None else answer.result.remainder.words()
-    progress = "" if answer.complete else Essential(f"so far: {answer.result.done:.0%}")
+    progress = "" if answer.complete else Essential(f"so far: {answer.result.done:.0%}", Sense(About.PROGRESS))
     return tuple(filter(None, (*answer.result.conventions, *more, remainder, progress)))
 
 
-def captions(answers: tuple[Answer, ...], *more: str) -> tuple[str, ...]:
-    """The parts of one caption for several answers; a part that they share is listed once."""
-    return (*dict.fromkeys(part for answer in answers for part in caption(answer)), *filter(None, more))
+def captions(answers: Mapping[str, Answer | None], *more: str) -> tuple[str, ...]:
+    """The parts of one caption for several answers, by what a reader calls them; None is none.
+
+    A part that all say stands by itself, one that only some say behind their names.
+    """
+    said = {name: caption(answer) for name, answer in answers.items() if answer is not None}
+    return (*of_each(said), *filter(None, more))
 
 
 def edit_notes(state: State, facts: Facts) -> dict[tuple[int, int], str]:
@@ -108,7 +112,7 @@ def hints(facts: Facts) -> Mapping[tuple[int, int], str]:
 def edge_hints(facts: Facts) -> Mapping[tuple[Head, Head], str]:
     """By source and destination: the person's note on the edge; {} without any."""
     known_heads = facts.known_heads()
-    return {} if known_heads is None else known_heads.edges
+    return {} if known_heads is None else known_heads.edge_hints
 
 
 def published(facts: Facts) -> str:

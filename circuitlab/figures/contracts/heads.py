@@ -11,7 +11,7 @@ from circuitlab.analysis.ordering import all_ranks, rank_in
 from circuitlab.counting import ranked
 from circuitlab.errors import bounded
 from circuitlab.figures.marks import Axis, Heatmap, RowColumn
-from circuitlab.model.records.known_heads import YOURS, KnownHeads
+from circuitlab.model.records.known_heads import KnownHeads
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 
@@ -56,7 +56,7 @@ def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np
         tip = f"What papers call it: a hint; {known_heads.how}"
         columns.append(column("published", [known_heads.short(one) for one in heads], tip))
     if known_heads.notes:
-        texts = [bounded(known_heads.notes.get(one, "").removeprefix(YOURS), NOTE) for one in heads]
+        texts = [bounded(known_heads.notes.get(one, ""), NOTE) for one in heads]
         columns.append(replace(column("your note", texts, "Your own notes"), spare=True))
     return tuple(columns)
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, about_of
 from circuitlab.errors import BadFigure
 from circuitlab.figures.marks.heatmap import Heatmap
 from circuitlab.figures.marks.plots import Bars, Dials, Edges, Lines, Points
 from circuitlab.figures.marks.texts import Prose, Rows, Tokens
 from circuitlab.figures.marks.title import BETWEEN, joined
-from circuitlab.model.subject import CONVENTION_WORDS
 
-EXACT = "exact"  # nothing was left out or assumed
-_SAMPLE = re.compile(
-    r"^(?!control).*(\bsamples?\b|\bpieces?\b|random tokens).*\bseed \d"
-)  # a clause that says how many were drawn
 Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
 Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
 
@@ -78,8 +72,9 @@ class Figure:
 
         Conventions are not in it: who shows it says them beside the figure.
         """
-        clauses = [part for part in self.caption_parts if part not in CONVENTION_WORDS and part != EXACT]
-        return tuple(part for part in clauses if part is clauses[0] or isinstance(part, Essential) or _SAMPLE.search(part))
+        clauses = [part for part in self.caption_parts if about_of(part) not in (About.READING, About.EXACT)]
+        stays = lambda part: isinstance(part, Essential) or about_of(part) is About.SAMPLE
+        return tuple(part for part in clauses if part is clauses[0] or stays(part))
 
     def title_parts(self, title: str) -> tuple[str, ...]:
         """The parts of this title or of what is shown of it, of which that on the cut must stay in sight."""

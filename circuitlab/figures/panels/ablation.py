@@ -217,7 +217,9 @@ def _sets(state: State, facts: Facts, together: Answer[AblationResult], pairs: A
     without = f"without all {one.members.shape[1]}: {number(effect, '+.3f')} {one.unit}"
     title = "Ablation of a set" if np.isnan(effect) else without
     words = (*_reading(one), "beyond: together − the sum of each alone")
-    return Figure(((rows,), *text), title, captions((together, pairs), *words), weights=(3.0, 1.0) if text else ())
+    return Figure(
+        ((rows,), *text), title, captions({"together": together, "pairs": pairs}, *words), weights=(3.0, 1.0) if text else ()
+    )
 
 
 def _set_rows(one: AblationResult, two: AblationResult) -> tuple[tuple[RowColumn, ...], np.ndarray, tuple[int, ...]]:

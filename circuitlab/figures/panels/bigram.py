@@ -9,7 +9,7 @@ import numpy as np
 from circuitlab.analysis.circuits.bigram import BigramParams, BigramResult, bigram
 from circuitlab.counting import number
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, quoted, texts
+from circuitlab.figures.contracts.common import caption, quoted, texts
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights, pick_token, token_read, weights_refusal
@@ -46,7 +46,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         numbers.append(f"correlation with the corpus {row} in this row, {rows} over all rows, each centred")
     title = f"after {quoted(facts.token_text(answer.request.params.token))} by W_E W_U alone"
     rows = Rows("tokens", columns, keys, searchable=True, total=facts.config.d_vocab)
-    return Figure(((rows,),), title, captions((answer,), *numbers))
+    return Figure(((rows,),), title, caption(answer, *numbers))
 
 
 def _columns(result: BigramResult, facts: Facts) -> tuple[tuple[RowColumn, ...], np.ndarray]:

@@ -13,14 +13,14 @@ from circuitlab.analysis.attention.copying_on_random_tokens import (
     copying_head_score,
 )
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
-from circuitlab.analysis.base import AnyAnalysis
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
+from circuitlab.analysis.base import AnyAnalysis, Result
+from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensParams, own_tokens
 from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.composition.scores import CompositionParams, composition
 from circuitlab.analysis.ordering import descending, head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.counting import number, number_of
-from circuitlab.engine.request import Request
+from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import captions, has_mlps, head_column, hints, published, rows_of_heads
 from circuitlab.figures.contracts.heads import head_rank, pick_head, published_column
 from circuitlab.figures.contracts.memo import memo
@@ -92,6 +92,13 @@ SCORES: dict[Score, Scored] = {
     "K-composition, largest": Scored("composition", "K", "K-comp.", EARLIER, SMALL),
     "V-composition, largest": Scored("composition", "V", "V-comp.", EARLIER, SMALL),
     "layer": Scored(""),
+}
+CALLED: dict[str, str] = {
+    "scores": "attention scores",
+    "copying": "copying (repeated, unrepeated)",
+    "weights": "OV copying, QK positivity",
+    "composition": "composition",
+    "own": OWN,
 }
 TABLE: tuple[Score, ...] = tuple(name for name, score in SCORES.items() if score.role)
 
@@ -198,6 +205,11 @@ def values_of(name: Score, answers: Answers, facts: Facts) -> np.ndarray | None:
     return memo(answers[score.role], name, largest)
 
 
+def _named(answers: Answers) -> dict[str, Answer[Result]]:
+    """The answers by the scores that they give, for the caption."""
+    return {CALLED[role]: answer for role, answer in answers.items()}
+
+
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The plane with the highest heads beside it, or the table."""
     view = _view(state)
@@ -242,7 +254,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         "a score is a hint, not a mechanism",
         published(facts),
     )
-    text = captions(tuple(answers.values()), *notes)
+    text = captions(_named(answers), *notes)
     shown = (len(top), y.size) if len(top) < y.size else None
     return Figure(((points,),), _title(state, view, x, y), text, shown)
 
@@ -331,7 +343,7 @@ def _table(state: State, facts: Facts, answers: Answers, scores: dict[Score, np.
     return Figure(
         ((rows,),),
         f"{number_of(lead.size, 'head')}, {number_of(len(scores), 'score')}",
-        captions(tuple(answers.values()), missing, *_notes(TABLE, answers), published(facts)),
+        captions(_named(answers), missing, *_notes(TABLE, answers), published(facts)),
     )
 
 

@@ -13,7 +13,7 @@ from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapPara
 from circuitlab.analysis.ordering import head_names
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, top_level
+from circuitlab.figures.contracts.common import caption, top_level
 from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -133,7 +133,7 @@ def _overlap(answer: Answer[SubspaceOverlapResult]) -> Figure:
     mean = f"mean cos² {result.mean_cos2[(*first, *second)]:.3f}, chance {by_rank:.3f}"
     mean = mean if np.isfinite(by_rank) else "no angle"
     title = f"{first} {_side(params.left)} · {second} {_side(params.right)}: {mean}"
-    return Figure(((heat,), (memo(answer, "angles", angles),)), title, captions((answer,)), weights=(3.0, 1.2))
+    return Figure(((heat,), (memo(answer, "angles", angles),)), title, caption(answer), weights=(3.0, 1.2))
 
 
 def _side(side: Which) -> str:
@@ -162,7 +162,7 @@ def _spanning(answer: Answer[SubspaceOverlapResult]) -> Figure:
     )
     title = f"what a head {_side(answer.request.params.left)}, against what spans all · chance {result.weighted_baseline:.3f}"
     words = [f"not in this model: {', '.join(absent)}"] if absent else []
-    return Figure(((heat,),), title, captions((answer,), "weighted by singular values: these span every direction", *words))
+    return Figure(((heat,),), title, caption(answer, "weighted by singular values: these span every direction", *words))
 
 
 def _basis(answer: Answer[PrivilegedBasisResult]) -> Figure:
@@ -185,7 +185,7 @@ def _basis(answer: Answer[PrivilegedBasisResult]) -> Figure:
 
     marks = ((memo(answer, "dimensions", dimensions),), (memo(answer, "layers", layers),))
     title = f"kurtosis of the stream over {number_of(result.n_positions, 'position')} · 3 for a normal distribution"
-    return Figure(marks, title, captions((answer,), "above the random basis: the basis is privileged"))
+    return Figure(marks, title, caption(answer, "above the random basis: the basis is privileged"))
 
 
 def _rotation(answer: Answer[RotationCheckResult]) -> Figure:
@@ -200,7 +200,7 @@ def _rotation(answer: Answer[RotationCheckResult]) -> Figure:
         return Rows("rotation", columns, ids(np.arange(len(result.names))))
 
     title = f"every weight rotated by one random orthogonal matrix · logits span {result.logit_range:.1f}"
-    return Figure(((memo(answer, "rows", make),),), title, captions((answer,)))
+    return Figure(((memo(answer, "rows", make),),), title, caption(answer))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -11,7 +11,7 @@ from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams, 
 from circuitlab.caption_parts import Essential
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import captions, destination, has_mlps, texts
+from circuitlab.figures.contracts.common import caption, destination, has_mlps, texts
 from circuitlab.figures.contracts.facts import PAIR_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
@@ -88,7 +88,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     directions = memo(answer, "directions", lambda: _directions(result, facts))
     grid = ((rows, curve), (directions,)) if directions is not None else ((rows, curve),)
     words = ("a direction and its sign are shared by both sides", _listed(result, facts)) if directions is not None else ()
-    return Figure(grid, result.product, captions((answer,), *words))
+    return Figure(grid, result.product, caption(answer, *words))
 
 
 def _listed(result: VirtualWeightResult, facts: Facts) -> str:

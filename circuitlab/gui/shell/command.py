@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QMainWindow
 
 from circuitlab.draw.look.plain_text import tip_of
 
+GOES_TO = "goes to"  # the property of an action that has the title of the panel it goes to
 MENUS = ("File", "Edit", "Go", "View", "Help")
 W = TypeVar("W", bound=QMainWindow)
 

@@ -12,7 +12,7 @@ from circuitlab.figures.contracts.panel import panels
 from circuitlab.gui.lessons.dock import LessonsDock
 from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.sessions.controller import SessionController
-from circuitlab.gui.shell.command import MENUS, AnyCommand, CommandAction
+from circuitlab.gui.shell.command import GOES_TO, MENUS, AnyCommand, CommandAction
 from circuitlab.gui.shell.opening import Opening
 
 
@@ -79,6 +79,7 @@ class Menus(QObject):
         """Add “Go to” a dock, with its panel's shortcut."""
         go = QAction(f"Go to {dock.windowTitle()}", self._window)
         go.setObjectName(f"goto.{name}")
+        go.setProperty(GOES_TO, dock.windowTitle())
         panel = panels().get(name)
         if panel is not None and panel.shortcut:
             go.setShortcut(panel.shortcut)

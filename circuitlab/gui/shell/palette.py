@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
+from circuitlab.gui.shell.command import GOES_TO
 from circuitlab.gui.widgets.dialog import Dialog
 
 BELOW_WORDS = 3  # the best kind of match of a token, see `rank`
@@ -80,8 +81,9 @@ class Entry:
 def entry_of(action: QAction) -> Entry:
     """The entry of an action: a command, or "Go to" a panel."""
     title = action.text().replace("&&", "\0").replace("&", "").replace("\0", "&")
-    name = title.removeprefix("Go to ") if action.objectName().startswith("goto.") else ""
-    return Entry(title, action.trigger, action.shortcut().toString(QKeySequence.SequenceFormat.NativeText), name)
+    return Entry(
+        title, action.trigger, action.shortcut().toString(QKeySequence.SequenceFormat.NativeText), action.property(GOES_TO) or ""
+    )
 
 
 class Palette(Dialog):

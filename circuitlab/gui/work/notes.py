@@ -13,7 +13,7 @@ from circuitlab.gui.work.document import Document
 from circuitlab.model.records.known_heads import YOURS
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.model_table import names_by_ref, with_models
-from circuitlab.session_files.notes import note_on, of_model, on_edges, on_heads, subject_of, with_note
+from circuitlab.session_files.notes import in_one_line, note_on, of_model, on_edges, on_heads, subject_of, with_note
 from circuitlab.session_files.session import Note
 from circuitlab.state.cuts import heads_of
 from circuitlab.state.state import State
@@ -57,12 +57,12 @@ class Notes(QObject):
         return note_on(self.all, subject)
 
     def on_heads(self, ref: ModelRef) -> tuple[tuple[Head, str], ...]:
-        """(head, what is shown of it) of a model's notes on heads."""
+        """(head, text in one line) of a model's notes on heads."""
         work = self._document.work
         return on_heads(of_model(work.notes, work.models, ref)) if work.notes else ()
 
     def on_edges(self, ref: ModelRef) -> tuple[tuple[tuple[Head, Head], str], ...]:
-        """((source, destination), what is shown of it) of a model's notes on edges."""
+        """((source, destination), text in one line) of a model's notes on edges."""
         work = self._document.work
         return on_edges(of_model(work.notes, work.models, ref)) if work.notes else ()
 
@@ -72,7 +72,7 @@ class Notes(QObject):
         key = ref, work.notes
         if self._tokens[0] != key:
             notes = of_model(work.notes, work.models, ref)
-            shown = lambda note: f"{YOURS}{' '.join(note.text.split())}"
+            shown = lambda note: YOURS + in_one_line(note)
             self._tokens = key, {token: shown(note) for note in notes for token in self.ids(note, ref)}
         return self._tokens[1]
 

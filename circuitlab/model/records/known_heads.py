@@ -62,11 +62,16 @@ class Published:
         return "name" if isinstance(origin_of(source), Hub) and HubName.parse(source).repo in self.names else "shape"
 
 
+def _yours(note: str) -> str:
+    """A note as it is shown, "" for none: `your note: copies names`."""
+    return f"{YOURS}{note}" if note else ""
+
+
 @dataclass(frozen=True, eq=False)
 class KnownHeads:
     """What is known of the open model's heads: their published roles, and `by` which evidence the model was recognised, if any
-    are; and the person's own `notes` on them and on `edges` between two, by source and destination, as shown:
-    `your note: copies names`.
+    are; and the person's own `notes` on them and on `edges` between two, by source and destination, each
+    in one line: `copies names`.
     """
 
     published: Published | None
@@ -100,6 +105,11 @@ class KnownHeads:
         """`words` of every head that has any, by layer and head."""
         return {head: self.words(head) for head in (*self.roles, *(head for head in self.notes if head not in self.roles))}
 
+    @cached_property
+    def edge_hints(self) -> Mapping[tuple[Head, Head], str]:
+        """What is shown of every edge that has a note."""
+        return {edge: _yours(text) for edge, text in self.edges.items()}
+
     @property
     def cites(self) -> tuple[str, ...]:
         """The works cited, each once."""
@@ -116,7 +126,7 @@ class KnownHeads:
         roles = self.roles.get(head, ())
         cited = "; ".join(f"{role.name} ({role.cite})" for role in roles)
         hint = f"published for {self.model}{' (only the shape fits)' if self.by == 'shape' else ''}: {cited}" if roles else ""
-        return " · ".join(filter(None, (hint, self.notes.get(head, ""))))
+        return " · ".join(filter(None, (hint, _yours(self.notes.get(head, "")))))
 
     def key(self, edges: Collection[tuple[Head, Head]]) -> str:
         """What a mark on a head or on one of these edges means, "" where none is marked: `named in papers`, `your note`."""
@@ -127,7 +137,7 @@ class KnownHeads:
         """The notes on heads and on these edges, each with what it is on: `L1H1 “copies names”`."""
         on_edges = {_arrow(edge): text for edge, text in self.edges.items() if edge in edges}
         notes = {**{str(head): text for head, text in self.notes.items()}, **on_edges}
-        return tuple(f"{on} “{text.removeprefix(YOURS)}”" for on, text in notes.items())
+        return tuple(f"{on} “{text}”" for on, text in notes.items())
 
     @property
     def caption(self) -> str:

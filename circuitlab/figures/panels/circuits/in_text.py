@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.attribution.skip_trigrams_in_text import SkipTrigramsInTextResult
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import captions, digits, quoted, texts, top_level
+from circuitlab.figures.contracts.common import caption, digits, quoted, texts, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.figures.marks import Figure, Hit, RowColumn, Rows, empty, ids
@@ -34,7 +34,7 @@ def used_page(state: State, facts: Facts, answer: Answer[SkipTrigramsInTextResul
     whole = f"{head} on the {number_of(result.predicted, 'token')} that came, in logits: {number(result.total, '.1f')} = "
     whole += " + ".join(f"{number(value, '.1f')} {name}" for name, value in parts.items())
     title = f"{head} · skip-trigrams in use · {quoted(facts.token_text(int(result.source[row])))}"
-    return Figure(((used,), (examples,)), title, captions((answer,), whole), weights=(3, 1))
+    return Figure(((used,), (examples,)), title, caption(answer, whole), weights=(3, 1))
 
 
 def _used(facts: Facts, answer: Answer[SkipTrigramsInTextResult], row: int) -> Rows:

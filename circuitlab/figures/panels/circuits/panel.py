@@ -16,7 +16,17 @@ from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams, Tok
 from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
-from circuitlab.figures.contracts.common import captions, digits, has_mlps, quoted, reads_normed_tokens, rotates, texts, top_level
+from circuitlab.figures.contracts.common import (
+    caption,
+    captions,
+    digits,
+    has_mlps,
+    quoted,
+    reads_normed_tokens,
+    rotates,
+    texts,
+    top_level,
+)
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import (
@@ -172,7 +182,7 @@ def _tables(facts: Facts, answer: Answer[TokenCircuitsResult]) -> Figure:
     note = f"query bias: attends to {' '.join(map(quoted, bias))} from any token" if bias else ""
     grid = tables_on_one_scale(tuple(tuple(computed[i : i + 2]) for i in range(0, len(computed), 2)))
     name = pair_name(params.head, params.behind, "V", "Q" if params.side == "query" else "K")
-    return Figure(grid, f"{name} · {text} (id {token})", captions((answer,), note))
+    return Figure(grid, f"{name} · {text} (id {token})", caption(answer, note))
 
 
 def _ends(
@@ -207,9 +217,7 @@ def _largest(facts: Facts, entries: Mapping[str, Answer[LargestEntriesResult]]) 
     rows = tuple(_entries(answer, facts, role) for role, answer in entries.items())
     skipped = [f"{role}: {answer.result.skipped:.0%} of the product skipped by bounds" for role, answer in entries.items()]
     heads = dict.fromkeys(str(answer.request.params.head) for answer in entries.values())
-    return Figure(
-        tables_on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(tuple(entries.values()), *skipped)
-    )
+    return Figure(tables_on_one_scale((rows,)), f"{' '.join(heads)} · largest entries", captions(entries, *skipped))
 
 
 def _entries(answer: Answer[LargestEntriesResult], facts: Facts, role: str) -> Rows:
@@ -260,7 +268,7 @@ def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
     of = "" if params.source < 0 else f" from {quoted(facts.token_text(params.source))}"
     total = facts.config.d_vocab ** (3 if params.source < 0 else 2)
     rows = Rows("triples", columns, keys, searchable=True, ranked=True, total=total)
-    return Figure(tables_on_one_scale(((rows,),)), f"{params.head} · {what}{of}", captions((answer,), result.formula))
+    return Figure(tables_on_one_scale(((rows,),)), f"{params.head} · {what}{of}", caption(answer, result.formula))
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -119,8 +119,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         OnPaper(f"{COLUMNS[0]}: {CLASSES[0]}; {COLUMNS[1]}: {CLASSES[1]}"),
         KIND_OF_STRONGEST[view.claim],
     )
-    asked = (answers[role] for role in ("heads", "series") if role in answers)  # the first says how heads were scored
-    return Figure(((table,), (words,)), title, (*notes, *captions(tuple(asked))))
+    asked = {"heads": answers.get("heads"), "training": answers.get("series")}  # the first says how heads were scored
+    return Figure(((table,), (words,)), title, (*notes, *captions(asked)))
 
 
 @dataclass(frozen=True, eq=False)

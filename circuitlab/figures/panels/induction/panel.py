@@ -300,7 +300,7 @@ def _heads(state: State, answer: Answer[HeadScoresResult], copying_answer: Answe
     return Figure(
         ((rows,),),
         "Prefix matching, previous token, copying",
-        captions(tuple(a for a in (answer, copying_answer) if a is not None)),
+        captions({"prefix matching, previous token": answer, "copying": copying_answer}),
     )
 
 

@@ -58,7 +58,7 @@ def text_page(
     return Figure(
         ((where,), (raised,), (roles,)),
         title,
-        captions((answer, effect_answer), matched, note),
+        captions({"attention": answer, "effect": effect_answer}, matched, note),
         weights=(1, 1, 1.3),
     )
 

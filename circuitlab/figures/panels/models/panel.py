@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -11,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams, SideBySideResult, side_by_side
 from circuitlab.counting import number, probability, ranked
 from circuitlab.engine.request import Request
-from circuitlab.figures.contracts.common import caption, destination, equal_column, pick_position, quoted, top_level
+from circuitlab.figures.contracts.common import captions, destination, equal_column, pick_position, quoted, top_level
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, register
 from circuitlab.figures.marks import ColourMap, Figure, Hit, RowColumn, Rows, Tokens, ids
@@ -46,7 +45,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     texts: tuple[str, ...] = answered[0].request.params.texts
     view, at = view_of(state), min(destination(state), len(texts) - 1)
     baseline, table = baseline_of(models, view.measure), _models(models, texts, at)
-    caption_parts = (*_not_compared(models), *_said(models), _cell_words(view, baseline))
+    said = captions({m.short: m.answer for m in models if not m.why}, _cell_words(view, baseline))
+    caption_parts = (*_not_compared(models), *said)
     title = _title(models, texts)
     if view.page == "table":
         tokens = _tokens(models, baseline, view.measure, texts, at)
@@ -56,14 +56,6 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if not strips:
         return Figure(((table,),), title, caption_parts)
     return Figure(strips, title, caption_parts, weights=(1.0,) * len(strips))
-
-
-def _said(models: tuple[ComparedModel, ...]) -> Iterator[str]:
-    """What the answers of the compared models say; what is not of all of them, with the names of those that it is of."""
-    of = {m.short: caption(m.answer) for m in models if m.answer is not None and not m.why}
-    for part in dict.fromkeys(part for parts in of.values() for part in parts):
-        names = [name for name, parts in of.items() if part in parts]
-        yield part if len(names) == len(of) else type(part)(f"{', '.join(names)}: {part}")
 
 
 def _title(models: tuple[ComparedModel, ...], texts: tuple[str, ...]) -> str:

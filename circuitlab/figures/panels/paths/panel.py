@@ -10,7 +10,7 @@ import numpy as np
 from circuitlab.analysis.attribution.path_expansion import Measure, PathExpansionParams, PathExpansionResult, path_expansion
 from circuitlab.analysis.attribution.path_terms import refuse_on_stream
 from circuitlab.analysis.base import Result
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, own_tokens
+from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensParams, own_tokens
 from circuitlab.analysis.composition.virtual_head import VirtualHeadParams, VirtualHeadResult, virtual_head
 from circuitlab.analysis.interventions.ablation import AblationParams, ablation
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
@@ -176,7 +176,7 @@ def _heads(state: State, facts: Facts, answer: Answer[PathExpansionResult], answ
     estimated = effects is not None and not effects.exact.all()
     note = Essential("≈ first-order estimate, until the exact value replaces it") if estimated else ""
     rows = Rows("heads", table.columns, table.ids, chosen=chosen, searchable=table.shown > 30, ranked=True)
-    caption_parts = captions(tuple(a for a in (answer, copying, own_answer, ablated) if a is not None), note)
+    caption_parts = captions({"paths": answer, "copying": copying, OWN: own_answer, "ablation": ablated}, note)
     return Figure(((rows,),), _title(facts, answer), caption_parts)
 
 

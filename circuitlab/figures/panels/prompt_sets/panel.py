@@ -10,15 +10,13 @@ import numpy as np
 
 from circuitlab.analysis.base import Column, Table, TextRef
 from circuitlab.analysis.behaviour.over_prompts import (
-    SPREAD,
     OverPromptsParams,
     OverPromptsResult,
-    mean_words,
     over_prompts,
     prompts_words,
 )
 from circuitlab.analysis.ordering import Ranks, descending
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, about_of, reworded
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
 from circuitlab.engine.request import Answer, Request
@@ -179,12 +177,18 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
 
 def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, ...]:
     """The caption of values by prompt: nothing of the mean, and the remainder is that of the worst prompt."""
-    p, result, total = answer.request.params, answer.result, len(answer.result.prompts)
-    instead = {mean_words(p, result.counted, total): f"a value for each of {prompts_words(p, total)}", SPREAD: ""}
-    if result.remainder is not None:
-        words = result.remainder.words()
-        instead[words] = f"of the prompt with the largest: {words}"
-    return tuple(filter(None, (instead.get(part, part) for part in caption(answer, _can_do(result), *more))))
+
+    def said(part: str) -> str:
+        match about_of(part):
+            case About.MEAN:
+                return f"a value for each of {prompts_words(answer.request.params, len(answer.result.prompts))}"
+            case About.SPREAD:
+                return ""
+            case About.REMAINDER:
+                return reworded(part, f"of the prompt with the largest: {part}")
+        return part
+
+    return tuple(filter(None, map(said, caption(answer, _can_do(answer.result), *more))))
 
 
 def _mean_words(result: OverPromptsResult) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from circuitlab.analysis.base import Result
-from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
+from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensResult
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresResult
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumResult
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer
-from circuitlab.figures.contracts.common import captions, head_column, rows_of_heads
+from circuitlab.figures.contracts.common import caption, captions, head_column, rows_of_heads
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.marks import Axis, Figure, Lines, Points, RowColumn, Rows, ids
@@ -87,8 +87,12 @@ def copying_page(
         copies += f", {int((own.top10 > 0.5).sum())} with most own tokens in the top 10"
         strip = replace(strip, tips=memo((answer, own), ("tips", raw), lambda: _tips(points["ids"], ov, qk, own)))
     marks = ((memo(answer, ("histogram", raw), histogram),), (strip,))
-    answers = (answer,) if own_answer is None else (answer, own_answer)
-    return Figure(marks, ", ".join(filter(None, scores)), captions(answers, copies, chance(own)), weights=(1.0, 1.6))
+    return Figure(
+        marks,
+        ", ".join(filter(None, scores)),
+        captions({"copying": answer, OWN: own_answer}, copies, chance(own)),
+        weights=(1.0, 1.6),
+    )
 
 
 def _tips(heads: np.ndarray, ov: np.ndarray, qk: np.ndarray, own: OwnTokensResult) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
     title = f"{head} copying {number(result.copying[head], '.3f')}, positivity through earlier heads {composed}"
     marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
-    return Figure((marks,), title, captions((answer,), "upper right: heads that match on what an earlier head moved, and copy"))
+    return Figure((marks,), title, caption(answer, "upper right: heads that match on what an earlier head moved, and copy"))
 
 
 def _earlier(answer: Answer[PreviousHeadSpectrumResult], raw: bool, head: Head) -> Rows:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.circuits.own_tokens import OwnTokensParams, OwnTokensResult, own_tokens
+from circuitlab.analysis.circuits.own_tokens import OWN, OwnTokensParams, OwnTokensResult, own_tokens
 from circuitlab.analysis.circuits.token_readings import Embedding
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams, OvSpectrumResult, ov_spectrum
@@ -138,7 +138,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         return plane_page(state, answers.of("plane", previous_head_spectrum), view.raw)
     ov, qk = answers.of("OV", ov_spectrum), answers.find("QK", qk_spectrum)
     by_role: dict[str, Answer[Spectrum]] = {"OV": ov} if qk is None else {"OV": ov, "QK": qk}
-    every, own_result = tuple(answers.values()), None if own is None else own.result
+    own_result = None if own is None else own.result
+    every = {**by_role, OWN: own}
     title = _title(ov, qk, own_result, view.raw)
     if view.page == "singular values":
         ranks = ", ".join(f"effective rank {role} {answer.result.effective_rank[0]:.1f}" for role, answer in by_role.items())

@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from circuitlab.analysis.checks.theory_and_measurement import MEASURED, NOT_COMPUTED, PREDICTED, UNITS, TheoryAndMeasurementResult
+from circuitlab.analysis.checks.theory_and_measurement import MEASURED, PREDICTED, UNITS, TheoryAndMeasurementResult
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.rank_correlation import TELLING
+from circuitlab.caption_parts import sense_of
 from circuitlab.counting import number, number_of
 from circuitlab.figures.marks import Axis
 from circuitlab.model.subject import Head
@@ -64,8 +65,8 @@ def correlation_words(rho: float, low: float, high: float, n: int) -> str:
 
 def concerning(parts: tuple[str, ...], *quantities: str) -> tuple[str, ...]:
     """Parts of a caption without those that are about other quantities: how they were measured, or why not."""
-    begin = (NOT_COMPUTED, *PREDICTED, *MEASURED)
-    return tuple(p for p in parts if not p.startswith(begin) or any(name in p for name in quantities))
+    concerns = lambda about: not about or not set(about).isdisjoint(quantities)
+    return tuple(part for part in parts if concerns(sense_of(part).quantities))
 
 
 @dataclass(frozen=True, eq=False)

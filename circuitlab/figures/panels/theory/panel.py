@@ -10,7 +10,6 @@ import numpy as np
 from circuitlab.analysis.base import Table
 from circuitlab.analysis.checks.theory_and_measurement import (
     MEASURED,
-    NOT_COMPUTED,
     PREDICTED,
     UNITS,
     TheoryAndMeasurementParams,
@@ -19,7 +18,7 @@ from circuitlab.analysis.checks.theory_and_measurement import (
 )
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.rank_correlation import TELLING
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, about_of, essential, sense_of
 from circuitlab.counting import number
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, head_column, hints, published, rows_of_heads
@@ -84,7 +83,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     if not np.isfinite(pair.differences).any():
         return _without(answer, view)
     row = (_plane(state, answer, pair, facts), _heads(state, answer, pair))
-    text = tuple(Essential(part) if part.startswith(MEASURED) else part for part in concerning(text, *pair.quantities))
+    measured = lambda part: not set(sense_of(part).quantities).isdisjoint(MEASURED)
+    text = tuple(essential(part) if measured(part) else part for part in concerning(text, *pair.quantities))
     return Figure((row,), _title(state, pair), (pair.parting_words(), *text) if pair.parting_words() else text)
 
 
@@ -104,9 +104,8 @@ def _without(answer: Answer[TheoryAndMeasurementResult], view: TheoryView) -> Fi
     """Why no head has both quantities."""
     if not answer.complete:
         return Figure(title="Theory and measurement")
-    names = (view.predicted, view.measured)
-    reasons = (part for part in answer.result.conventions if part.startswith(NOT_COMPUTED) and any(n in part for n in names))
-    why = next(reasons, "no head has both")
+    concerns = concerning(answer.result.conventions, view.predicted, view.measured)
+    why = next((part for part in concerns if about_of(part) is About.NOT_COMPUTED), "no head has both")
     return empty(f"{why[0].upper()}{why[1:]}. Other quantities have values.", "Theory and measurement")
 
 

@@ -17,7 +17,7 @@ from circuitlab.analysis.checks.theory_and_measurement import (
 )
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.rank_correlation import TELLING
-from circuitlab.caption_parts import Essential
+from circuitlab.caption_parts import About, Essential, about_of, sense_of
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
@@ -151,12 +151,12 @@ def _caption(facts: Facts, training: _Training, correlations: np.ndarray, log: b
     parts: dict[str, int] = {}
     for answer in training.answers:
         for part in concerning(caption(answer), *pair):
-            parts[part] = parts.get(part, 0) + (not part.startswith("so far"))
+            parts[part] = parts.get(part, 0) + (about_of(part) is not About.PROGRESS)
     for part, count in parts.items():
         if count == n:
             yield part
         elif count:
-            yield Essential(f"at {count} of {number_of(n, 'checkpoint')} {part}")
+            yield Essential(f"at {count} of {number_of(n, 'checkpoint')} {part}", sense_of(part))
 
 
 @dataclass(frozen=True, eq=False)
