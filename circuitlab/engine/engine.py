@@ -178,8 +178,9 @@ class Engine:
             return None
         request = replace(request, params=params)
         answer = self.cache.get(self.key(request, model))
-        found = isinstance(answer, Answer) and answer.complete and self._still_of(answer, read=False)
-        return _for(answer, request, model) if found else None
+        if not isinstance(answer, Answer) or not answer.complete or not self._still_of(answer, read=False):
+            return None
+        return _for(answer, request, model)
 
     def answer(self, request: Request[R], ctx: Ctx | None = None, fresh: bool = False) -> Answer[R]:
         """Give a held answer, compute, or take from the cache.

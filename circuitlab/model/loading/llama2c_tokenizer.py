@@ -88,11 +88,12 @@ def _pieces(data: bytes, name: str) -> list[tuple[str, float]] | None:
 
 
 def _merges(vocab: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """Every merge of two pieces into one, the best piece first."""
+    """Every merge of two pieces into one, the best piece first, among equals that of the longer left piece, as a run of spaces is
+    merged from the left."""
     merges = []
     for text, i in vocab.items():
         if i < len(_SPECIAL) or (len(text) == 6 and text.startswith("<0x")):
             continue
         splits = ((text[:k], text[k:]) for k in range(1, len(text)))
-        merges += [(-scores[i], i, vocab[a], vocab[b], (a, b)) for a, b in splits if a in vocab and b in vocab]
+        merges += [(-scores[i], -len(a), vocab[a], vocab[b], (a, b)) for a, b in splits if a in vocab and b in vocab]
     return [pair for *_, pair in sorted(merges)]

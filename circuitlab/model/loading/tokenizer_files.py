@@ -2,15 +2,14 @@
 
 `tokenizer.json` is used as it is. `vocab.json` with `merges.txt` become GPT-2's byte-level BPE (Radford et al. 2019), with Qwen's
 way of splitting text where `tokenizer_config.json` names that class; or GPT-1's BPE of lower-cased words (Radford et al. 2018),
-where pieces that end a word are marked `</w>`. A lone `tokenizer.model` becomes SentencePiece's BPE or Unigram model, where its
-ids can be had.
+where pieces that end a word are marked `</w>`. What else there is stands in
+one file (`lone_vocabulary`).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,22 +18,19 @@ from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
 from circuitlab.counting import number_of
-from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
+from circuitlab.model.loading.added_tokens import added_tokens, is_id, need_ids, optional
 from circuitlab.model.loading.checkpoint import read_json
+from circuitlab.model.loading.lone_vocabulary import from_one_file, unread
 from circuitlab.model.loading.other_formats import refuse_format
-from circuitlab.model.text.sentencepiece_file import LARGEST, NotRead, description
 from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
 
 # How Qwen's tokenizer splits a text before the merges: digits one by one, line ends apart.
 _QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _END = "</w>"  # ends the pieces that end a word, in a vocabulary that marks them
 _LARGEST_MERGES = 16 * 2**20
-_SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
-_SENTENCEPIECE = ("tokenizer.model", "spiece.model")
-_ADDS_BOS = ("LlamaTokenizer", "LLaMATokenizer", "CodeLlamaTokenizer", "GemmaTokenizer")  # where nothing is stated
 
 
 def find_tokenizer(folder: Path) -> Tokenizer | None:
@@ -45,7 +41,7 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     tokenizer = _from_files(folder)
     if tokenizer is None:
         return None
-    settings = _optional(folder / "tokenizer_config.json")
+    settings = optional(folder / "tokenizer_config.json")
     prepended, flag = tokenizer.first_added(), settings.get("add_bos_token")
     has_template = (folder / "tokenizer.json").is_file()
     candidates = (prepended, _stated_bos(folder, tokenizer, settings), tokenizer.likely_bos())
@@ -62,7 +58,7 @@ def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, 
     """The weights, with `prepend_bos` where the tokenizer prepends it, and notes on where tokenizer and model do not fit."""
     tokenizer, config = weights.tokenizer, weights.config
     if tokenizer is None:
-        return weights, _unread(folder)
+        return weights, unread(folder)
     notes = list(tokenizer.notes)
     if tokenizer.bos is not None and tokenizer.bos >= config.d_vocab:
         notes.append(f"the tokenizer's BOS, id {tokenizer.bos}, is outside the vocabulary of {config.d_vocab}: not used")
@@ -76,79 +72,19 @@ def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, 
     return weights, tuple(notes)
 
 
-def _unread(folder: Path) -> tuple[str, ...]:
-    """A note on the tokenizer file of a kind that is not read, if the folder has one."""
-    reasons = {"sentencepiece.bpe.model": "models that have it number its pieces otherwise", "tekken.json": "Mistral's own form"}
-    found = next(((name, why) for name, why in reasons.items() if (folder / name).is_file()), None)
-    if (lone := _lone(folder)) is not None:
-        try:
-            description(*lone)
-        except NotRead as reason:
-            found = (lone[1], str(reason))
-    if found is None:
-        return ()
-    return (
-        f"no tokenizer: {found[0]} is not read ({found[1]}). Prompts can be typed as ids; for text put a tokenizer.json of the "
-        "same model beside the weights",
-    )
-
-
 def _from_files(folder: Path) -> Tokenizer | None:
     if os.path.lexists(folder / "tokenizer.json"):  # also where it is not a file, which is then an error
         refuse_format(folder / "tokenizer.json", "a tokenizers file")
         return Tokenizer.from_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         return _from_pieces(folder)
-    return _from_sentencepiece(folder)
-
-
-def _lone(folder: Path) -> tuple[bytes, str] | None:
-    """(contents, name) of SentencePiece's model in a folder. Raises `BadModel` for one that is too large."""
-    path = next((folder / name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
-    if path is None:
-        return None
-    file = WholeFile(path)
-    if file.size > LARGEST:
-        got = number_of(file.size, "byte")
-        raise BadModel(f"{file.name} is too large.", expected=f"at most {LARGEST >> 20} MiB", got=got)
-    return file.read(0, file.size), file.name
-
-
-def _from_sentencepiece(folder: Path) -> Tokenizer | None:
-    """SentencePiece's model as a tokenizer, with the tokens that were added to it; None for a kind that is not read."""
-    if (lone := _lone(folder)) is None:
-        return None
-    data, name = lone
-    settings = _optional(folder / "tokenizer_config.json")
-    try:
-        spec = description(data, name, False if settings.get("add_prefix_space") is False else None)
-    except NotRead:
-        return None
-    model = spec["model"]
-    unigram = model["type"] == "Unigram"
-    vocab: dict[str, int] = {text: n for n, (text, _) in enumerate(model["vocab"])} if unigram else model["vocab"]
-    added = {n: token for n, token in added_tokens(folder, settings, vocab).items() if vocab.get(token.content) != n}
-    spec["added_tokens"] += [
-        {"id": n, "content": t.content, "single_word": t.single_word, "lstrip": t.lstrip, "rstrip": t.rstrip}
-        | {"normalized": False, "special": t.special}
-        for n, t in added.items()
-    ]
-    tokenizer = Tokenizer.from_bytes(json.dumps(spec).encode(), name)
-    _need_ids(added, tokenizer.id_of, name)
-    kind = settings.get("tokenizer_class")
-    tokenizer.adds_bos = name == "tokenizer.model" and (not isinstance(kind, str) or kind.removesuffix("Fast") in _ADDS_BOS)
-    tokenizer.notes = (f"tokenizer built from {name}, as SentencePiece's {'Unigram model' if unigram else 'BPE'}",)
-    return tokenizer
-
-
-def _optional(file: Path) -> JsonObject:
-    return read_json(file) if os.path.lexists(file) else {}
+    return from_one_file(folder)
 
 
 def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, object]) -> int | None:
     """The id of the token that the files name as BOS, by its text or by its id."""
-    config = _optional(folder / "config.json")
-    named = (settings, _optional(folder / "special_tokens_map.json"))  # the later one wins, unless the former has the table
+    config = optional(folder / "config.json")
+    named = (settings, optional(folder / "special_tokens_map.json"))  # the later one wins, unless the former has the table
     for data in (*(named if "added_tokens_decoder" in settings else reversed(named)), config):
         token = data.get("bos_token")
         text = token.get("content") if isinstance(token, Mapping) else token
@@ -157,7 +93,7 @@ def _stated_bos(folder: Path, tokenizer: Tokenizer, settings: Mapping[str, objec
             return bos
     inner = config.get("text_config")
     bos = config.get("bos_token_id", inner.get("bos_token_id") if isinstance(inner, Mapping) else None)
-    if not _is_id(bos) or bos >= tokenizer.n_tokens:
+    if not is_id(bos) or bos >= tokenizer.n_tokens:
         return None
     # the first Llamas in Hugging Face's form say 0, which is what stands for the unknown
     return None if bos == tokenizer.unknown and tokenizer.likely_bos() is not None else bos
@@ -186,7 +122,7 @@ def _lower_cased(folder: Path, vocab: dict[str, int]) -> Tokenizer:
 
 def _byte_level(folder: Path, vocab: dict[str, int]) -> Tokenizer:
     """GPT-2's and Qwen's."""
-    settings = _optional(folder / "tokenizer_config.json")
+    settings = optional(folder / "tokenizer_config.json")
     inner = _bpe(folder, vocab)
     space = settings.get("add_prefix_space") is True
     qwen = str(settings.get("tokenizer_class") or "").startswith("Qwen2")
@@ -225,48 +161,4 @@ def _bpe(folder: Path, vocab: dict[str, int], **options: object) -> Inner:
 def _add(inner: Inner, added: Mapping[int, AddedToken], name: str) -> None:
     """Give a tokenizer its added tokens, which must get the ids that the files state. Raises `BadModel`."""
     inner.add_tokens(list(added.values()))  # at once: the library builds its search for all of them anew at each call
-    _need_ids(added, inner.token_to_id, name)
-
-
-def _need_ids(added: Mapping[int, AddedToken], id_of: Callable[[str], int | None], name: str) -> None:
-    for number, token in added.items():
-        if id_of(token.content) != number:
-            what, got = f"the added token {token.content[:40]!r} at id {number}", str(id_of(token.content))
-            raise BadModel(f"{name} and the added tokens do not fit.", expected=what, got=got)
-
-
-def added_tokens(folder: Path, settings: Mapping[str, object], vocab: Mapping[str, int]) -> dict[int, AddedToken]:
-    """Tokens that are matched in a text before all rules, by id: special ones, which stand for no text, and others (Phi's runs of
-    spaces). `added_tokens.json` says of none which it is; there those are special that the files name as BOS, EOS and so on.
-    """
-    named = _special(folder, settings)
-    ids = {token: vocab[token] for token in (*named, "<|endoftext|>") if token in vocab}
-    stated = {content: n for content, n in _optional(folder / "added_tokens.json").items() if _is_id(n)}
-    added = {n: _token(content, content in named or content in ids) for content, n in {**ids, **stated}.items()}
-    table = settings.get("added_tokens_decoder")
-    for number, token in table.items() if isinstance(table, Mapping) else ():
-        content = token.get("content") if isinstance(token, Mapping) else None
-        if isinstance(content, str) and content and number.isascii() and number.isdecimal() and len(number) < 10:
-            how = {name: token.get(name) is True for name in ("lstrip", "rstrip", "single_word", "normalized")}
-            added[int(number)] = _token(content, token.get("special") is True or content in named, **how)
-    return dict(sorted(added.items()))
-
-
-def _token(content: str, special: bool, **how: bool) -> AddedToken:
-    return AddedToken(content, special=special, **{"normalized": not special, **how})
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _special(folder: Path, settings: Mapping[str, object]) -> tuple[str, ...]:
-    """The spellings of the tokens that the files name as special ones."""
-    found: dict[str, None] = {}
-    for data in (settings, _optional(folder / "special_tokens_map.json")):
-        listed = data.get("additional_special_tokens")
-        for token in (*(data.get(name) for name in _SPECIAL_NAMES), *(listed if isinstance(listed, list) else ())):
-            text = token.get("content") if isinstance(token, Mapping) else token
-            if isinstance(text, str) and text:
-                found[text] = None
-    return tuple(found)
+    need_ids(added, inner.token_to_id, name)

@@ -66,17 +66,18 @@ def bpe_description(
 
 
 def _merges(pieces: Iterable[tuple[str, float]], vocab: Mapping[str, int]) -> list[list[str]]:
-    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the lower ids.
+    """Every pair of pieces that joins to a piece, that of the best score first, among equals that of the longer left piece.
 
-    A few megabytes of pieces can make sixty million.
+    SentencePiece goes from left to right among equals. So does a run of spaces, whose pieces have one score in all models of
+    Llama's kind, if what has begun to grow grows on before another pair begins. A few megabytes of pieces can make sixty million.
     """
     scores = dict(pieces)
-    merges: list[tuple[float, int, int, list[str]]] = []
+    merges: list[tuple[float, int, int, int, list[str]]] = []
     for text, score in scores.items():
         if len(text) > LONGEST:
             raise Unmergeable(f"pieces longer than {number_of(LONGEST, 'character')}")
         halves = ((text[:k], text[k:]) for k in range(1, len(text)))
-        merges += [(-score, vocab[a], vocab[b], [a, b]) for a, b in halves if a in scores and b in scores]
+        merges += [(-score, -len(a), vocab[a], vocab[b], [a, b]) for a, b in halves if a in scores and b in scores]
         if len(merges) > _MOST_MERGES:
             raise Unmergeable(f"more than {number_of(_MOST_MERGES, 'merge')}")
     return [pair for *_, pair in sorted(merges)]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, cause
+from circuitlab.model.text.not_read import NotRead
 from circuitlab.model.text.sentencepiece_bpe import (
     BYTE,
     CONTROL,
@@ -35,10 +36,6 @@ _UNIGRAM, _BPE = 1, 2
 _REMEDY = "Fetch or write the file again, or remove it and use token ids."
 
 
-class NotRead(Exception):
-    """A model that is whole, and of a kind that is not read: why."""
-
-
 @dataclass(frozen=True)
 class _Spec:
     """Pieces by id (text, score, kind), and what the file says of training and normalisation."""
@@ -56,8 +53,6 @@ def description(data: bytes, name: str, in_front: bool | None = None) -> JsonDic
     `in_front`: whether a space is put in front of a text, where another file says so. Raises `BadModel` for a damaged file,
     `NotRead` for one of another kind.
     """
-    if _is_tiktoken(data):
-        raise NotRead("it is a vocabulary of tiktoken, not of SentencePiece")
     try:
         spec = _spec(data)
         spec = spec if in_front is None else replace(spec, rules=replace(spec.rules, in_front=in_front and spec.rules.in_front))
@@ -84,12 +79,6 @@ def description(data: bytes, name: str, in_front: bool | None = None) -> JsonDic
     except Unmergeable as error:
         raise NotRead(f"it has {error}") from error
     return merged if spec.rules.plain else normalising(merged, spec.rules, spec.pieces)
-
-
-def _is_tiktoken(data: bytes) -> bool:
-    """Whether the first line is a token in base64 and its rank, as in the files of Llama 3."""
-    token, space, rank = data[:200].partition(b"\n")[0].strip().partition(b" ")
-    return bool(space) and rank.isdigit() and token.rstrip(b"=").replace(b"+", b"").replace(b"/", b"").isalnum()
 
 
 def _refuse(spec: _Spec) -> None:

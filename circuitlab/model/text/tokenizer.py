@@ -53,6 +53,12 @@ def _byte_of() -> dict[str, int]:
     return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
+def byte_characters() -> tuple[str, ...]:
+    """The character that stands for each byte in a byte-level vocabulary."""
+    character_of = {byte: character for character, byte in _byte_of().items()}
+    return tuple(character_of[byte] for byte in range(256))
+
+
 def visible(text: str) -> str:
     """`text` with spaces, newlines, tabs and control characters made visible."""
     return "".join(_VISIBLE.get(c, c if c.isprintable() else f"⟨{ord(c):02x}⟩") for c in text)

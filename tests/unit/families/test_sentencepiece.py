@@ -15,7 +15,8 @@ import pytest
 from circuitlab.errors import BadModel
 from circuitlab.model.loading import open_model
 from circuitlab.model.loading.tokenizer_files import find_tokenizer
-from circuitlab.model.text.sentencepiece_file import NotRead, description
+from circuitlab.model.text.not_read import NotRead
+from circuitlab.model.text.sentencepiece_file import description
 from circuitlab.model.text.tokenizer import Tokenizer
 from tests.unit.families.test_tokenizers import model_in, write
 
@@ -136,13 +137,14 @@ def test_llama_s_own_vocabulary_gives_its_ids(shared_dir: Path) -> None:
         assert list(ours.encode(text)) == theirs.encode(text), text
 
 
-def test_pieces_of_equal_scores_are_merged_from_the_left() -> None:
-    """As runs of spaces are in Llama's, where SentencePiece goes by the place alone."""
+@pytest.mark.parametrize("lengths", [(2, 3, 4, 8), (2, 4, 8, 5, 16, 6, 12, 13, 10, 14, 3, 9, 7, 11), (3, 2, 6, 12)])
+def test_pieces_of_equal_scores_are_merged_from_the_left(lengths: tuple[int, ...]) -> None:
+    """As runs of spaces are in Llama's and Mistral's, where SentencePiece goes by the place alone."""
     library = pytest.importorskip("sentencepiece")
     special = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *((f"<0x{b:02X}>", 0.0, 6) for b in range(256))]
     pieces = [
         *special,
-        *((text, -1e9, 1) for text in ("▁▁", "▁▁▁", "▁▁▁▁", "▁▁▁▁▁▁▁▁")),
+        *(("▁" * n, -1e9, 1) for n in lengths),
         *((c, -1e8 - i, 1) for i, c in enumerate("▁x")),
     ]
     data = model_file(pieces)
@@ -174,7 +176,7 @@ def test_what_would_give_other_ids_is_not_read_and_said(tmp_path: Path, reason: 
     [
         ("tokenizer.model", b"IQ== 0\nIg== 1\nIw== 2\n"),
         ("sentencepiece.bpe.model", b"anything"),
-        ("tekken.json", b"{}"),
+        ("qwen.tiktoken", b"IQ== 0\n"),
     ],
 )
 def test_other_vocabularies_are_named(tmp_path: Path, name: str, content: bytes) -> None:

@@ -12,7 +12,9 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
-from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Unmergeable, bpe_description
+from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Piece, Unmergeable, bpe_description
+from circuitlab.model.text.sentencepiece_encoder import unigram_description
+from circuitlab.model.text.sentencepiece_normaliser import Rules
 from circuitlab.model.text.tokenizer import Tokenizer
 
 _REMEDY = "Convert the model again, or open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none."
@@ -71,10 +73,12 @@ def vocabulary(header: Header) -> Tokenizer | None:
         spec, note = _byte_level(keys)
     elif model == "llama":
         spec, note = _sentencepiece(keys), "tokenizer of the file: SentencePiece BPE"
+    elif model == "t5":
+        spec, note = _unigram(keys), "tokenizer of the file: SentencePiece Unigram"
     else:
         raise BadModel(
             "The kind of tokenizer in this GGUF file is not supported.",
-            expected="gpt2 (byte-level BPE) or llama (SentencePiece BPE)",
+            expected="gpt2 (byte-level BPE), llama (SentencePiece BPE) or t5 (SentencePiece Unigram)",
             got=quoted(model),
             remedy="Open it with --assume tokenizer=PATH of a tokenizer.json, or tokenizer=none for ids.",
         )
@@ -140,14 +144,37 @@ def _byte_level(keys: _Keys) -> tuple[JsonDict, str]:
     }, f"tokenizer of the file: byte-level BPE, {rules.words}"
 
 
-def _sentencepiece(keys: _Keys) -> JsonDict:
-    """SentencePiece's BPE: pieces are merged in the order of the score of what they make."""
-    vocab, scores = _vocab(keys), keys.array("scores")
+def _pieces(keys: _Keys) -> list[Piece]:
+    """Text, score and kind of each token. Raises `BadModel`."""
+    scores = keys.array("scores")
     if not np.isfinite(scores).all():
         raise _bad(keys.header, "scores", "finite scores", "NaN or infinite ones")
+    return list(zip(keys.tokens, scores.tolist(), keys.types.tolist(), strict=True))
+
+
+def _unigram(keys: _Keys) -> JsonDict:
+    """SentencePiece's Unigram model, with its rules of normalising."""
+    pieces, table = _pieces(keys), keys.get("precompiled_charsmap", np.zeros(0, dtype=np.uint8))
+    _vocab(keys)
+    if not isinstance(table, np.ndarray) or table.dtype.itemsize != 1:
+        raise _bad(keys.header, "precompiled_charsmap", "bytes", quoted(table, 60))
+    rules = Rules(
+        table=table.tobytes(),
+        symbols=tuple(text for text, _, kind in pieces if kind == USER),
+        in_front=keys.flag("add_space_prefix", False),
+        collapses=keys.flag("remove_extra_whitespaces", False),
+    )
+    try:
+        return unigram_description(pieces, rules, _added(keys, (UNKNOWN, CONTROL)), byte_fallback=False)
+    except ValueError as error:
+        raise _bad(keys.header, "token_type", "a token of the kind 2, for what is unknown", str(error)) from error
+
+
+def _sentencepiece(keys: _Keys) -> JsonDict:
+    """SentencePiece's BPE: pieces are merged in the order of the score of what they make."""
+    pieces, vocab = _pieces(keys), _vocab(keys)
     unknown = keys.id("unknown")
     unknown = 0 if unknown is None and keys.tokens else unknown
-    pieces = list(zip(keys.tokens, scores.tolist(), keys.types.tolist(), strict=True))
     in_front, text = keys.flag("add_space_prefix", True), None if unknown is None else keys.tokens[unknown]
     try:
         return bpe_description(pieces, vocab, (NORMAL, USER), text, in_front, _added(keys, (UNKNOWN, CONTROL, USER)))
