@@ -29,7 +29,7 @@ from circuitlab.model.intervention import Intervention
 from circuitlab.model.loading.assumptions import Assumption
 from circuitlab.model.records.series import index_of
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject, Target
-from circuitlab.model.text.reading import Reading
+from circuitlab.model.text.reading import Front, Reading
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.whole_numbers import whole_numbers
 from circuitlab.notebook_html import shortened, table
@@ -55,7 +55,7 @@ class Model:
         use: Engine,
         edits: tuple[Edit, ...] = (),
         conventions: Conventions | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         special: bool = True,
     ) -> None:
         """What every question about it has where it does not say otherwise: `edits` (`edit`), `conventions`, `bos`, `special`."""
@@ -128,13 +128,13 @@ class Model:
         """Values that no file of the model states and that were assumed."""
         return self.engine.store.open(self.ref).opened.assumptions
 
-    def tokens(self, text: str, bos: bool | None = None, special: bool | None = None) -> tuple[int, ...]:
+    def tokens(self, text: str, bos: bool | str | None = None, special: bool | None = None) -> tuple[int, ...]:
         """Ids of a text; `bos` None: as the model was opened, or trained. `special`: whether spellings of special tokens become
         their ids, None: as the model was opened. Raises `BadInput` without a tokenizer or Unicode.
         """
         return self._tokenizer(text).encode(text, *self._reading(bos, special))
 
-    def tokenized(self, text: str, bos: bool | None = None, special: bool | None = None) -> Tokenized:
+    def tokenized(self, text: str, bos: bool | str | None = None, special: bool | None = None) -> Tokenized:
         """The tokens of a text with positions, ids, visible pieces and words. Raises as `tokens` does.
 
         model.tokenized("a cat").rows()
@@ -156,7 +156,7 @@ class Model:
         temperature: float = 0.0,
         seed: int = 0,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         edits: Edits = (),
         special: bool | None = None,
     ) -> Generated:
@@ -186,7 +186,7 @@ class Model:
         self,
         text: str | None = None,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         edits: Edits = (),
         conventions: Conventions | None = None,
         cut: Heads = (),
@@ -215,12 +215,12 @@ class Model:
                 raise
         return found
 
-    def _begins(self, bos: bool | None) -> bool:
-        """Whether BOS is put in front of a text: as the question says, else as the model was opened, else as it was trained."""
+    def _begins(self, bos: bool | str | None) -> Front:
+        """What is put in front of a text: as the question says, else as the model was opened, else as it was trained."""
         begins = self.bos if bos is None else bos
         return self.config.prepend_bos if begins is None else begins
 
-    def _reading(self, bos: bool | None, special: bool | None) -> Reading:
+    def _reading(self, bos: bool | str | None, special: bool | None) -> Reading:
         """How a text becomes ids."""
         return Reading(self._begins(bos), self.special if special is None else special)
 
@@ -245,7 +245,7 @@ class Model:
         self,
         text: str | None = None,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         edits: Edits = (),
         conventions: Conventions | None = None,
         cut: Heads = (),
@@ -274,7 +274,7 @@ class Model:
         return Subject(self.ref, ids, (*made, *map(ablation, _heads(cut, "cut"))), under)
 
     def _interventions(
-        self, edits: Edits, ids: tuple[int, ...], bos: bool | None, special: bool | None, under: Conventions
+        self, edits: Edits, ids: tuple[int, ...], bos: bool | str | None, special: bool | None, under: Conventions
     ) -> tuple[Intervention, ...]:
         """The model's own interventions and these, for a prompt; texts of other prompts are encoded as the prompt is."""
         if not self.edits and isinstance(edits, tuple) and not edits:
@@ -283,8 +283,10 @@ class Model:
         model = self.engine.store.open(self.ref)
         tokenizer = model.opened.weights.tokenizer
         first = None if tokenizer is None else tokenizer.bos
-        begins = first is not None and ids[0] == first if ids else self._begins(bos)
-        reading = self._reading(begins if bos is None else bos, special)
+        begins = self._begins(bos)
+        if bos is None and ids and (tokenizer is None or ids[:1] != tokenizer.front(begins)):
+            begins = first is not None and ids[0] == first
+        reading = self._reading(begins, special)
         return edits_in_model((*self.edits, *given), model, ids, reading, under)
 
     def compute(
@@ -292,7 +294,7 @@ class Model:
         analysis: str,
         text: str | None = None,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         edits: Edits = (),
         conventions: Conventions | None = None,
         fresh: bool = False,
@@ -318,7 +320,7 @@ class Model:
         self,
         text: str | None = None,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         heads: Heads = (),
         destination: int | None = None,
         source: int | None = None,
@@ -335,8 +337,10 @@ class Model:
         """
         subject = self.subject(text, tokens, bos, edits, cut=cut, special=special)
         ids = subject.tokens
-        begins, spelled = self._reading(bos, special)
-        state = State(self.ref, bos=begins, special=spelled, conventions=self.conventions).with_text(text or "", ids)
+        front, spelled = self._reading(bos, special)
+        tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
+        begins, other = (front is True, "") if tokenizer is None or front is True else tokenizer.chosen_front(front)
+        state = State(self.ref, bos=begins, front=other, special=spelled, conventions=self.conventions).with_text(text or "", ids)
         state = replace(state, edits=tuple((edit, True) for edit in subject.edits))
         head_tuple = _heads(heads, "heads")
         state = state.select(heads=chosen_heads(self.config, head_tuple)) if head_tuple else state
@@ -367,7 +371,7 @@ class Model:
         panel: str,
         text: str | None = None,
         tokens: Iterable[int] | None = None,
-        bos: bool | None = None,
+        bos: bool | str | None = None,
         heads: Heads = (),
         destination: int | None = None,
         out: str | Path | None = None,

@@ -41,7 +41,7 @@ def open(
     *,
     dtype: Literal["float32", "float64"] = "float32",
     raw: bool = False,
-    bos: bool | None = None,
+    bos: bool | str | None = None,
     special: bool = True,
     device: str | None = None,
     threads: int | None = None,
@@ -61,7 +61,8 @@ def open(
 
     `dtype`: what is computed in.
     `raw`: weights as they are stored: norms not folded into the weights behind them, nothing centred. No log-probability changes.
-    `bos`: whether BOS is put in front of a text; None: as the model was trained.
+    `bos`: whether BOS is put in front of a text, or another special token by its spelling ("<|endoftext|>"); None: as the model
+    was trained.
     `special`: whether spellings of special tokens in a text become their ids, as in `transformers`; otherwise they are letters.
 
     The machine; each is set on the engine, for all that it computes from now on, and left as it is where it is None:

@@ -18,6 +18,7 @@ from circuitlab.cli.drawing import load_drawing
 from circuitlab.cli.machine_arguments import engine_of
 from circuitlab.cli.output import print_answer, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
+from circuitlab.cli.reading_arguments import begins, given
 from circuitlab.counting import number_of
 from circuitlab.disk.files import need_writable, write_whole
 from circuitlab.disk.formats import DATA
@@ -47,9 +48,8 @@ def _open(args: argparse.Namespace) -> api.Model:
     if args.model is None:
         raise UsageError("No model is named.", expected="MODEL, or --at FILE", got="neither", remedy="Name one of them.")
     engine = engine_of(args)
-    bos = True if args.bos else False if args.no_bos else None
-    reading = {"bos": bos, "special": not args.no_special}
-    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)), dtype=args.dtype, raw=args.raw, **reading)
+    presented = {"dtype": args.dtype, "raw": args.raw, "bos": begins(args), "special": not args.no_special}
+    model = api.open(args.model, use=engine, assume=dict(pairs(args.assume)), **presented)
     return model if args.checkpoint in ("final", "all") else model.at_step(parse(int, args.checkpoint, "--checkpoint"))
 
 
@@ -71,9 +71,8 @@ def _all_steps(model: api.Model) -> list[int | None]:
 
 def _prompt(args: argparse.Namespace) -> tuple[str | None, tuple[int, ...] | None]:
     """The prompt as text or as ids; (None, None) without one. Raises `UsageError`, `BadInput`."""
-    if args.tokens is not None and (args.no_bos or args.bos or args.no_special):
-        option = "--no-bos" if args.no_bos else "--bos" if args.bos else "--no-special"
-        remedy = f"Drop {option}: {'ids are not spelled' if option == '--no-special' else 'no BOS is prepended to ids'}."
+    if args.tokens is not None and (option := given(args)):
+        remedy = f"Drop {option}: {'ids are not spelled' if option == '--no-special' else 'nothing is prepended to ids'}."
         raise UsageError(
             "Token ids are taken as they are.", expected=f"{option} with a text", got=f"{option} with --tokens", remedy=remedy
         )
@@ -116,7 +115,13 @@ def _step_at(args: argparse.Namespace) -> SavedStep | None:
         return None
     options = {"MODEL": args.model, "--assume": args.assume, "--text": args.text is not None, "--text-file": args.text_file}
     options |= {"--tokens": args.tokens, "--cut": args.cut, "--edit": args.edit, "--no-bos": args.no_bos}
-    options |= {"--no-special": args.no_special, "--bos": args.bos, "--raw": args.raw, "--dtype": args.dtype != "float32"}
+    options |= {
+        "--no-special": args.no_special,
+        "--front": args.front is not None,
+        "--bos": args.bos,
+        "--raw": args.raw,
+        "--dtype": args.dtype != "float32",
+    }
     options |= {"--checkpoint": args.checkpoint != "final"}
     options |= {f"--{name}": getattr(args, name, None) is not None for name in ("destination", "source")}
     options |= {"--heads": getattr(args, "heads", ""), "--target": getattr(args, "target", "next") != "next"}

@@ -18,8 +18,10 @@ from circuitlab.model.archives.offering import how_to_get, obtainable
 from circuitlab.model.loading.assumptions import Assumption, pairs
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import Head
+from circuitlab.model.text.tokenizer import visible
 from circuitlab.terminal import on_one_line
 
+SHOWN = 20  # special tokens that are listed
 Fact = tuple[str, str, str]  # its group, its name, its words
 
 
@@ -48,7 +50,9 @@ def _table(model: api.Model, measured: ModelFactsResult) -> dict[str, object]:
         "notes": list(opened.notes),
         "assumptions": to_json(opened.assumptions),
         "published_heads": _published(known_heads(model.config, model.ref.source, sha256, settings)),
-        "tokenizer": None if tokenizer is None else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos},
+        "tokenizer": None
+        if tokenizer is None
+        else {"n_tokens": tokenizer.n_tokens, "bos": tokenizer.bos, "special": _special(model)},
         "sha256": sha256,
         "settings": settings,
         "checkpoints": list(opened.steps),
@@ -66,8 +70,30 @@ def _facts(model: api.Model, measured: ModelFactsResult) -> list[Fact]:
     rows = [("loading", "note", note) for note in (*notes, *complaints())]
     rows += [("assumed", a.name, f"{a.value} ({a.why})" + _others(a)) for a in opened.assumptions]
     rows += [("published", number_of(len(published.hints), "head"), published.caption)] if published is not None else []
-    rows += _training(model)
+    rows += _fronts(model) + _training(model)
     return [("model", "family", opened.family or "circuitlab"), *measured.facts, *rows]
+
+
+def _special(model: api.Model) -> dict[str, int]:
+    """The ids of the special tokens by their spellings."""
+    tokenizer = model.engine.store.open(model.ref).opened.weights.tokenizer
+    return {} if tokenizer is None else {text: i for i, text in tokenizer.special_tokens.items()}
+
+
+def _fronts(model: api.Model) -> list[Fact]:
+    """Which tokens can stand in front of a prompt, and which does if nobody says otherwise."""
+    special, tokenizer = _special(model), model.engine.store.open(model.ref).opened.weights.tokenizer
+    if tokenizer is None or not special:
+        return []
+    shown = [visible(text) for text in list(special)[:SHOWN]]
+    more = [f"… {len(special)} in all"] if len(special) > SHOWN else []
+    bos = "none" if tokenizer.bos is None else f"{tokenizer.display(tokenizer.bos)}, id {tokenizer.bos}"
+    first = tokenizer.front(model.config.prepend_bos)
+    return [
+        ("text", "BOS", bos),
+        ("text", "in front", tokenizer.display(first[0]) if first else "nothing, unless --bos or --front says so"),
+        ("text", "special", " ".join([*shown, *more])),
+    ]
 
 
 def _training(model: api.Model) -> list[Fact]:

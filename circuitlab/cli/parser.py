@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from circuitlab import __version__, terminal
-from circuitlab.cli import machine_arguments
+from circuitlab.cli import machine_arguments, reading_arguments
 from circuitlab.cli.arguments import Parser
 from circuitlab.disk import paths
 from circuitlab.disk.files import FULL
@@ -78,19 +78,10 @@ def _subject_arguments(parser: argparse.ArgumentParser, series: bool = False) ->
     edit = "an intervention, once or more: 'zero z L1H1', 'mean z L1H1', 'scale z L1H1 by 0.5', 'freeze pattern L1', "
     edit += "'patch resid_pre L2 @5 from \"…\"', 'project_out resid_pre L1 on \" cat\"' (README, Interventions)"
     parser.add_argument("--edit", action="append", default=[], metavar="WORDS", help=edit)
-    _reading_arguments(parser)
+    reading_arguments.add_arguments(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="what is computed in")
     parser.add_argument("--raw", action="store_true", help="weights as they are stored: no norm folded in, nothing centred")
     machine_arguments.add_arguments(parser)
-
-
-def _reading_arguments(parser: argparse.ArgumentParser) -> None:
-    """How a text becomes ids."""
-    begins = parser.add_mutually_exclusive_group()
-    begins.add_argument("--bos", action="store_true", help="prepend the beginning-of-sequence token (default: as trained)")
-    begins.add_argument("--no-bos", action="store_true", help="do not prepend the beginning-of-sequence token")
-    letters = "read spellings of special tokens, such as <|im_start|>, as letters (default: as these tokens)"
-    parser.add_argument("--no-special", action="store_true", help=letters)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -202,7 +193,7 @@ def _add_tokens(commands: Commands) -> None:
     text = tokens.add_mutually_exclusive_group(required=True)
     text.add_argument("--text", help="the text")
     text.add_argument("--text-file", metavar="FILE", help="the text, from a UTF-8 file; - reads standard input")
-    _reading_arguments(tokens)
+    reading_arguments.add_arguments(tokens)
     tokens.add_argument("--json", action="store_true", help="print JSON")
     tokens.set_defaults(tokens=None)
 

@@ -10,6 +10,7 @@ import numpy as np
 from circuitlab import api
 from circuitlab.analysis.base import Column, Table
 from circuitlab.cli.output import print_table
+from circuitlab.cli.reading_arguments import begins
 from circuitlab.counting import number_of
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
@@ -17,7 +18,7 @@ from circuitlab.engine.store import ModelStore
 
 def run(args: argparse.Namespace, text: str | None) -> int:
     """Print them. Without a text nothing but how many tokens the model has would be known, so one is asked for by the parser."""
-    bos = True if args.bos else False if args.no_bos else None
+    bos = begins(args)
     model = api.open(args.model, use=Engine(ModelStore()), bos=bos, special=not args.no_special)
     found = model.tokenized(text or "")
     if args.json:

@@ -18,7 +18,8 @@ PATCHED = "source of a patch"  # another prompt, whose values an intervention or
 
 @dataclass(frozen=True)
 class PromptText:
-    """One prompt. `tokens`: their display forms, () for a model without a tokenizer; `bos`: whether BOS is first, in words.
+    """One prompt. `tokens`: their display forms, () for a model without a tokenizer; `bos`: which special token is first,
+    in words.
 
     `uses`: where its numbers stand.
     """
@@ -75,8 +76,10 @@ class Prompts:
                 if tokenizer is None:
                     self._texts[key] = PromptText("", tokens)
                     continue
-                bos = "BOS first" if tokenizer.bos is not None and tokens[0] == tokenizer.bos else "no BOS"
                 shown = tuple(map(tokenizer.display, tokens))
+                bos = "no BOS"
+                if tokenizer.is_special(tokens[0]):
+                    bos = "BOS first" if tokens[0] == tokenizer.bos else f"{shown[0]} first"
                 self._texts[key] = PromptText(_text(tokenizer, tokens, shown), tokens, shown, bos)
 
     def texts(self) -> tuple[PromptText, ...]:

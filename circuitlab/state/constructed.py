@@ -48,7 +48,7 @@ def with_parameters(state: State, p: RopeInduction) -> State:
     """This state on the model of `p`; a text of letters stays, with its tokens from the new alphabet."""
     old, ref = parameters(state), ModelRef.of(Constructed(str(p)))
     if old is None:
-        fresh = replace(state, model=ref, bos=p.bos, edits=(), selection=Selection())
+        fresh = replace(state, model=ref, bos=p.bos, front="", edits=(), selection=Selection())
         return fresh.with_text(TEXT, letter_tokenizer(p.letters).encode(TEXT, p.bos)[: p.n_ctx])
     if (old.letters, old.bos, old.n_ctx) == (p.letters, p.bos, p.n_ctx):
         return replace(state, model=ref)

@@ -24,7 +24,7 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     weights = model.opened.weights
     tokenizer, config = weights.tokenizer, weights.config
     bos = config.prepend_bos and tokenizer is not None and tokenizer.bos is not None
-    reading = state.reading._replace(bos=bos)
+    reading = Reading(bos, state.special)
     words = state.text if text is None else text
     encoded = None if tokenizer is None else _encoded(tokenizer, words, reading, config.n_ctx)
     if text is None and state.draft and tokenizer is not None:  # too long for the model before, perhaps not for this one
@@ -39,7 +39,7 @@ def state_on(model: OpenModel, state: State, text: str | None) -> State:
     heads = tuple(h for h in state.selection.heads if h.layer < config.n_layers and h.head < config.n_heads)
     # interventions refer to heads of the model they were made on
     edits = state.edits if state.model == model.ref else ()
-    moved = replace(state, model=model.ref, bos=bos, edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
+    moved = replace(state, model=model.ref, bos=bos, front="", edits=edits, selection=Selection(heads=heads or (Head(0, 0),)))
     return moved.with_text(words, tokens)
 
 
@@ -98,6 +98,8 @@ def _same_tokens(model: OpenModel, state: State, before: OpenModel | None, shown
     except BadInput:
         return False
     if state.bos and (tokenizer is None or tokenizer.bos is None):
+        return False
+    if state.front and (tokenizer is None or state.front not in tokenizer.special_tokens.values()):
         return False
     if state.text:
         encoded = None if tokenizer is None else _encoded(tokenizer, state.text, state.reading, len(state.tokens) + 1)

@@ -91,6 +91,7 @@ class State:
     """What is looked at. Text and tokens change together, through `with_text` and `with_tokens`.
 
     `text` is "" if token ids were typed directly. `bos`: whether the tokens begin with the beginning-of-sequence token.
+    `front`: the spelling of another special token that they begin with in its place, "" for none.
     `special`: whether spellings of special tokens in the text are read as these tokens.
     `views`: each panel's control settings by panel name; a panel without an entry has its defaults.
     `edits`: interventions, each with an on/off switch. `pins`: pinned subjects to compare with, the newest first.
@@ -110,11 +111,12 @@ class State:
     compare: Compare = "now"
     draft: str = ""
     special: bool = True
+    front: str = ""
 
     @property
     def reading(self) -> Reading:
         """How its text becomes ids."""
-        return Reading(self.bos, self.special)
+        return Reading(self.front or self.bos, self.special)
 
     def __repr__(self) -> str:
         return f"<State {' · '.join(f'{name} {words}' for name, words in self.facts())}>"

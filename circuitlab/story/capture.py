@@ -17,6 +17,7 @@ from circuitlab.errors import BadInput, BadModel, UsageError
 from circuitlab.model.origin import Builtin
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Head, ModelRef, Target
+from circuitlab.model.text.reading import Front
 from circuitlab.state.cuts import ablation
 from circuitlab.state.state import Pin, State
 from circuitlab.story.restating import fewest, meaning
@@ -40,7 +41,7 @@ class Names(Protocol):
         """The text of a token where that names it, else its id."""
         ...
 
-    def encode(self, ref: ModelRef, text: str, bos: bool, special: bool = True) -> tuple[int, ...] | None:
+    def encode(self, ref: ModelRef, text: str, bos: Front, special: bool = True) -> tuple[int, ...] | None:
         """The ids of a text; None where there is no tokenizer or it cannot take the text."""
         ...
 
@@ -85,7 +86,7 @@ class StoreNames:
         except BadInput:
             return token
 
-    def encode(self, ref: ModelRef, text: str, bos: bool, special: bool = True) -> tuple[int, ...] | None:
+    def encode(self, ref: ModelRef, text: str, bos: Front, special: bool = True) -> tuple[int, ...] | None:
         """The ids of a text."""
         words = self._words(ref)
         try:
@@ -125,6 +126,7 @@ def _words(state: State, names: Names, ids: bool = False) -> Setup:
         checkpoint=names.checkpoint(ref),
         prompt=_prompt(state, names, ids),
         bos=state.bos,
+        front=state.front,
         special=state.special,
         draft=state.draft,
         heads=tuple(map(str, selection.heads)),
@@ -166,7 +168,9 @@ def _prompt(state: State, names: Names, ids: bool) -> Prompt:
 def _at(pin: Pin, state: State, names: Names) -> State:
     """The State of a pin, with its own selection, and no draft."""
     subject = pin.subject
-    return replace(state.at(pin), selection=pin.selection, draft="", pins=(), bos=names.bos(subject.model, subject.tokens))
+    bos, model, tokens = names.bos(subject.model, subject.tokens), subject.model, subject.tokens
+    front = "" if bos or not state.front or names.encode(model, "", state.front) != tokens[:1] else state.front
+    return replace(state.at(pin), selection=pin.selection, draft="", pins=(), bos=bos, front=front)
 
 
 def _other(pin: Pin, state: State, whole: Setup, names: Names) -> Other:

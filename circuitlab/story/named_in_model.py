@@ -11,8 +11,9 @@ from circuitlab.model.weights import bos_of
 from circuitlab.story.setup import Direction, Encoded, Occurrence, Random, Setup, Token, Where
 
 
-def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tuple[int, ...], bool]:
-    """(text, ids, whether they begin with BOS) of a setup's prompt; `otherwise`: its text where it says none.
+def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tuple[int, ...], tuple[bool, str]]:
+    """(text, ids, (whether they begin with BOS, or with which other special token)) of a setup's prompt; `otherwise`: its text
+    where it says none.
 
     Raises `BadInput`.
     """
@@ -34,7 +35,7 @@ def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tupl
             remedy="Give token ids instead of text, or open a model with a tokenizer.",
         )
     else:
-        bos = config.prepend_bos if setup.bos is None else setup.bos
+        bos = setup.front or (config.prepend_bos if setup.bos is None else setup.bos)
         text, tokens = prompt, tokenizer.prompt(prompt, config.n_ctx, bos, setup.special is not False)
     if len(tokens) > config.n_ctx or any(t >= config.d_vocab for t in tokens):
         expected = f"at most {number_of(config.n_ctx, 'token')}, ids below {config.d_vocab}"
@@ -44,8 +45,10 @@ def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tupl
             got=number_of(len(tokens), "token"),
             remedy="Shorten the prompt, or choose another model.",
         )
+    if setup.front and tokenizer is not None:
+        return text, tokens, tokenizer.chosen_front(setup.front)
     bos = bool(tokens) and tokens[0] == first if setup.bos is None else setup.bos and first is not None
-    return text, tokens, bos
+    return text, tokens, (bos, "")
 
 
 def _random_ids(prompt: Random, model: OpenModel) -> tuple[int, ...]:

@@ -210,7 +210,7 @@ class Resolver:
     def _plain(self, setup: Setup, strict: bool = True) -> State:
         """The State of a setup without its pins. Not `strict`: positions that the prompt does not have are left out."""
         model = self.engine.store.open(self._reference(setup))
-        text, tokens, bos = prompt_of(setup, self.base.text, model)
+        text, tokens, (bos, front) = prompt_of(setup, self.base.text, model)
         return State(
             model.ref,
             text,
@@ -222,6 +222,7 @@ class Resolver:
             self._views(setup, model),
             draft=setup.draft or "",
             special=setup.special is not False,
+            front=front,
         )
 
     def _selection(self, setup: Setup, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> Selection:

@@ -17,8 +17,9 @@ from circuitlab.story.setup import BEST, FINAL, LAYOUT, SELECTION, SUBJECT, Othe
 View = Mapping[str, JsonObject]  # controls by panel
 
 _UNREAD = object()
+_FRONT = ("front", "bos")
 _GROUPS = (  # words that are left out together; those that make others void, as a model does, come before them
-    *((name,) for name in (*SUBJECT, "draft")),
+    *(_FRONT if name == "bos" else (name,) for name in (*SUBJECT, "draft") if name != "front"),
     ("heads", "edge", "edge_kind"),
     *((name,) for name in (*SELECTION, "pin", "compare")),
 )
@@ -32,7 +33,7 @@ def fewest(words: Setup, result: Callable[[Setup], object]) -> Setup:
             fewer = replace(words, **dict.fromkeys(group))
             if result(fewer) == whole:
                 words = fewer
-    for name in ("edge", "edge_kind"):
+    for name in (*_FRONT, "edge", "edge_kind"):
         fewer = replace(words, **{name: None})
         if result(fewer) == whole:
             words = fewer
@@ -61,7 +62,8 @@ def _explicit(setup: Setup, bos: bool | None) -> Setup:
     return replace(
         setup,
         checkpoint=FINAL if setup.checkpoint is None else setup.checkpoint,
-        bos=bos if setup.bos is None else setup.bos,
+        bos=False if setup.front else bos if setup.bos is None else setup.bos,
+        front=setup.front or "",
         special=True if setup.special is None else setup.special,
         draft=setup.draft or "",
         heads=tuple(dict.fromkeys((edge[1], *(setup.heads or edge[:1])))) if edge else heads,

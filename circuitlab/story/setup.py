@@ -95,6 +95,7 @@ class Setup:
     checkpoint: Checkpoint | None = None
     prompt: Prompt | None = None
     bos: bool | None = None
+    front: str | None = None
     special: bool | None = None
     draft: str | None = None
     heads: tuple[str, ...] | None = None
@@ -142,7 +143,9 @@ class Setup:
     def _cleared(self, before: Setup) -> Setup:
         """`before` without the words that a word of this step makes void."""
         if self.model is not None:
-            before = replace(before, checkpoint=FINAL, bos=None, heads=None, cut=None, edits=None, edge=None, edge_kind=None)
+            before = replace(before, checkpoint=FINAL, heads=None, cut=None, edits=None, edge=None, edge_kind=None)
+        if self.model is not None or self.bos is not None or self.front is not None:  # bos and front are one choice
+            before = replace(before, bos=None, front=None)
         if self.prompt is not None:
             before = replace(before, destination=None, source=None, locked=None, draft=None)
         if self.destination is not None:
@@ -163,7 +166,7 @@ def placed(setup: Setup, layout: Setup) -> Setup:
 
 
 _CARRIED = tuple(f.name for f in fields(Setup) if f.name not in (*LAYOUT, "zoom", "play", "view", "unknown"))
-SUBJECT = ("model", "checkpoint", "prompt", "bos", "special", "cut", "edits", "conventions")
+SUBJECT = ("model", "checkpoint", "prompt", "bos", "front", "special", "cut", "edits", "conventions")
 SELECTION = ("heads", "edge", "edge_kind", "destination", "source", "locked", "token", "target")
 
 

@@ -7,6 +7,7 @@
     tokens = [0, 5, 9]              #   or ids, as they are; text beside them is only shown
     random = { block = 25, repeats = 2, seed = 0 }    # or repeated random tokens of the model's vocabulary, after its BOS
     bos = false                     # whether the text's ids begin with BOS; by default as the model was trained
+    front = "<|endoftext|>"         #   or another special token that stands in front in its place; "" none
     special = false                 # whether spellings of special tokens in the text are read as these tokens; true by default
     draft = "…"                     # the editor's content that the model could not take, beside the prompt
     heads = ["L1H1"]                # the first one leads; "best prefix_matching": the head with the largest such score of

@@ -86,6 +86,7 @@ def _subject(table: Mapping[str, object], refuse: Refuse) -> JsonDict:
         "checkpoint": _checkpoint(table, "checkpoint", table.get("checkpoint"), refuse),
         "prompt": _prompt(table, refuse),
         "bos": truth_of(table, "bos", refuse),
+        "front": text_of(table, "front", refuse),
         "special": truth_of(table, "special", refuse),
         "cut": _heads(table, "cut", refuse),
         "edits": _edits(table, refuse),

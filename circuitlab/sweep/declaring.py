@@ -79,17 +79,10 @@ def asked_of(title: str, state: State, requests: Mapping[str, Request[Result]]) 
     if not questions:
         raise _cannot(f"{title} asks of other prompts than the open one.")
     subject = state.subject
-    asked = Asked(
-        title,
-        state.model,
-        state.text,
-        state.tokens,
-        state.bos,
-        subject.conventions,
-        subject.edits,
-        tuple(questions),
-        state.special,
-    )
+    if state.front and any(needs(*one) == "tokens" for one in questions):
+        raise _cannot(f"The prompt begins with {state.front}, and a declaration has no words for that.")
+    prompt = (state.text, state.tokens, state.bos)
+    asked = Asked(title, state.model, *prompt, subject.conventions, subject.edits, tuple(questions), state.special)
     declaration(asked, (FINAL,), PromptSource(THIS_TEXT, texts=(state.text,)))
     return asked
 

@@ -37,7 +37,7 @@ def test_the_token_what_the_files_do_and_its_part_in_training(facts: Facts, spel
     of: Any = replace(facts, bos=7, token_text=lambda id: {7: spelling}[id])
     for prepended, says in ((True, "put it before every text."), (False, "put nothing before a text.")):
         words = bos_words(replace(of, config=replace(facts.config, prepend_bos=prepended)))
-        assert words.startswith(f"Begin the prompt with the token {spelling}, id 7. This model's files {says}")
+        assert words.startswith(f"BOS is {spelling}, id 7. This model's files {says}")
         assert words.endswith(training or says)
 
 
@@ -49,4 +49,4 @@ def test_a_model_without_one_says_so(facts: Facts) -> None:
 def test_the_window_says_it_of_the_open_model(window: Window, qtbot: QtBot) -> None:
     facts = window.context.facts()
     assert facts.bos is not None
-    assert f"id {facts.bos}" in window.prompt.bos.toolTip() and "before" in window.prompt.bos.toolTip()
+    assert f"id {facts.bos}" in window.prompt.front.toolTip() and "before" in window.prompt.front.toolTip()

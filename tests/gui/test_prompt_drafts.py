@@ -107,13 +107,18 @@ def test_what_is_no_prompt_at_all_is_not_lost_either(qtbot: Any, tmp_path: Path)
         settle(qtbot, window)
 
 
+def _front(window: Window, index: int) -> None:
+    window.prompt.front.setCurrentIndex(index)
+    window.prompt.front.activated.emit(index)
+
+
 def test_bos_finds_no_room_in_a_full_context(qtbot: Any, window: Window) -> None:
-    window.prompt.bos.click()
+    _front(window, 0)
     overflow(qtbot, window, "y" * 60)
     window.prompt.shorten.click()
     qtbot.waitUntil(lambda: len(window.context.document.recorded.tokens) == 48)
-    window.prompt.bos.click()
-    assert not window.context.document.recorded.bos and not window.prompt.bos.isChecked()
+    _front(window, 1)
+    assert not window.context.document.recorded.bos and window.prompt.front.currentIndex() == 0
     assert "no room" in window.status.readout.text()
     settle(qtbot, window)
 

@@ -16,7 +16,7 @@ from circuitlab.figures.marks import Tokens
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.text.tokenizer import Tokenizer
 from tests.gui.driving import pixels, settle, shown_window
-from tests.models import byte_tokenizer, directory
+from tests.models import byte_tokenizer, directory, with_special
 from tests.session_files import saved_and_opened
 
 SPELLED = "ab<|bos|>c"
@@ -108,3 +108,26 @@ def test_the_frame_is_painted_around_the_token_alone(qtbot: Any) -> None:
     columns = np.flatnonzero(changed.any(0))
     assert changed.sum() > 10
     assert floor(box.left()) <= columns.min() and columns.max() <= box.right()
+
+
+def test_any_special_token_is_put_in_front(qtbot: Any, tmp_path: Path) -> None:
+    with shown_window(qtbot, with_special(directory(tmp_path / "m"), "<|x|>", "<|y|>")) as window:
+        front, recorded = window.prompt.front, lambda: window.context.document.recorded
+        assert [front.itemText(i) for i in range(front.count())] == ["no BOS", "BOS <|bos|>", "<|x|>", "<|y|>"]
+        rest = recorded().tokens[1:]
+        for index, first, chosen in ((3, (258,), (False, "<|y|>")), (0, (), (False, "")), (2, (257,), (False, "<|x|>"))):
+            front.setCurrentIndex(index)
+            front.activated.emit(index)
+            settle(qtbot, window)
+            assert recorded().tokens == (*first, *rest) and (recorded().bos, recorded().front) == chosen
+        assert strip(window.prompt.losses.view).special == (0,) and "<|x|>" in window.top.conventions.accessibleName()
+        typed(qtbot, window, "ab")
+        assert recorded().tokens == (257, 65, 66)
+        window.undo()
+        window.undo()
+        settle(qtbot, window)
+        assert recorded().tokens == rest and front.currentIndex() == 0
+        window.redo()
+        settle(qtbot, window)
+        assert front.currentText() == "<|x|>"
+        assert saved_and_opened(recorded(), tmp_path, window.context.engine) == recorded()

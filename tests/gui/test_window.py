@@ -160,9 +160,15 @@ def test_several_heads_are_averaged_or_told_apart_by_hue(qtbot: Any, window: Win
     assert len(heat(window).legend) == 4
 
 
+def put_in_front(window: Window, index: int) -> None:
+    """Choose what stands in front of the prompt, as a click in the list does."""
+    window.prompt.front.setCurrentIndex(index)
+    window.prompt.front.activated.emit(index)
+
+
 def test_bos_can_be_left_off(qtbot: Any, window: Window) -> None:
     n = len(window.context.document.state.tokens)
-    window.prompt.bos.click()
+    put_in_front(window, 0)
     settle(qtbot, window)
     assert len(window.context.document.state.tokens) == n - 1
     assert not window.context.document.state.bos
@@ -184,7 +190,7 @@ def test_a_prompt_that_does_not_fit_keeps_the_last_good_state(qtbot: Any, window
 
 
 def test_an_empty_prompt_says_what_to_do(qtbot: Any, window: Window) -> None:
-    window.prompt.bos.click()
+    put_in_front(window, 0)
     window.prompt.editor.setPlainText("")
     qtbot.waitUntil(lambda: window.context.document.state.tokens == ())
     settle(qtbot, window)

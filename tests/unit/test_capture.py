@@ -29,7 +29,7 @@ from circuitlab.story.resolver import Resolver
 from circuitlab.story.setup import Direction, Encoded, Other, Setup
 from circuitlab.story.words import read_setup, table_of
 from circuitlab.story.zoom import TablePart
-from tests.models import FULL, TINY, directory
+from tests.models import FULL, TINY, directory, with_special
 
 Change = Callable[[State, Resolver], State]
 
@@ -49,12 +49,12 @@ UNSHRUNK = settings(
 def resolver(tmp_path_factory: pytest.TempPathFactory) -> Resolver:
     """Of two models: one with a series of checkpoints, one with biases and an MLP, called "second"."""
     folder = tmp_path_factory.mktemp("models")
-    first = directory(folder / "first", n_ctx=64)
+    first = with_special(directory(folder / "first", n_ctx=64), "<|x|>")
     final = load_file(first / "model.safetensors")
     (first / "checkpoints").mkdir()
     for i, step in enumerate(STEPS):
         save_file({n: (t * i / 2).half() for n, t in final.items()}, first / "checkpoints" / f"step-{step:06d}.safetensors")
-    second = directory(folder / "second", replace(FULL, n_ctx=64))
+    second = with_special(directory(folder / "second", replace(FULL, n_ctx=64)), "<|x|>", "<|y|>")
     names = {"second": ModelRef(f"file:{second}")}
     return Resolver(Engine(ModelStore(most=8)), VIEWS, State(ModelRef(f"file:{first}"), "typed"), models=names, tolerant=True)
 
@@ -110,10 +110,11 @@ def subjects(draw: st.DrawFn, resolver: Resolver) -> State:
     config = resolver.engine.store.open(ref).opened.weights.config
     checkpoint = draw(st.none() | st.integers(0, 2)) if ref == resolver.base.model else None
     names, bos, special = names_of(resolver), draw(st.booleans()), draw(st.booleans())
+    front = "" if bos else draw(st.sampled_from(["", "<|x|>"]))
     text = draw(st.sampled_from(TEXTS))
     ids = tuple(draw(st.lists(st.integers(0, 200), min_size=4, max_size=8)))
     kind = draw(st.sampled_from(["text", "ids", "both"]))
-    tokens = ids if kind != "text" else names.encode(ref, text, bos, special) or ()
+    tokens = ids if kind != "text" else names.encode(ref, text, front or bos, special) or ()
     text = "" if kind == "ids" else text
     edge = draw(st.none() | st.permutations(HEADS).map(lambda h: (h[0], h[1])))
     heads = tuple(draw(st.lists(st.sampled_from(HEADS), min_size=1, max_size=3, unique=True)))
@@ -130,7 +131,9 @@ def subjects(draw: st.DrawFn, resolver: Resolver) -> State:
             edge[0], edge[1], draw(st.sampled_from(["Q", "K", "V"])), *draw(st.sampled_from([(), heads]))
         )
     edits = tuple(draw(st.lists(st.tuples(interventions(len(tokens)), st.booleans()), max_size=3)))
-    state = State(replace(ref, checkpoint=checkpoint), text, tokens, bos, selection=selection, edits=edits, special=special)
+    state = State(
+        replace(ref, checkpoint=checkpoint), text, tokens, bos, selection=selection, edits=edits, special=special, front=front
+    )
     conventions = st.builds(Conventions, st.booleans(), st.booleans(), st.sampled_from(["float32", "float64"]))
     views = {name: draw(st.sampled_from(SETTINGS[name])) for name in draw(st.sets(st.sampled_from(sorted(SETTINGS)), max_size=3))}
     views |= draw(st.sampled_from([{}, {"of tomorrow": {"x": [1, None], "best": "best head"}}]))
@@ -207,6 +210,13 @@ def encoded(text: str, bos: bool, special: bool = True) -> Change:
     )
 
 
+def fronted(text: str) -> Change:
+    """A text behind a special token that is not BOS."""
+    return lambda state, resolver: replace(
+        encoded(text, False)(state, resolver), tokens=names_of(resolver).encode(state.model, text, "<|x|>") or (), front="<|x|>"
+    )
+
+
 def edited(*edits: tuple[Intervention, bool]) -> Change:
     return lambda state, _: replace(state, edits=edits)
 
@@ -231,6 +241,9 @@ CHANGES: dict[str, Change] = {
     "model": lambda state, resolver: replace(state, model=resolver.models["second"]),
     "text": encoded("line\n two  ", True),
     "bos": encoded("ab cab", False),
+    "front": lambda state, resolver: fronted("ab<|x|>")(state, resolver),
+    "front, ids": lambda state, _: replace(state, text="", tokens=(257, 8, 9, 7), bos=False, front="<|x|>"),
+    "front of no text": lambda state, resolver: fronted("")(state, resolver),
     "special": lambda state, resolver: replace(encoded("ab<|bos|>", True)(state, resolver), special=False),
     "special, its letters": encoded("ab<|bos|>", True, False),
     "tokens": lambda state, _: replace(state, text="", tokens=(7, 8, 9, 7)),
@@ -257,6 +270,7 @@ CHANGES: dict[str, Change] = {
     "pin: subject": pinned("mine", edited((ablation(Head(1, 2)), True))),
     "pin: label": pinned("another", edited((ablation(Head(1, 2)), True))),
     "pin: selection": pinned("mine", selected(heads=(Head(0, 2),)), "reference"),
+    "pin: front": pinned("mine", fronted("ab"), "now"),
     "pin: prompt": pinned("mine", encoded("ab", True), "now"),
     "view": lambda state, _: state.with_view("attention", VIEWS["attention"](show="scores")),
     "view: of another version": lambda state, _: replace(state, views={"of tomorrow": {"x": [1, None]}}),

@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
 import circuitlab.api as lab
-from circuitlab.errors import UsageError
+from circuitlab.cli.parser import main
+from circuitlab.errors import BadInput, UsageError
+from circuitlab.figures.contracts.about import prompt as prompt_words
+from circuitlab.figures.contracts.facts import facts_of
 from circuitlab.model.text.reading import SpecialSwitch
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session_files.migrations import migrated
-from tests.models import byte_tokenizer, directory
+from circuitlab.state.model_change import state_for, state_on
+from tests.models import byte_tokenizer, directory, with_special
 from tests.patience import SECONDS
 from tests.session_files import opened, saved_and_opened
 from tests.unit.test_hostile_tokenizers import cut
@@ -204,3 +209,40 @@ def test_a_session_of_before_shows_letters_where_it_did(tmp_path: Path) -> None:
     story = migrated(table | {"story": {"steps": steps}})["story"]["steps"]
     assert story[0]["set"]["special"] is False and story[0]["set"]["pin"]["special"] is False
     assert story[1]["values"]["v"]["special"] is False and "special" not in story[1]
+
+
+def test_any_special_token_stands_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(with_special(directory(tmp_path / "m"), "<|x|>", "<|y|>"))
+    model = lab.open(folder, bos="<|x|>")
+    assert model.tokens("ab") == (257, 65, 66) == lab.open(folder).tokens("ab", bos="<|x|>")
+    assert model.tokens("ab", bos=True)[0] == 0 and model.tokens("ab", bos=False) == (65, 66)
+    state = model.state("ab")
+    assert (state.bos, state.front, state.tokens) == (False, "<|x|>", (257, 65, 66))
+    same = lab.open(folder, bos="<|bos|>").state("ab")
+    assert (same.bos, same.front) == (True, ""), "BOS by its spelling is BOS"
+    facts = facts_of(model.engine, model.ref)
+    assert prompt_words(state, facts) == "“ab” (3 tokens, <|x|> first)"
+    assert prompt_words(same, facts).endswith("BOS first)")
+    assert model.subject("ab", edits='patch resid_pre L1 from "ba"').edits[0].source == (257, 66, 65)
+    assert saved_and_opened(state, tmp_path, model.engine) == state
+    with pytest.raises(BadInput, match="no such special token") as caught:
+        model.tokens("ab", bos="<|z|>")
+    assert "<|bos|> <|x|> <|y|>" in caught.value.expected
+    assert main(["tokens", folder, "--text", "ab", "--front", "<|y|>", "--json"]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["tokens"]] == [258, 65, 66]
+    assert main(["tokens", folder, "--text", "ab", "--front", "<|y|>", "--bos"]) == 2
+    assert main(["info", folder, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["tokenizer"]
+    assert told["special"] == {"<|bos|>": 0, "<|x|>": 257, "<|y|>": 258}
+    assert main(["info", folder]) == 0
+    assert "<|bos|>, id 0" in (out := capsys.readouterr().out) and "<|bos|> <|x|> <|y|>" in out
+
+
+def test_what_stands_in_front_does_not_go_to_a_model_that_lacks_it(tmp_path: Path) -> None:
+    one, other = with_special(directory(tmp_path / "a"), "<|x|>"), directory(tmp_path / "b")
+    state = lab.open(str(one)).state("ab", bos="<|x|>")
+    there = lab.open(str(other))
+    moved = state_on(there.engine.store.open(there.ref), state, None)
+    assert (moved.bos, moved.front, moved.tokens) == (True, "", (0, 65, 66))
+    kept = state_for(there.engine.store.open(there.ref), replace(state, model=there.ref), None, state)
+    assert (kept.bos, kept.front, kept.tokens) == (True, "", (0, 65, 66))

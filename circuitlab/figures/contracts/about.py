@@ -116,7 +116,10 @@ def prompt(state: State, facts: Facts) -> str:
 
 
 def _bos(state: State, facts: Facts) -> str:
-    """Whether the prompt starts with BOS; "" for a model without a tokenizer, which has no such token."""
+    """Which special token the prompt starts with, BOS by that name; "" for a model without a tokenizer, which has none."""
     if not facts.has_tokenizer:
         return ""
-    return ", BOS first" if facts.bos is not None and state.tokens[0] == facts.bos else ", no BOS"
+    first = state.tokens[0]
+    if first == facts.bos:
+        return ", BOS first"
+    return f", {facts.token_text(first)} first" if first in facts.special else ", no BOS"

@@ -147,7 +147,7 @@ def facts_of(engine: Engine, ref: ModelRef) -> Facts:
         find_tokens=_by_id(config.d_vocab) if tokenizer is None else tokenizer.search,
         has_tokenizer=tokenizer is not None,
         bos=None if tokenizer is None else tokenizer.bos,
-        special=frozenset() if tokenizer is None else tokenizer.special_ids,
+        special=frozenset() if tokenizer is None else frozenset(tokenizer.special_tokens),
         notes=(*opened.notes, *complaints()),
         steps=opened.steps,
         steps_trained=replace(model, ref=replace(ref, checkpoint=None)).steps_trained if opened.steps else None,

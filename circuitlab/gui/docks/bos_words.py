@@ -1,4 +1,4 @@
-"""What the switch for BOS says of the open model: which token it is, whether a text begins with it, and its part in training."""
+"""What the choice of the token in front says of BOS: which token it is, whether a text begins with it, its part in training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_TRAINING = {
 
 
 def bos_words(facts: Facts) -> str:
-    """One to three sentences for the tip of the switch."""
+    """One to three sentences for the tip of the choice."""
     if facts.bos is None:
         return "No BOS token in this model's tokenizer" if facts.has_tokenizer else "Without a tokenizer no token is known as BOS"
     spelling = facts.token_text(facts.bos)
@@ -23,4 +23,4 @@ def bos_words(facts: Facts) -> str:
         else "This model's files put nothing before a text."
     )
     practice = _IN_TRAINING.get(spelling, "")
-    return " ".join(filter(None, (f"Begin the prompt with the token {spelling}, id {facts.bos}.", says, practice)))
+    return " ".join(filter(None, (f"BOS is {spelling}, id {facts.bos}.", says, practice)))

@@ -28,6 +28,7 @@ from circuitlab.errors import TooLong
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.bos_words import bos_words
+from circuitlab.gui.docks.front_choice import FrontChoice
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
 from circuitlab.gui.docks.prompt_writing import WritingControls
@@ -38,7 +39,7 @@ from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
-from circuitlab.model.text.reading import Reading
+from circuitlab.model.text.reading import Front, Reading
 from circuitlab.state.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
@@ -86,8 +87,7 @@ class PromptDock(QDockWidget):
         self.writing = WritingControls(self.context, self)
         self.count = PlainLabel(self)
         self.count.setProperty("role", "caption")
-        self.bos = QCheckBox("BOS", self)
-        self.bos.setToolTip("Begin the prompt with the beginning-of-sequence token")
+        self.front = FrontChoice(self)
         self.special = QCheckBox("Special tokens", self)
         self.special.setAccessibleName("Special tokens as written")
         self.sample = QComboBox(self)
@@ -127,7 +127,7 @@ class PromptDock(QDockWidget):
         self.setWidget(body)
         controls = QWidget(self)
         row = OneRow(controls)
-        for widget in (self.sample, self.bos, self.special, self.count, *self.writing.widgets):
+        for widget in (self.sample, self.front, self.special, self.count, *self.writing.widgets):
             row.addWidget(widget)
         self.bar = TitleBar(self, self.context, controls)
 
@@ -135,7 +135,7 @@ class PromptDock(QDockWidget):
         context = self.context
         self.timer.timeout.connect(self.commit)
         self.editor.textChanged.connect(self._text_changed)
-        self.bos.toggled.connect(self._bos_toggled)
+        self.front.chosen.connect(self._front_chosen)
         self.special.toggled.connect(self._special_toggled)
         self.sample.activated.connect(self._sample_chosen)
         self.writing.about_to_write.connect(self.commit)
@@ -316,21 +316,22 @@ class PromptDock(QDockWidget):
         self.notice.setVisible(bool(text))
         self._measure()
 
-    @Slot(bool)
-    def _bos_toggled(self, on: bool) -> None:
+    @Slot(object)
+    def _front_chosen(self, front: Front) -> None:
         state = self.context.document.recorded
-        if self._filling or on == state.bos:
-            return
         tokenizer, limit = self.context.tokenizer(), self.context.facts().config.n_ctx
-        bos = None if tokenizer is None else tokenizer.bos
-        rest = state.tokens[1:] if state.bos and state.tokens[:1] == (bos,) else state.tokens
-        tokens = (bos, *rest) if on and bos is not None else rest
+        if tokenizer is None or front == state.reading.front:
+            return
+        before, now = tokenizer.front(state.reading.front), tokenizer.front(front)
+        tokens = now + (state.tokens[len(before) :] if state.tokens[: len(before)] == before else state.tokens)
+        name = tokenizer.display(now[0]) if isinstance(front, str) else "BOS"
         if len(tokens) > limit:
-            self.context.message.emit(f"There is no room for BOS: the context holds {number_of(limit, 'token')}.")
+            self.context.message.emit(f"There is no room for {name}: the context holds {number_of(limit, 'token')}.")
             self.refresh()
             return
-        changed = replace(state, bos=on).with_text(state.text, tokens)
-        self.context.apply(replace(changed, draft=state.draft), "BOS on" if on else "BOS off")
+        bos, other = tokenizer.chosen_front(front)
+        changed = replace(state, bos=bos, front=other).with_text(state.text, tokens)
+        self.context.apply(replace(changed, draft=state.draft), f"{name} in front" if now else "nothing in front")
 
     @Slot(bool)
     def _special_toggled(self, on: bool) -> None:
@@ -384,9 +385,7 @@ class PromptDock(QDockWidget):
         if self._text_of(state) != self.editor.toPlainText() and not self.timer.isActive():
             self.editor.setPlainText(self._text_of(state))
             self.editor.moveCursor(QTextCursor.MoveOperation.End)
-        self.bos.setChecked(state.bos and facts.has_bos)
-        self.bos.setEnabled(facts.has_bos)
-        self.bos.setToolTip(tip_of(bos_words(facts)))
+        self.front.show_front(self.context.tokenizer(), state.reading.front, bos_words(facts))
         self.special.setChecked(state.special and bool(facts.special))
         self.special.setEnabled(bool(facts.special))
         self.special.setToolTip(tip_of(_about_special(facts)))

@@ -31,6 +31,7 @@ from circuitlab.gui.widgets.strip import FULL, SIGNS, Strip
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import COMPARE, CONVENTIONS, StateCommands
 from circuitlab.model.devices import devices
+from circuitlab.model.text.tokenizer import visible
 from circuitlab.state.cuts import CUT, short_words, words
 from circuitlab.state.reference_names import differences
 from circuitlab.state.state import State
@@ -198,7 +199,7 @@ class TopBar(QToolBar):
         device = self.context.engine.device
         elsewhere = () if device == "cpu" else (device,)
         config = self.context.config(state.model)
-        conventions = (*state.conventions.words(config), *elsewhere, "BOS" if state.bos else "no BOS")
+        conventions = (*state.conventions.words(config), *elsewhere, visible(state.front) or ("BOS" if state.bos else "no BOS"))
         for name, action in self._devices.items():
             action.setChecked(name == device)
         self._conventions = f"{' · '.join(conventions)} ▾"

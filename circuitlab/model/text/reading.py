@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from tokenizers import Tokenizer as _Tokenizer
 
+Front = bool | str  # what stands in front of a text: True BOS, False nothing, else the special token with this spelling
+
 
 class Reading(NamedTuple):
-    """`bos`: whether BOS stands in front of a text. `special`: whether spellings of special tokens in it become their ids."""
+    """`front`: what stands in front of a text. `special`: whether spellings of special tokens in it become their ids."""
 
-    bos: bool = False
+    front: Front = False
     special: bool = False
 
 

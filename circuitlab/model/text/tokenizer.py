@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,9 +26,9 @@ from tokenizers.models import WordLevel
 from circuitlab.counting import number_of
 from circuitlab.disk.files import write_whole
 from circuitlab.disk.json_types import JsonDict
-from circuitlab.errors import BadInput, BadModel, TooLong, cause
+from circuitlab.errors import BadInput, BadModel, TooLong, cause, quoted
 from circuitlab.model.files.whole_file import WholeFile
-from circuitlab.model.text.reading import SpecialSwitch
+from circuitlab.model.text.reading import Front, SpecialSwitch
 from circuitlab.model.text.sentencepiece_encoder import KEY, SentencePieceEncoder
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
 from circuitlab.model.text.tokenizer_rules import TEXT_STEPS, impossible, unbounded
@@ -90,7 +90,7 @@ class Tokenizer:
         self._inner.no_truncation()
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
-        self._special = {i: str(t.content) for i, t in added.items() if t.special}
+        self._special = {i: str(t.content) for i, t in sorted(added.items()) if t.special}
         self._spelling = _any_of(t.content for t in added.values() if t.special)
         self._changes_first = any(t.special and t.normalized for t in added.values())  # spellings are sought after the normaliser
         self._byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
@@ -199,26 +199,46 @@ class Tokenizer:
         return len(text) <= quick or (text, self.spells(text, special)) in self._cache
 
     @property
-    def special_ids(self) -> frozenset[int]:
-        """The ids of all special tokens."""
-        return frozenset(self._special)
+    def special_tokens(self) -> Mapping[int, str]:
+        """The spellings of all special tokens by their ids."""
+        return self._special
 
     def spells(self, text: str, special: bool = True) -> bool:
         """Whether a text may hold a special token's spelling, so that reading them (`special`) makes a difference."""
         return special and self._spelling is not None and (self._changes_first or self._spelling.search(text) is not None)
 
-    def encode(self, text: str, bos: bool = False, special: bool = False) -> tuple[int, ...]:
-        """Ids of `text`, after BOS if `bos` is set and there is one.
+    def encode(self, text: str, bos: Front = False, special: bool = False) -> tuple[int, ...]:
+        """Ids of `text`, after BOS if `bos` is set and there is one, or after the special token that it spells.
 
         `special`: the spelling of a special token becomes its id, as `transformers` reads a text (`split_special_tokens=False`);
         otherwise it is encoded as letters if possible.
 
         Other threads keep running. Raises `BadInput` if the tokenizer fails on the text or does not finish in time.
         """
-        return (*self._front(bos), *self._cached_ids(text, self.spells(text, special)))
+        return (*self.front(bos), *self._cached_ids(text, self.spells(text, special)))
 
-    def _front(self, bos: bool) -> tuple[int, ...]:
+    def front(self, bos: Front) -> tuple[int, ...]:
+        """The id that stands in front of a text, () for none. Raises `BadInput` for what is no special token of it."""
+        if isinstance(bos, str):
+            return (self._special_id(bos),)
         return (self.bos,) if bos and self.bos is not None else ()
+
+    def chosen_front(self, bos: Front) -> tuple[bool, str]:
+        """(whether BOS stands in front, the spelling of another special token that does, "" for none). Raises as `front` does."""
+        ids = self.front(bos)
+        return ids == (self.bos,), self._special[ids[0]] if ids and ids != (self.bos,) else ""
+
+    def _special_id(self, spelling: str) -> int:
+        ids = {text: i for i, text in self._special.items()}
+        if spelling not in ids:
+            some = " ".join(list(ids)[:8]) + (" …" if len(ids) > 8 else "")
+            raise BadInput(
+                "There is no such special token.",
+                expected=f"one of {some}" if ids else "a tokenizer with special tokens",
+                got=quoted(spelling),
+                remedy="Choose one of the model's own; `circuitlab info` lists them.",
+            )
+        return ids[spelling]
 
     def encode_uncached(self, text: str) -> tuple[int, ...]:
         """`encode` without BOS, for a part of a long text: it does not displace prompts from the cache."""
@@ -229,7 +249,7 @@ class Tokenizer:
         """Whether every token is one character, so that a text can be divided anywhere."""
         return self._characters is not None
 
-    def prompt(self, text: str, most: int, bos: bool = False, special: bool = False) -> tuple[int, ...]:
+    def prompt(self, text: str, most: int, bos: Front = False, special: bool = False) -> tuple[int, ...]:
         """`encode`, but no more of a text is read than shows that it has more than `most` tokens: 240 bytes a character.
 
         Raises `TooLong` for such a text, `BadInput` as `encode` does.
@@ -253,9 +273,9 @@ class Tokenizer:
             size *= 2
         return text
 
-    def beginning(self, text: str, most: int, bos: bool = False, special: bool = False) -> str:
+    def beginning(self, text: str, most: int, bos: Front = False, special: bool = False) -> str:
         """The longest prefix of `text` that encodes to at most `most` tokens. Raises `BadInput` as `encode` does."""
-        most_ids = most - len(self._front(bos))
+        most_ids = most - len(self.front(bos))
         text = self.long_enough(text, most, special)
         special = self.spells(text, special)
         ids = self._cached_ids(text, special)
@@ -270,17 +290,17 @@ class Tokenizer:
             fits, over = (middle, over) if len(self._ids(text[:middle], special)) <= most_ids else (fits, middle)
         return text[:fits]
 
-    def cut(self, text: str, most: int, bos: bool = False, special: bool = False) -> tuple[str, tuple[int, ...]]:
+    def cut(self, text: str, most: int, bos: Front = False, special: bool = False) -> tuple[str, tuple[int, ...]]:
         """A text and its ids, of one with more than `most` tokens the first of them and their text. Raises as `encode` does."""
         ids = self.encode(self.long_enough(text, most, special), bos, special)
-        return (text, ids) if len(ids) <= most else (self.decode(ids[len(self._front(bos)) : most], special), ids[:most])
+        return (text, ids) if len(ids) <= most else (self.decode(ids[len(self.front(bos)) : most], special), ids[:most])
 
-    def text_of(self, ids: tuple[int, ...], bos: bool = False, special: bool = False) -> str:
+    def text_of(self, ids: tuple[int, ...], bos: Front = False, special: bool = False) -> str:
         """The text that is read as exactly these ids, "" where none is: part of a character, a merge across a seam.
 
         Raises `BadInput` as `encode` does.
         """
-        front = self._front(bos)
+        front = self.front(bos)
         text = self.decode(ids[len(front) :], special)
         return text if self.encode(text, bos, special) == ids else ""
 

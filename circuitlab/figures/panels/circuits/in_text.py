@@ -105,5 +105,5 @@ def pick_example(state: State, hit: Hit) -> State:
     _, destination, source, begins = hit.id[:ABOUT]
     tokens = tuple(t for t in hit.id[ABOUT:] if t >= 0)
     if tokens != state.tokens:
-        state = replace(state, bos=bool(begins)).with_tokens(tokens)
+        state = replace(state, bos=bool(begins), front="").with_tokens(tokens)
     return state.select(destination=destination, source=source, locked=True)
