@@ -17,7 +17,7 @@ from circuitlab.analysis.checks.theory_and_measurement import (
 )
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.rank_correlation import TELLING
-from circuitlab.caption_parts import About, Essential, about_of, sense_of
+from circuitlab.caption_parts import About, Essential, about_of, sense_of, whose
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Refused
@@ -148,15 +148,11 @@ def _caption(facts: Facts, training: _Training, correlations: np.ndarray, log: b
         yield "the final weights are left out: no file states their step"
     if log and not training.steps.all():
         yield "step 0 cannot be drawn on a logarithmic axis"
-    parts: dict[str, int] = {}
-    for answer in training.answers:
-        for part in concerning(caption(answer), *pair):
-            parts[part] = parts.get(part, 0) + (about_of(part) is not About.PROGRESS)
-    for part, count in parts.items():
-        if count == n:
-            yield part
-        elif count:
-            yield Essential(f"at {count} of {number_of(n, 'checkpoint')} {part}", sense_of(part))
+    said = {str(i): concerning(caption(answer), *pair) for i, answer in enumerate(training.answers)}
+    for part, of in whose(said).items():
+        if about_of(part) is About.PROGRESS:
+            continue
+        yield Essential(f"at {len(of)} of {number_of(n, 'checkpoint')} {part}", sense_of(part)) if of else part
 
 
 @dataclass(frozen=True, eq=False)
