@@ -1,22 +1,34 @@
-"""A training × {its window is killed, it is stopped twice}: it goes on, or what it said to be saved is there."""
+"""A child × {its window is killed, it is stopped twice}: a training goes on, or what it said to be saved is there; a tokenizer
+ends, whatever it is at.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from circuitlab.disk.paths import resource
+from circuitlab.model.text import tokenizer_child
+from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 from circuitlab.training.state import read_state
 from tests.conftest import ROOT
+from tests.models import byte_tokenizer
 from tests.training_runs import progress, written
 
 if sys.platform == "win32":
     pytest.skip("needs a POSIX system: signals", allow_module_level=True)
+
+
+LINUX = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux: descriptors of processes")
 
 
 def _started(folder: Path, steps: int) -> subprocess.Popen[str]:
@@ -33,6 +45,76 @@ def _started(folder: Path, steps: int) -> subprocess.Popen[str]:
         if line.startswith("step "):
             return run
     raise AssertionError(run.communicate()[1])
+
+
+def _ended(process: int, seconds: float) -> bool:
+    """Whether a process, by a descriptor of it, ends within so many seconds."""
+    return bool(select.select([process], [], [], seconds)[0])
+
+
+@contextlib.contextmanager
+def _watched(pid: int) -> Iterator[int]:
+    """A descriptor of a process, which is killed at the end."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        os.close(descriptor)
+
+
+def _processor_time(pid: int) -> float:
+    """Seconds that a process has computed."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+
+_ENCODES = """
+import sys
+from circuitlab.model.text import tokenizer_process
+tokenizer_process.SECONDS = 600
+process = tokenizer_process.TokenizerProcess(sys.argv[1].encode())
+print(process._running[0].pid, flush=True)
+process.encode("x" * 300_000)
+"""
+
+
+def _endless() -> str:
+    """A tokenizer that takes ten minutes for 300,000 x: each is looked at from each."""
+    expression = {"type": "Split", "pattern": {"Regex": "x*?(?<=y)"}, "behavior": "Isolated", "invert": False}
+    return json.dumps({**json.loads(byte_tokenizer().file_text()), "pre_tokenizer": expression})
+
+
+@LINUX
+@pytest.mark.slow
+def test_a_tokenizer_ends_with_its_window_in_the_middle_of_a_text() -> None:
+    with subprocess.Popen([sys.executable, "-c", _ENCODES, _endless()], stdout=subprocess.PIPE, text=True, cwd=ROOT) as window:
+        assert window.stdout is not None
+        pid = int(window.stdout.readline())
+        with _watched(pid) as child:
+            loaded = _processor_time(pid)
+            while _processor_time(pid) < loaded + 0.5:  # until it is at the text
+                assert not _ended(child, 0.05)
+            window.kill()
+            assert _ended(child, 30)
+
+
+@LINUX
+@pytest.mark.slow
+def test_a_tokenizer_that_nobody_stops_is_ended_by_the_system() -> None:
+    words = [sys.executable, tokenizer_child.__file__]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with _watched(process.pid) as child:
+            write_frame(process.stdin, _endless().encode())
+            assert read_frame(process.stdout) == b"{}"
+            write_frame(
+                process.stdin,
+                json.dumps({"text": "x" * 300_000, "special": False, "added": False, "most": 9, "seconds": 0.1}).encode(),
+            )
+            assert _ended(child, 60)
+        assert process.wait() == -signal.SIGXCPU
 
 
 @pytest.mark.slow

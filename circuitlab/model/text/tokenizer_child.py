@@ -2,19 +2,28 @@
 
 Started as a script by `tokenizer_process`; it must not import this package. Both pipes carry frames: four bytes of length, then
 the bytes. The first frame is a `tokenizer.json`; each later one is a JSON request, answered by one JSON frame.
+
+It ends with its parent, also in the middle of a text that would take for ever: a thread watches for the end of the pipe, and
+where that cannot run the system ends the process once it has taken more processor time than a request may.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import struct
 import sys
+import threading
+import time
 from contextlib import suppress
 from typing import IO, Any
 
 from circuitlab.disk.json_types import JsonDict
 
 MEMORY = 3 * 2**30  # bytes of address space, on systems that can limit it
+LOADING = 30.0  # s of processor time for a `tokenizer.json`
+SPARE = 2.0  # s beyond what a request may take, in which the parent stops it itself
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
@@ -42,15 +51,38 @@ def _answer(tokenizer: Any, request: JsonDict) -> JsonDict:
     return {"many": len(ids)} if len(ids) > request["most"] else {"ids": ids}
 
 
+def _end_with(pipe: int) -> None:
+    """End this process when nobody can write to a pipe any more. POSIX only: elsewhere it ends at the next reading."""
+    with suppress(ImportError):
+        from select import poll
+
+        ends = poll()
+        ends.register(pipe, 0)  # that it hangs up is told in any case
+        ends.poll()
+        os._exit(0)
+
+
+def _limit(seconds: float) -> None:
+    """The processor time that this process may take from now on, where the system can limit it."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        most = math.ceil(time.process_time() + seconds + SPARE)
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
 def main() -> None:
     """Serve requests until the pipe is closed."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from tokenizers import Tokenizer
 
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    threading.Thread(target=_end_with, args=(requests.fileno(),), daemon=True).start()
+    _limit(LOADING)
     tokenizer = None
     while (data := read_frame(requests)) is not None:
         try:
@@ -60,7 +92,9 @@ def main() -> None:
                 tokenizer.no_padding()
                 reply: JsonDict = {}
             else:
-                reply = _answer(tokenizer, json.loads(data))
+                request = json.loads(data)
+                _limit(request["seconds"])
+                reply = _answer(tokenizer, request)
         except BaseException as error:  # the library's panics are BaseException
             reply = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}
         write_frame(answers, json.dumps(reply).encode())

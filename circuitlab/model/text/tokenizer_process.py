@@ -17,9 +17,10 @@ from circuitlab.child_process import environment, python, started
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel
+from circuitlab.model.text import tokenizer_child
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 
-LOADING = 30.0  # s; a vocabulary of 250 000 tokens loads in 2 s
+LOADING = tokenizer_child.LOADING  # a vocabulary of 250 000 tokens loads in 2 s
 SECONDS, A_CHARACTER = 2.0, 20e-6  # s per text and per character: a hundred times what byte-level BPE takes
 MOST_IDS = 64  # per character
 _CHILD = Path(__file__).with_name("tokenizer_child.py")
@@ -85,7 +86,7 @@ class TokenizerProcess:
             try:
                 alive = [c for c in self._running if c.poll() is None]
                 child = alive[0] if alive else self._start()
-                reply, late = _exchange(child, json.dumps(request).encode(), limit)
+                reply, late = _exchange(child, json.dumps({**request, "seconds": limit}).encode(), limit)
             except BadModel as error:
                 raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
             except BaseException:  # Ctrl+C during a request: its reply would be taken for that of the next one
