@@ -45,7 +45,7 @@ def test_what_another_model_dropped_is_said_and_put_back_where_it_fits(qtbot: An
     opened(qtbot, window, other(window, tmp_path / "small" / "one"))
     assert not context.document.recorded.edits and line.isVisible()
     said = line.words.text()
-    assert "3 interventions" in said and context.name_of(cut.model) in said and "L0H1" in said and "Undo" in said
+    assert "3 interventions" in said and context.name_of(cut.model) in said and "L0H1" in said and "undo brings them back" in said
     assert "L0H2 at 3" in line.back_button.toolTip() and "L1H2" not in line.back_button.toolTip()
     intact = losses(window)
     context.apply(context.document.recorded.with_heads(Head(0, 3)), "work goes on")

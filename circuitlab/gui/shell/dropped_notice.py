@@ -55,10 +55,8 @@ class DroppedNotice(StandingLine):
         more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
         named = "; ".join(map(words, dropped[:NAMED]))
         were, them = ("was", "it") if len(dropped) == 1 else ("were", "them")
-        self.say(
-            f"{number_of(len(dropped), 'intervention')} on {self.context.name_of(before.model)} {were} dropped: {named}{more}. "
-            f"Undo brings that model back with {them}."
-        )
+        gone = f"{number_of(len(dropped), 'intervention')} on {self.context.name_of(before.model)} {were} dropped"
+        self.say(f"{gone} (undo brings {them} back): {named}{more}.")
         fitting = [edit for edit, _ in dropped_edits(self._with_those_that_fit(), now)]
         self.back_button.setVisible(bool(fitting))
         tip = f"What fits {self.context.name_of(now.model)} and this prompt:"
