@@ -16,6 +16,7 @@ from tokenizers import Tokenizer as Inner
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.text.sentencepiece_bpe import LONGEST, NORMAL, UNKNOWN, USER, Piece
+from circuitlab.model.text.sentencepiece_merging import Merging, compete
 from circuitlab.model.text.sentencepiece_normaliser import SPACE, LongestKeys, Normaliser, Rules
 from circuitlab.model.text.sentencepiece_unigram import Unigram
 
@@ -57,8 +58,12 @@ def unigram_description(pieces: Sequence[Piece], rules: Rules, added: list[JsonD
 
 
 def normalising(spec: JsonDict, rules: Rules, pieces: Sequence[Piece]) -> JsonDict:
-    """The description of a BPE model, with rules of normalising."""
-    return {**spec, **_steps(rules), "model": {**spec["model"], KEY: stated(rules, pieces)}}
+    """The description of a BPE model with what `tokenizers` would do otherwise; as it is where that is nothing."""
+    equals = compete(pieces)
+    if rules.plain and not equals:
+        return spec
+    said = stated(rules, pieces) | ({"scores": [score for _, score, _ in pieces]} if equals else {})
+    return {**spec, **_steps(rules), "model": {**spec["model"], KEY: said}}
 
 
 def _steps(rules: Rules) -> JsonDict:
@@ -94,10 +99,11 @@ class SentencePieceEncoder:
             raise ValueError("rules of SentencePiece that cannot be read")
         self.data, self._inner = data, inner
         unigram = model.get("type") == "Unigram"
-        pieces = _pieces(model["vocab"], said.get("kinds"), unigram)
+        pieces = _pieces(model["vocab"], said.get("kinds"), said.get("scores"), unigram)
         symbols = tuple(text for text, _, kind in pieces if kind == USER)
         self._normalised = Normaliser(Rules(_table(said.get("table")), symbols, **{flag: said[flag] for flag in _FLAGS}))
-        self._divided = Unigram(pieces, model.get("byte_fallback") is True) if unigram else None
+        divided = Unigram if unigram else Merging if said.get("scores") is not None else None
+        self._divided = divided(pieces, model.get("byte_fallback") is True) if divided is not None else None
         texts = {text for text, _, _ in pieces}
         listed = spec.get("added_tokens") or ()
         plain = {t["content"]: t for t in listed if not t["special"] and t["content"] not in texts}
@@ -142,12 +148,13 @@ def _table(value: object) -> bytes:
         raise ValueError("a table of characters that is not written in base64") from error
 
 
-def _pieces(vocab: object, kinds: object, unigram: bool) -> list[Piece]:
+def _pieces(vocab: object, kinds: object, scores: object, unigram: bool) -> list[Piece]:
     """Text, score and kind by id. Raises `ValueError`."""
     if isinstance(vocab, Mapping):
         if sorted(vocab.values()) != list(range(len(vocab))):
             raise ValueError("pieces that are not numbered from 0")
-        listed = [(text, 0.0) for text, _ in sorted(vocab.items(), key=lambda item: item[1])]
+        stated_scores = [float(score) for score in scores] if isinstance(scores, list) else [0.0] * len(vocab)
+        listed = list(zip(sorted(vocab, key=vocab.__getitem__), stated_scores, strict=True))
     else:
         listed = [(str(text), float(score)) for text, score in vocab] if isinstance(vocab, list) else []
     kind_of = [NORMAL] * len(listed)
@@ -157,6 +164,6 @@ def _pieces(vocab: object, kinds: object, unigram: bool) -> list[Piece]:
     pieces = [(text, score, kind) for (text, score), kind in zip(listed, kind_of, strict=True)]
     if unigram and any(len(text) > LONGEST or not text for text, _, kind in pieces if kind in (NORMAL, USER)):
         raise ValueError(f"pieces longer than {LONGEST} characters, or without text")
-    if unigram and UNKNOWN not in kind_of:
+    if (unigram or scores is not None) and UNKNOWN not in kind_of:
         raise ValueError("no piece for what is unknown")
     return pieces

@@ -78,7 +78,7 @@ def description(data: bytes, name: str, in_front: bool | None = None) -> JsonDic
         merged = bpe_description(spec.pieces, vocab, (NORMAL,), spec.unknown, spec.rules.in_front, added, spec.byte_fallback)
     except Unmergeable as error:
         raise NotRead(f"it has {error}") from error
-    return merged if spec.rules.plain else normalising(merged, spec.rules, spec.pieces)
+    return normalising(merged, spec.rules, spec.pieces)
 
 
 def _refuse(spec: _Spec) -> None:

@@ -16,12 +16,34 @@ _UNKNOWN_PENALTY = 10.0  # an unknown character scores as much less than the wor
 _FAR = 100_000.0  # a sum beyond it is counted from 0 again
 
 
+class Spelling:
+    """Ids of pieces, and of the characters that no piece stands for. `byte_fallback`: these become the pieces of their bytes."""
+
+    def __init__(self, pieces: Sequence[Piece], byte_fallback: bool) -> None:
+        self.unknown = next(i for i, (_, _, kind) in enumerate(pieces) if kind == UNKNOWN)
+        ids = {text: i for i, (text, _, kind) in enumerate(pieces) if kind == BYTE}
+        self._bytes = [ids.get(f"<0x{b:02X}>", self.unknown) for b in range(256)] if byte_fallback else None
+
+    def __call__(self, text: str, path: Sequence[tuple[int, int]]) -> list[int]:
+        """The ids of pieces, of which the place in the text and the id are given; unknown ones side by side are one id."""
+        ids: list[int] = []
+        after_unknown = False
+        for start, piece in path:
+            unknown = piece == self.unknown
+            if unknown and self._bytes is not None:
+                ids += [self._bytes[b] for b in text[start].encode()]
+            elif not (unknown and after_unknown):
+                ids.append(piece)
+            after_unknown = unknown
+        return ids
+
+
 class Unigram:
     """Divides normalised texts into ids. `byte_fallback`: an unknown character becomes the pieces of its bytes."""
 
     def __init__(self, pieces: Sequence[Piece], byte_fallback: bool) -> None:
         normal = [score for _, score, kind in pieces if kind == NORMAL]
-        self._unknown = next(i for i, (_, _, kind) in enumerate(pieces) if kind == UNKNOWN)
+        self._spelled = Spelling(pieces, byte_fallback)
         self._unknown_score = _rounded(min(normal, default=0.0) - _UNKNOWN_PENALTY)
         self._found: dict[str, tuple[int, float]] = {}
         lengths: dict[str, set[int]] = {}
@@ -31,15 +53,13 @@ class Unigram:
                 if len(text) > 1:
                     lengths.setdefault(text[:2], set()).add(len(text))
         self._lengths = {begins: tuple(sorted(found)) for begins, found in lengths.items()}
-        ids = {text: i for i, (text, _, kind) in enumerate(pieces) if kind == BYTE}
-        self._bytes = [ids.get(f"<0x{b:02X}>", self._unknown) for b in range(256)] if byte_fallback else None
 
     def __call__(self, text: str) -> list[int]:
         """The ids of a normalised text; unknown characters side by side are one id, where they are not bytes."""
         n, found, lengths = len(text), self._found, self._lengths
         scores, starts, ids = array("f", bytes(4 * (n + 2))), [-1] * (n + 1), [0] * (n + 1)
         new = n + 1  # where a sum is rounded
-        unknown, last = (self._unknown, self._unknown_score), 0  # last: the furthest end of a piece
+        unknown, last = (self._spelled.unknown, self._unknown_score), 0  # last: the furthest end of a piece
         for start in range(n):
             here = scores[start]
             if not -_FAR <= here <= _FAR:
@@ -67,18 +87,6 @@ class Unigram:
             path.append((starts[end], ids[end]))
             end = starts[end]
         return self._spelled(text, path[::-1])
-
-    def _spelled(self, text: str, path: list[tuple[int, int]]) -> list[int]:
-        ids: list[int] = []
-        after_unknown = False
-        for start, piece in path:
-            unknown = piece == self._unknown
-            if unknown and self._bytes is not None:
-                ids += [self._bytes[b] for b in text[start].encode()]
-            elif not (unknown and after_unknown):
-                ids.append(piece)
-            after_unknown = unknown
-        return ids
 
 
 def _rounded(value: float) -> float:

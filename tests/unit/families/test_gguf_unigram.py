@@ -15,8 +15,8 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.loading.gguf.vocabulary import vocabulary
 from circuitlab.model.text.tokenizer import Tokenizer
 from tests.gguf_files import add
-from tests.unit.families.test_sentencepiece import PROSE, TEXTS
-from tests.unit.families.test_sentencepiece_unigram import SYMBOLS, _random_texts, _table_in, cached
+from tests.unit.families.test_sentencepiece import PROSE, TEXTS, model_file
+from tests.unit.families.test_sentencepiece_unigram import SYMBOLS, _random_texts, _table_in, cached, with_equals
 
 
 def _said(library: Any, data: bytes, **changes: Any) -> dict[str, Any]:
@@ -59,6 +59,15 @@ def test_ids_are_those_of_sentencepiece(tmp_path: Path, name: str) -> None:
     theirs, ours = library.SentencePieceProcessor(model_proto=data), _opened(tmp_path, _said(library, data))
     assert ours.notes == ("tokenizer of the file: SentencePiece Unigram",) and not ours.adds_bos
     for text in (*TEXTS, *PROSE, *_random_texts(500)):
+        assert list(ours.encode_uncached(text)) == theirs.encode(text), text
+
+
+def test_pieces_of_one_score_are_merged_from_the_left_in_bpe(tmp_path: Path) -> None:
+    library, pieces = pytest.importorskip("sentencepiece"), with_equals()
+    texts, scores, kinds = (list(each) for each in zip(*pieces, strict=True))
+    said = {"model": "llama", "tokens": texts, "scores": scores, "token_type": kinds}
+    theirs, ours = library.SentencePieceProcessor(model_proto=model_file(pieces)), _opened(tmp_path, said)
+    for text in (*TEXTS, "人民中国人民", "中国人民国人", " the there the  the"):
         assert list(ours.encode_uncached(text)) == theirs.encode(text), text
 
 

@@ -152,6 +152,28 @@ def test_tokens_added_behind_the_pieces_divide_the_text(tmp_path: Path) -> None:
     assert n not in found.encode("[PAD]")
 
 
+def with_equals() -> list[tuple[str, float, int]]:
+    """The pieces of a BPE model, and some that were added with one score, as Chinese ones were to Llama's."""
+    library = pytest.importorskip("sentencepiece")
+    model = library.SentencePieceProcessor(model_proto=cached("bpe", "identity, bytes"))
+    ids = range(model.get_piece_size())
+    kinds = [2 if model.is_unknown(i) else 3 if model.is_control(i) else 6 if model.is_byte(i) else 1 for i in ids]
+    pieces = [(model.id_to_piece(i), model.get_score(i), kind) for i, kind in zip(ids, kinds, strict=True)]
+    new = ["国人", "中国", "人民", "中", "国", "人", "民", "人民中", "国人民", "民中国人", "e▁t", "ther", "he▁", "▁the▁"]
+    return [*pieces, *((text, 0.0, 1) for text in new if text not in {text for text, _, _ in pieces})]
+
+
+def test_pieces_of_one_score_are_merged_from_the_left() -> None:
+    library = pytest.importorskip("sentencepiece")
+    data = model_file(with_equals())
+    theirs, ours = library.SentencePieceProcessor(model_proto=data), opened(data)
+    draw = random.Random(7)
+    some = ["".join(draw.choice("中国人民民国 the r") for _ in range(draw.randint(1, 30))) for _ in range(1500)]
+    for text in (*TEXTS, *PROSE, *some, *_random_texts(300), *_runs()):
+        assert list(ours.encode_uncached(text)) == theirs.encode(text), text
+        assert ours.decode(ours.encode_uncached(text)) == theirs.decode(theirs.encode(text))
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------------
 
 

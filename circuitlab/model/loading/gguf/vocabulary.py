@@ -13,7 +13,7 @@ from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
 from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Piece, Unmergeable, bpe_description
-from circuitlab.model.text.sentencepiece_encoder import unigram_description
+from circuitlab.model.text.sentencepiece_encoder import normalising, unigram_description
 from circuitlab.model.text.sentencepiece_normaliser import Rules
 from circuitlab.model.text.tokenizer import Tokenizer
 
@@ -177,6 +177,8 @@ def _sentencepiece(keys: _Keys) -> JsonDict:
     unknown = 0 if unknown is None and keys.tokens else unknown
     in_front, text = keys.flag("add_space_prefix", True), None if unknown is None else keys.tokens[unknown]
     try:
-        return bpe_description(pieces, vocab, (NORMAL, USER), text, in_front, _added(keys, (UNKNOWN, CONTROL, USER)))
+        spec = bpe_description(pieces, vocab, (NORMAL, USER), text, in_front, _added(keys, (UNKNOWN, CONTROL, USER)))
     except Unmergeable as error:
         raise _bad(keys.header, "tokens", "pieces as a model has them", str(error)) from error
+    kinds = set(keys.types.tolist())  # a user's symbol divides the text before a space is put in front of each part
+    return spec if USER in kinds or UNKNOWN not in kinds else normalising(spec, Rules(in_front=in_front, collapses=False), pieces)
