@@ -66,6 +66,7 @@ def make_window(
         model = engine.store.open(replace(reference(source or DEFAULT), assume=assume))
         window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
         window.opening.announce(model)
+        window.sessions.first_look.begin()
     settings.setParent(window)
     window.come_back(returning)
     return window
