@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from circuitlab.draw.look.colours import rgb
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.painted.mark import plain_tip
+from circuitlab.draw.painted.tokens import edited_at
 from circuitlab.figures.marks import Figure, Tokens
 from tests import pointer
 
@@ -162,3 +163,43 @@ def test_lines_are_seen_whole_and_the_token_that_is_read_stays_in_sight(view):
             assert high % line == 0 and mark.offset % line == 0
             box = mark.item_rect((row,)).translated(0, -mark.offset)
             assert box.top() >= 0 and box.bottom() <= high
+
+
+def in_sight(widget, i) -> bool:
+    rect = widget.item_rect((i,)).translated(0, -widget.verticalScrollBar().value())
+    return rect.top() >= -1 and rect.bottom() <= widget.viewport().height() + 1
+
+
+def long_text(*words) -> Tokens:
+    return tokens(texts=words, values=np.zeros(len(words)))
+
+
+def test_what_is_typed_stays_in_sight(view):
+    view.resize(300, 120)
+    words = [f"·word{i}" for i in range(300)]
+    widget = settled(view, long_text(*words))
+    assert in_sight(widget, 0)  # a text that is opened begins at its beginning
+    widget = settled(view, long_text(*words, "·more"))
+    assert in_sight(widget, 300) and not in_sight(widget, 0)
+    widget = settled(view, long_text(*words[:7], "·new", *words[7:], "·more"))
+    assert in_sight(widget, 7) and not in_sight(widget, 301)
+    widget = settled(view, replace(long_text(*words, "·other"), row=150))
+    assert in_sight(widget, 150)  # what is selected goes before it
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("", "abc", None),
+        ("abc", "", None),
+        ("abcd", "abcde", 4),
+        ("aaaa", "aaaaa", 4),
+        ("abcd", "abxcd", 2),
+        ("abcd", "abc", 2),
+        ("abcd", "bcd", 0),
+        ("abcd", "abxy", 3),
+        ("abcd", "xyzw", None),
+    ],
+)
+def test_where_a_text_was_edited(old, new, at):
+    assert edited_at(tuple(old), tuple(new)) == at

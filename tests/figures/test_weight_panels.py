@@ -320,6 +320,35 @@ def test_other_pages_of_the_stream(engine: Engine, state: State, page: Any) -> N
         assert "not in this model" in figure.caption
 
 
+def test_a_graph_of_many_heads_has_those_with_an_edge(engine: Engine, tmp_path: Path) -> None:
+    shape = replace(CONFIGS["attention-only"], n_layers=20)
+    state = State(ModelRef(f"file:{directory(tmp_path / 'model', shape)}")).select(heads=(Head(19, 3),))
+    result = answer(engine, state, "composition", CompositionParams())
+    pairs = pairs_of(result, "score").take(np.arange(12))
+    view = CompositionView(by="score", top=12)
+    figure = drawn(engine, state, "composition", view)
+    assert "of 80 heads those with an edge, and selected ones" in figure.caption
+    graph = figure.find("composition")
+    assert isinstance(graph, Edges) and graph.node_ids is not None and graph.edge_ids is not None
+    wanted = {*zip(pairs.src_layer.tolist(), pairs.src.tolist(), strict=True)}
+    wanted |= {*zip(pairs.dest_layer.tolist(), pairs.dest.tolist(), strict=True)}
+    assert set(map(tuple, graph.node_ids.tolist())) == wanted | {(19, 3)}
+    assert graph.labels == tuple(str(Head(*node)) for node in graph.node_ids.tolist())
+    for (source, dest), edge in zip(graph.ends.tolist(), graph.edge_ids.tolist(), strict=True):
+        assert (*graph.node_ids[dest].tolist(), *graph.node_ids[source].tolist()) == tuple(edge[:4])
+    assert [text for _, text in graph.rows] == [f"L{layer}" for layer in sorted({layer for layer, _ in wanted} | {19})]
+    for (_, y), (layer, _) in zip(graph.xy.tolist(), graph.node_ids.tolist(), strict=True):
+        assert (y, f"L{layer}") in graph.rows
+    chosen = graph.chosen_nodes
+    assert [tuple(graph.node_ids[i].tolist()) for i in chosen] == [(19, 3)]
+    assert set(np.flatnonzero(graph.hues >= 0).tolist()) == set(chosen)
+    other = drawn(engine, state.select(heads=(Head(*min(wanted)),)), "composition", view).find("composition")
+    again = drawn(engine, state.select(heads=(Head(*max(wanted)),)), "composition", view).find("composition")
+    assert isinstance(other, Edges) and isinstance(again, Edges)
+    assert other.xy is again.xy  # another selection moves nothing
+    assert np.flatnonzero(other.hues >= 0).tolist() != np.flatnonzero(again.hues >= 0).tolist()
+
+
 @pytest.mark.parametrize("name", ["composition", "circuits", "spectra", "bigram", "virtual", "residual"])
 def test_a_model_without_an_exact_view_is_refused_in_one_line(tmp_path: Path, engine: Engine, name: str) -> None:
     ref = ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['post-residual'])}")

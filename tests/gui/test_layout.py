@@ -413,6 +413,8 @@ def test_a_first_window_fits_its_screen_with_its_frame(
     assert shown == ["whole" if whole else "usual"]
     assert window.width() < screen[0] and window.height() + 40 <= screen[1]
     assert whole or (window.width() >= 1280 and window.height() >= 800)
+    most = min(screen[0], 2560) * min(screen[1], 1440)
+    assert whole or window.width() * window.height() >= 0.8 * most  # a large screen is used
     window.resize(1280, 800)
 
 

@@ -28,6 +28,7 @@ STRETCH = 1.75  # on a stage a cell may be so much longer than it is wide or hig
 LEAST_EDGE = 5  # px above and below the picture
 MOST_MEASURED = 1024  # sizes that are remembered
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
+TURNS_FROM, TURNS_BACK = 1.4, 1.15  # by how much larger cells get: from which a map turns, and below which it turns back
 
 
 class MapSize(NamedTuple):
@@ -52,6 +53,8 @@ class FittedMap(PlotMark):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.mark: Heatmap = Heatmap("", np.zeros((1, 1), np.float32), (0.0, 1.0))
+        self.given = self.mark  # as the figure has it
+        self._across = False  # `mark` is `given` turned: its columns are the rows of that
         self._alone = False
         self._paper: Paper | None = None
         self._bar_left_out = self._untitled = False
@@ -218,12 +221,33 @@ class FittedMap(PlotMark):
             self.bar.setFixedWidth(self.bar.extent())
             self.fit()
 
-    def natural_width(self, height: int) -> int:
-        """Width in px that a picture of this height can use: square cells do not get wider."""
+    def natural_width(self, height: int, room: tuple[float, float] | None = None) -> int:
+        """Width in px that a picture of this height can use: square cells do not get wider. `room`: the width and the height
+        that it may have, by which a map that turns is measured.
+        """
         if not self.mark.square:
             return UNLIMITED
         size = self.titled_in(1e4, height)
-        return ceil(max(size.width, size.around[0] + self.legend.line_width()) + 12)
+        wide = size.width
+        if room is not None and self.goes_across(*room) != self._across:
+            rows, cols = self.mark.values.shape
+            cell = max(min(self._largest(), (height - size.around[1] - size.around[2] - 2 * self._edge()) / cols), 0.0)
+            wide += cell * rows - size.picture[0]
+        return ceil(max(wide, size.around[0] + self.legend.line_width()) + 12)
+
+    def goes_across(self, width: float, height: float) -> bool:
+        """Whether the rows of a map that turns stand across in such a room, where its cells get that much larger.
+
+        Near the limit it stays as it is: words around the picture, whose height follows from it, would turn it to and fro.
+        """
+        long, short = self.given.values.shape
+        turns = self.given.turns and self.given.square and long > short > 0
+        if not turns or self._paper is not None or self.theme.stage:
+            return False
+        margin = 5.0 * self.theme.small
+        wide, high = max(width - margin, 1.0), max(height - margin, 1.0)
+        gain = min(wide / long, high / short) / min(wide / short, high / long)
+        return gain > (TURNS_BACK if self._across else TURNS_FROM)
 
     def least_width(self) -> float:
         """Width in px of the axis, a picture of at least one dot per column, and the colour bar."""

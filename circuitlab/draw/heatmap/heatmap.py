@@ -4,11 +4,13 @@
 """A heatmap: one image with a 256-entry table, row 0 on top, token axes, crosshair, tiles, colour bar.
 
 Drawn unzoomed, a cell is a whole number of device pixels. Where a cell is smaller than a pixel the largest magnitude of each
-block stands for it (a diagonal one cell wide must not vanish), and the caption says so.
+block stands for it (a diagonal one cell wide must not vanish), and the caption says so. A map that turns stands with its rows
+across where that makes its cells larger; what is pointed at is said, and given on, by the rows and columns of the mark.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, floor
 
 import numpy as np
@@ -55,7 +57,9 @@ class HeatmapMark(FittedMap):
 
     def show_mark(self, mark: Heatmap) -> None:
         """Upload new pixels only; a moved crosshair repaints the overlay alone."""
-        old, self.mark, self.mark_name = self.mark, mark, mark.name
+        old, self.mark_name = self.mark, mark.name
+        self._take(mark)
+        mark = self.mark
         first = not self._ready
         shape = old.values.shape != mark.values.shape
         pixels = mark.rgb if mark.rgb is not None else mark.values
@@ -86,6 +90,15 @@ class HeatmapMark(FittedMap):
         self._as_rectangles()
         self._upload()
         self._over.update()
+
+    def _take(self, given: Heatmap) -> None:
+        """Draw this mark as it is, or turned where it goes across, with the pixels of the last one where these are the same."""
+        before, was, drawn = self.given, self._across, self.mark
+        self.given = given
+        self._across = self.goes_across(self.viewport().width(), self.viewport().height())
+        self.mark = given.turned() if self._across else given
+        if was and self._across and given.values is before.values and given.rgb is before.rgb and given.tiles == before.tiles:
+            self.mark = replace(self.mark, values=drawn.values, rgb=drawn.rgb)
 
     def _as_rectangles(self) -> None:
         """On paper: the cells that are painted instead of the image."""
@@ -198,8 +211,31 @@ class HeatmapMark(FittedMap):
         """Fit again; the zoom stays."""
         super().resizeEvent(event)
         if self._ready:
+            self._turn_over()
             self.fit()
             self._upload()
+
+    def _turn_over(self) -> None:
+        """Draw the mark the other way where the room asks for it; what was seen of it is still seen."""
+        if self.goes_across(self.viewport().width(), self.viewport().height()) == self._across:
+            return
+        part = self.visible_part()
+        self.show_mark(self.given)
+        self.reset_view()
+        if part is not None:
+            self.show_visible_part(part)
+
+    def in_units(self, part: Range) -> Range:
+        """Columns and rows of the mark, however it is drawn."""
+        return (part[1], part[0]) if self._across else part
+
+    def from_units(self, part: Range) -> Range:
+        """The way back."""
+        return self.in_units(part)
+
+    def kept_part(self) -> Range | None:
+        """As `in_units`."""
+        return None if self.part is None else self.in_units(self.part)
 
     def range_changed(self) -> None:
         """Another level of detail may be needed."""
@@ -212,6 +248,7 @@ class HeatmapMark(FittedMap):
     def restyle(self) -> None:
         """The zero of the map follows the background."""
         if self._ready:
+            self._turn_over()
             self._table()
             self.bar.show_levels(self.mark.map, self.mark.levels, self.mark.unit, self.theme)
             self._name_colours()
@@ -236,11 +273,15 @@ class HeatmapMark(FittedMap):
 
     def readout(self, item: Id) -> str:
         """Position on both axes, and the value."""
-        return cell_words(self.mark, *item)
+        return cell_words(self.given, *self._of_given(item))
+
+    def _of_given(self, item: Id) -> Id:
+        """A cell or tile of what is drawn as one of the mark."""
+        return (item[1], item[0]) if self._across else item
 
     def mark_id(self, item: Id) -> Id:
         """(*row id, *column id) where the mark has them."""
-        mark = self.mark
+        mark, item = self.given, self._of_given(item)
         if mark.row_ids is None or mark.col_ids is None:
             return item
         return tuple(int(v) for v in (*mark.row_ids[item[0]], *mark.col_ids[item[1]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from math import ceil, floor
 
@@ -32,6 +33,7 @@ class TokensMark(FlowedText):
         self._on_paper = self._grey = False
         self._paints: dict[int, QColor] = {}
         self._told: tuple[str, ...] = ()
+        self._edited: int | None = None  # where the text differs from the one before, of which it is an edit
         self._like_others = False  # the same lines are in sight as of the texts above and below
 
     # the mark --------------------------------------------------------------------------------------------------------
@@ -50,16 +52,22 @@ class TokensMark(FlowedText):
             old.map,
         ):
             self._colours = None
+        if mark.texts != old.texts:
+            self._edited = edited_at(old.texts, mark.texts)
         if mark.row != old.row or mark.texts is not old.texts or (self.theme.stage and mark.values is not old.values):
             self._show_row()
         self.viewport().update()
 
     def _show_row(self) -> None:
-        """Keep the selected token in view; on a stage, where nobody scrolls, those that it attends to most, or the whole text."""
+        """Keep the selected token in view, or without one that which is being typed; on a stage, where nobody scrolls, those that
+        it attends to most, or the whole text.
+        """
         if self.theme.stage:
             self.verticalScrollBar().setValue(self._strongest_line() * self.line_height() if self._cut else 0)
         elif self.mark.row is not None and 0 <= self.mark.row < len(self.mark.texts):
             self.reveal((self.mark.row,))
+        elif self.mark.row is None and self._edited is not None and self._edited < len(self.mark.texts):
+            self.reveal((self._edited,))
 
     def _strongest_line(self) -> int:
         """The line to begin with, so that the token of the largest value is in sight, with as much of the others as there is
@@ -385,6 +393,15 @@ class TokensMark(FlowedText):
             return item
         centres = self._boxes[next_line, 0] + self._boxes[next_line, 2] / 2
         return (int(next_line[np.abs(centres - (x + width / 2)).argmin()]),)
+
+
+def edited_at(old: Sequence[str], new: Sequence[str]) -> int | None:
+    """The last token of `new` that `old` does not have at its place, or the one before what is gone; None for another text."""
+    most = min(len(old), len(new))
+    same = lambda a, b: next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), most)
+    first = same(old, new)
+    last = min(same(old[::-1], new[::-1]), most - first)
+    return max(len(new) - last - 1, 0) if new and 2 * (first + last) >= len(old) > 0 else None
 
 
 def _range(start: int, stop: int) -> str:

@@ -212,6 +212,10 @@ class PlotMark(Gestures, pg.PlotWidget):  # pyright: ignore[reportIncompatibleMe
         held = (s[0] <= w[0] + rest(w) and s[1] >= w[1] - rest(w) for s, w in zip(visible, self.full_range(), strict=True))
         return None if all(held) else (visible[0], visible[1])
 
+    def kept_part(self) -> Range | None:
+        """`part` for another view of the same mark."""
+        return self.part
+
     def show_part(self, part: Range) -> None:
         """Zoom to these ranges, as if by hand."""
         self._zoomed = True

@@ -258,7 +258,8 @@ class FigureView(QWidget):
 
     def parts(self) -> dict[str, Range]:
         """The visible ranges of zoomed or panned marks, by name."""
-        return {n: w.part for (_, n), w in self._widgets.items() if isinstance(w, PlotMark) and w.part is not None}
+        parts = ((name, w.kept_part()) for (_, name), w in self._widgets.items() if isinstance(w, PlotMark))
+        return {name: part for name, part in parts if part is not None}
 
     def part_words(self) -> str:
         """The same in words, "" where every mark is shown whole."""

@@ -196,7 +196,9 @@ class Places:
                 beside = (
                     (self._view.width() - 4 * GRID) * map_share // (map_share + table_share)
                 )  # stretch factors alone are not kept where size hints exceed the room
-                map_.setMaximumWidth(UNLIMITED if stacked else beside if narrow else map_.natural_width(self._room()))
+                high = self._room() * self._weight(i) // sum(map(self._weight, range(len(self._rows))))
+                wide = map_.natural_width(self._room(), (beside, high))
+                map_.setMaximumWidth(UNLIMITED if stacked else beside if narrow else wide)
                 map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
 
     def _pile(self, i: int, side: QBoxLayout, row: tuple[Mark, ...]) -> None:
@@ -233,7 +235,7 @@ class Places:
         room = self._room() if self._view.theme.stage else 0  # elsewhere it follows from the size
         key = (heat.values.shape, text.texts, self._view.size().toTuple(), self._view.theme, room)
         picture, words = self._widgets[Heatmap, heat.name], self._widgets[Tokens, text.name]
-        filled = words.mark.texts == text.texts and picture.mark.values.shape == heat.values.shape
+        filled = words.mark.texts == text.texts and picture.given.values.shape == heat.values.shape
         if key == self._shared or not filled:  # marks are shown after they are laid out
             return
         self._shared = key

@@ -42,7 +42,7 @@ def head_map(state: State, values: np.ndarray, levels: tuple[float, float], **mo
     head = state.selection.head
     inside = head.layer < n_layers and head.head < n_heads
     place = {"row": head.layer, "col": head.head} if inside else {}
-    return Heatmap("map", values, levels, **{"x": x, "y": y, **place, **more})
+    return Heatmap("map", values, levels, **{"x": x, "y": y, "turns": True, **place, **more})
 
 
 def published_column(known_heads: KnownHeads | None, layer: np.ndarray, head: np.ndarray) -> tuple[RowColumn, ...]:

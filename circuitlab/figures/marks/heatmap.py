@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,6 +29,21 @@ class Tiles:
         down, across = (n * (size + self.gap) - self.gap for n, size in ((self.rows, self.height), (self.cols, self.width)))
         return max(down, 0), max(across, 0)
 
+    def turned(self) -> Tiles:
+        """The sheet with its rows of tiles as columns."""
+        chosen = tuple((col, row) for row, col in self.chosen)
+        return replace(self, rows=self.cols, cols=self.rows, chosen=chosen)
+
+    def turn(self, sheet: np.ndarray) -> np.ndarray:
+        """[row, col, …] cells of this sheet with its rows of tiles as columns; each tile stays as it is."""
+        (down, across), empty = self.turned().extent(), np.nan if sheet.dtype.kind == "f" else 255
+        turned = np.full((down, across, *sheet.shape[2:]), empty, dtype=sheet.dtype)
+        high, wide = self.height + self.gap, self.width + self.gap
+        for row, col in np.ndindex(self.rows, self.cols):
+            tile = sheet[row * high : row * high + self.height, col * wide : col * wide + self.width]
+            turned[col * high : col * high + self.height, row * wide : row * wide + self.width] = tile
+        return turned
+
 
 @dataclass(frozen=True, eq=False)
 class Heatmap(Frozen):
@@ -40,7 +55,8 @@ class Heatmap(Frozen):
     `row`, `col`: a crosshair on a selected cell, row or column. Hits are (row, col), a tile, or (*row_ids[row], *col_ids[col])
     where these [·, k] int are given. `texts` [row, col] str: token text written into a cell where it fits. `framed` [row, col]
     bool: cells with a frame round them. `hints`: what else the readout says of a cell or tile. `struck`: cells or tiles that
-    are crossed, (row, col) each. `blank`: what the readout says of a cell without a value.
+    are crossed, (row, col) each. `blank`: what the readout says of a cell without a value. `turns`: where its rows are more than
+    its columns it may be drawn with the rows across, in a room that is wide and low; hits and readouts stay those of this mark.
     """
 
     name: str
@@ -65,6 +81,29 @@ class Heatmap(Frozen):
     hints: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     struck: tuple[tuple[int, int], ...] = ()
     blank: str = "empty"
+    turns: bool = False
+
+    def turned(self) -> Heatmap:
+        """The same with its rows as columns. Each tile stays as it is."""
+        swap = lambda cells: None if cells is None else np.ascontiguousarray(np.swapaxes(cells, 0, 1))
+        cells = swap if self.tiles is None else self.tiles.turn
+        return replace(
+            self,
+            values=cells(self.values),
+            rgb=None if self.rgb is None else cells(self.rgb),
+            x=self.y,
+            y=self.x,
+            row=self.col,
+            col=self.row,
+            row_ids=self.col_ids,
+            col_ids=self.row_ids,
+            tiles=None if self.tiles is None else self.tiles.turned(),
+            hatched=swap(self.hatched),
+            texts=swap(self.texts),
+            framed=swap(self.framed),
+            hints={(col, row): words for (row, col), words in self.hints.items()},
+            struck=tuple((col, row) for row, col in self.struck),
+        )
 
     def check(self) -> None:
         """Axes, ids and what is written into cells are of as many rows and columns as there are."""

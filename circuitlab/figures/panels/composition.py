@@ -38,6 +38,7 @@ KINDS: tuple[Kind, ...] = ("Q", "K", "V")
 Measure = Literal["minus baseline", "score", "z"]
 UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z"}
 MARKED = 0.4  # a head with such a score is marked
+MANY = 64  # heads: of a model with more, a graph has those with an edge, and hues for those that are selected
 NOTE, MOST_NOTES = 160, 4  # characters of a note on paper, and notes
 MARKS = {"prefix_matching": "ind", "previous_token": "prev"}
 
@@ -156,7 +157,11 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     key, note_texts = _daggers(facts, [pairs for pairs, _ in shown]) if view.form == "graph" else ("", OnPaper(""))
     title = _title(result, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
     wide = Essential(f"wider lines: larger {UNITS[view.by]}", Sense(of_differences="")) if view.form == "graph" else ""
-    return Figure((marks,), title, caption(answer, wide, words, ("† " if key else "") + published(facts), note_texts), counted)
+    n = facts.config.n_layers * facts.config.n_heads
+    left_out = Essential(f"of {n} heads those with an edge, and selected ones") if view.form == "graph" and n > MANY else ""
+    return Figure(
+        (marks,), title, caption(answer, wide, left_out, words, ("† " if key else "") + published(facts), note_texts), counted
+    )
 
 
 def _daggers(facts: Facts, shown: Sequence[Pairs]) -> tuple[str, OnPaper]:
@@ -226,6 +231,44 @@ def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], n
     return memo(answer, "nodes", make)
 
 
+class _Drawn(NamedTuple):
+    """The nodes of a graph: `xy` [n, 2], labels, `hues` [n], `ids` [n, 2]; `ends` [m, 2] of its edges; names of rows.
+
+    `alone`: those that have no edge, as indices of all heads.
+    """
+
+    xy: np.ndarray
+    labels: tuple[str, ...]
+    hues: np.ndarray
+    ids: np.ndarray
+    ends: np.ndarray
+    rows: tuple[tuple[float, str], ...]
+    alone: tuple[int, ...] = ()
+
+
+def _drawn(answer: Answer, facts: Facts, ends: np.ndarray, selected: set[tuple[int, int]], key: tuple[object, ...]) -> _Drawn:
+    """Every head; of more than `MANY` those with an edge of `ends` and the selected ones, in rows of the layers that have any."""
+    xy, labels, hues, node_ids = _nodes(answer, facts)
+    n_layers, n_heads = facts.config.n_layers, facts.config.n_heads
+    if n_layers * n_heads <= MANY:
+        rows = memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(n_layers)))
+        return _Drawn(xy, labels, hues, node_ids, ends, rows)
+    here = sorted(layer * n_heads + head for layer, head in selected if layer < n_layers and head < n_heads)
+    alone = tuple(node for node in here if node not in ends)
+
+    def make() -> _Drawn:
+        nodes = np.unique(np.concatenate([ends.ravel(), np.array(alone, dtype=ends.dtype)]))
+        layers, row = np.unique(nodes // n_heads, return_inverse=True)
+        places = np.stack([nodes % n_heads + 0.5 * (row % 2), row], axis=1).astype(float)
+        names = tuple(labels[node] for node in nodes.tolist())
+        rows = tuple((float(i), f"L{layer}") for i, layer in enumerate(layers.tolist()))
+        return _Drawn(places, names, hues[nodes], node_ids[nodes], np.searchsorted(nodes, ends), rows, alone)
+
+    drawn = memo(answer, ("drawn", *key, alone), make)
+    own = lambda: np.where([tuple(node) in selected for node in drawn.ids.tolist()], drawn.hues, -1)
+    return drawn._replace(hues=memo(answer, ("hues", *key, tuple(here)), own))
+
+
 def _graph(
     answer: Answer[CompositionResult],
     view: CompositionView,
@@ -235,7 +278,6 @@ def _graph(
     facts: Facts,
     behaviour: dict[Head, str],
 ) -> Edges:
-    xy, labels, hues, node_ids = _nodes(answer, facts)
     n_heads = facts.config.n_heads
 
     def make() -> tuple[np.ndarray, ...]:
@@ -245,16 +287,19 @@ def _graph(
     key = (view.by, view.top, view.least, kinds)
     ends, weights, edge_ids = memo(answer, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
+    drawn = _drawn(answer, facts, ends, heads, key)
+    node_ids, of = drawn.ids, (*key, drawn.alone)
     published_names, edits = hints(facts), edit_notes(state, facts)
     mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
-    badges = memo(answer, ("badges", tuple(behaviour.items()), facts.known_heads()), lambda: tuple(map(mark, node_ids.tolist())))
+    badge_key = ("badges", of, tuple(behaviour.items()), facts.known_heads())
+    badges = memo(answer, badge_key, lambda: tuple(map(mark, node_ids.tolist())))
     edge_badges, edge_notes = _edge_notes(facts, edge_ids)
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
-        xy=xy,
-        labels=labels,
-        hues=hues,
-        ends=ends,
+        xy=drawn.xy,
+        labels=drawn.labels,
+        hues=drawn.hues,
+        ends=drawn.ends,
         weights=weights,
         kinds=pairs.kind,
         chosen_nodes=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in heads),
@@ -264,19 +309,24 @@ def _graph(
         node_ids=node_ids,
         edge_ids=edge_ids,
         badges=badges,
-        hints=_hints(answer, facts, node_ids, edits),
+        hints=_hints(answer, facts, node_ids, edits, of),
         struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in edits),
-        rows=memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(facts.config.n_layers))),
+        rows=drawn.rows,
         edge_badges=edge_badges,
         edge_hints=edge_notes,
     )
 
 
-def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, edits: Mapping[tuple[int, int], str]) -> tuple[str, ...]:
-    """[n]: what is ablated in each head, and what papers call it, with the source; () where there is nothing of either."""
+def _hints(
+    answer: Answer, facts: Facts, node_ids: np.ndarray, edits: Mapping[tuple[int, int], str], of: tuple[object, ...]
+) -> tuple[str, ...]:
+    """[n]: what is ablated in each head, and what papers call it, with the source; () where there is nothing of either.
+
+    `of`: what the nodes follow from.
+    """
     notes = with_edit_notes(hints(facts), edits)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
-    return memo(answer, ("hints", facts.known_heads(), tuple(edits.items())), make) if notes else ()
+    return memo(answer, ("hints", of, facts.known_heads(), tuple(edits.items())), make) if notes else ()
 
 
 def _edge_notes(facts: Facts, edge_ids: np.ndarray) -> tuple[tuple[str, ...], tuple[str, ...]]:

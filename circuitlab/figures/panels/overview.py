@@ -1,4 +1,4 @@
-"""All heads at a glance: a contact sheet of every head's attention, layers down, heads across."""
+"""All heads at a glance: a contact sheet of every head's attention, layers down, heads across; turned in a wide and low room."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         y=y,
         tiles=tiles,
         colour_bar=False,
+        turns=True,
         hints=with_edit_notes(hints(facts), edits),
         struck=tuple(edits),
     )

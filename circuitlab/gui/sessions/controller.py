@@ -25,6 +25,7 @@ from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import layout_to_text
 from circuitlab.gui.sessions.file_hold import COPY, ELSEWHERE, READ_ONLY, REPLACE, FileHold, changed_box, in_use, in_use_box
 from circuitlab.gui.sessions.file_work import Capture, Searcher, Staged, Version, unknown_words
+from circuitlab.gui.sessions.first_look import FirstLook
 from circuitlab.gui.sessions.first_state import fresh_work
 from circuitlab.gui.sessions.found_elsewhere import elsewhere_words
 from circuitlab.gui.sessions.opening import SessionOpening
@@ -107,6 +108,8 @@ class SessionController(QObject):
         self.pictures = PictureViews(host, self.opening, self)
         self._beginning = WorkSlot(self, finished=self._begun, failed=self._not_done)
         self.context.document.history_changed.connect(self._maybe_changed)
+        self.first_look = FirstLook(self.context, self)
+        self.first_look.looked.connect(self._looked)
 
     # -- what it is -------------------------------------------------------------------------------------------------------
 
@@ -378,7 +381,18 @@ class SessionController(QObject):
 
     @Slot(object)
     def _begun(self, work: Work) -> None:
-        self._leave(lambda: self._begin(Staged(None, Session(), self.folder(), work=work)))
+        def begin() -> None:
+            self._begin(Staged(None, Session(), self.folder(), work=work))
+            self.first_look.begin()
+
+        self._leave(begin)
+
+    @Slot(object)
+    def _looked(self, before: Work) -> None:
+        """A head that the window selects by itself is no unsaved change."""
+        if self._saved_work == before:
+            self._saved_work = self.context.document.work
+        self._maybe_changed()
 
     def _begin(self, staged: Staged) -> None:
         assert staged.work is not None

@@ -32,7 +32,7 @@ from circuitlab.gui.work.settings import STOPPED, Settings
 from circuitlab.interrupts import ending, uncollected
 from circuitlab.session_files.session_lock import session_lock
 
-USUAL, LARGEST, PART = QSize(1280, 800), QSize(1920, 1200), 0.8  # of a first window, and of the screen where that is more
+USUAL, LARGEST, PART = QSize(1280, 800), QSize(2560, 1440), 0.92  # of a first window, and of the screen where that is more
 DEFAULT = "builtin:attn-only-2l"
 
 
@@ -66,6 +66,7 @@ def make_window(
         model = engine.store.open(replace(reference(source or DEFAULT), assume=assume))
         window = Window(engine, fresh_state(model, text), COMMANDS, remember, settings)
         window.opening.announce(model)
+        window.sessions.first_look.begin()
     settings.setParent(window)
     window.come_back(returning)
     return window

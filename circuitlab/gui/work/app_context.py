@@ -131,6 +131,10 @@ class AppContext(QObject):
         """Show the target state on another model: another checkpoint, other parameters."""
         self.show(replace(self.target_state, model=ref), label, merge)
 
+    def mend(self, state: State) -> None:
+        """Record `state` in place of what is recorded, without a step of undo."""
+        self.document.mend(state)
+
     def preview(self, state: State) -> None:
         """Show a state without recording it, until `end_preview` or the next step."""
         self.document.apply(state, "")

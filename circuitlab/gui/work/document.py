@@ -137,6 +137,11 @@ class Document(QObject):
         self._history.mend(replace(self.work, state=self.fit(self.recorded, self.recorded)))
         self._show(self.recorded)
 
+    def mend(self, state: State) -> None:
+        """Record `state` in place of what is recorded, without a step of undo."""
+        self._history.mend(replace(self.work, state=self.fit(state, self.recorded)))
+        self._show(self.recorded)
+
     def _step_to(self, before: Work, work: Work | None) -> None:
         """Show the work of a step, its state fitted again: its model may have been reread with other shapes meanwhile."""
         if work is not None:
