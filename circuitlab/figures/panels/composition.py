@@ -12,7 +12,7 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScor
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
 from circuitlab.caption_parts import Essential, OnPaper, Sense
-from circuitlab.counting import number
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
@@ -158,7 +158,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     title = _title(result, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
     wide = Essential(f"wider lines: larger {UNITS[view.by]}", Sense(of_differences="")) if view.form == "graph" else ""
     n = facts.config.n_layers * facts.config.n_heads
-    left_out = Essential(f"of {n} heads those with an edge, and selected ones") if view.form == "graph" and n > MANY else ""
+    left_out = (
+        Essential(f"of {number_of(n, 'head')} those with an edge, and selected ones") if view.form == "graph" and n > MANY else ""
+    )
     return Figure(
         (marks,), title, caption(answer, wide, left_out, words, ("† " if key else "") + published(facts), note_texts), counted
     )
