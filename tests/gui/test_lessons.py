@@ -25,7 +25,7 @@ from circuitlab.model.subject import Head
 from circuitlab.story.values import not_computed, why_not_computed
 from tests.gui.driving import docks_on_screen, settle
 from tests.lesson_models import write_models
-from tests.real_file import brought
+from tests.real_file import LESSONS, brought
 
 SHIPPED = {path.stem: path for path in files()}
 
@@ -106,7 +106,6 @@ def complaints(window: Window, lesson: Lesson, number: int) -> Iterator[str]:
 
 # no layers, and two of them; the slow set walks all
 AT_ONCE = ("01-zero-layers", "05-induction")
-OF_THE_CATALOGUE = ("13-induction-in-a-real-model",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in AT_ONCE else pytest.mark.slow) for n in sorted(SHIPPED)])
@@ -117,7 +116,7 @@ def test_every_lesson_can_be_walked_on_small_models(qtbot: Any, small: None, ope
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHIPPED))
 def test_every_lesson_can_be_walked_on_the_shipped_models(qtbot: Any, opened: Callable[[], Window], name: str) -> None:
-    if name in OF_THE_CATALOGUE:
+    if name in LESSONS:
         brought()
     walk(qtbot, opened(), read(SHIPPED[name]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -30,6 +31,15 @@ def shown_panels(window: Window) -> list[str]:
     return [name for name in shown if dock(window, name).view.figure.grid]
 
 
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.?\d+)(?:e[-+]?\d+)?")
+
+
+def drawn_alike(one: str, other: str) -> bool:
+    """Whether two SVG pictures are the same but for rounding: a window reuses the run of a prompt's beginning."""
+    numbers, others = ([float(word) for word in NUMBER.findall(text)] for text in (one, other))
+    return NUMBER.split(one) == NUMBER.split(other) and bool(np.allclose(numbers, others, rtol=1e-4, atol=1e-5))
+
+
 @pytest.mark.parametrize("compare", ["now", "difference"])
 def test_the_command_line_draws_what_the_window_shows(qtbot: Any, window: Window, tmp_path: Path, compare: Compare) -> None:
     work_on(window)
@@ -41,7 +51,7 @@ def test_the_command_line_draws_what_the_window_shows(qtbot: Any, window: Window
     for name in panels:
         exported(qtbot, window, tmp_path / "window.svg", name)
         assert main(["figure", name, "--at", str(tmp_path / "talk.circuitlab"), "-o", str(tmp_path / "line.svg")]) == 0
-        assert (tmp_path / "line.svg").read_bytes() == (tmp_path / "window.svg").read_bytes(), name
+        assert drawn_alike((tmp_path / "line.svg").read_text("utf-8"), (tmp_path / "window.svg").read_text("utf-8")), name
 
 
 @pytest.mark.slow

@@ -224,7 +224,8 @@ def _beside(inputs: Any, analysis: Any, params: Any, kept: list[weakref.ref[Any]
 
 def test_the_runs_of_a_model_go_when_it_is_closed(tmp_path: Path) -> None:
     """Also of one that is closed while it runs, and of one that is read again; its answers stay."""
-    store, refs = ModelStore(most=1, room=0), [ModelRef(f"file:{directory(tmp_path / name)}") for name in "abc"]
+    folders = [directory(tmp_path / name, d_head=size) for name, size in zip("abc", (4, 6, 8), strict=True)]  # other weights each
+    store, refs = ModelStore(most=1, room=0), [ModelRef(f"file:{folder}") for folder in folders]
     engine, weights = Engine(store), list[weakref.ref[Any]]()
     requests = [Request.named("token_loss", TokenLossParams(), Subject(ref, TOKENS)) for ref in refs]
     for request in requests:

@@ -36,6 +36,7 @@ from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 COLUMNS = ("Model", "Size", "Licence", "On this machine")
 FINAL = "main"
 ROW = 8  # px beyond the text of a row
+ROWS = 7  # in sight; the others scroll
 
 
 class ModelDialog(FetchDialog):
@@ -113,7 +114,7 @@ class ModelDialog(FetchDialog):
         header.setStretchLastSection(True)
         row = self.fontMetrics().lineSpacing() + ROW
         frame = 2 * self.models.frameWidth() + 2
-        self.models.setFixedHeight(header.sizeHint().height() + max(1, min(len(entries), 8)) * row + frame)
+        self.models.setFixedHeight(header.sizeHint().height() + max(1, min(len(entries), ROWS)) * row + frame)
         self._chosen()
         if problem:
             self.status.setText(problem)
