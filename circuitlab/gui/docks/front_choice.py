@@ -44,7 +44,9 @@ class FrontChoice(QComboBox):
         shown = front if front in offered else False
         self.setCurrentIndex(self._fronts.index(shown))
         self.setEnabled(len(offered) > 1)
-        about = {False: "no special token", True: "the beginning-of-sequence token"}.get(shown, "a special token")
+        about = (
+            "a special token" if isinstance(shown, str) else "the beginning-of-sequence token" if shown else "no special token"
+        )
         what = f"In front of the text: {about}, {offered[shown]}" if shown else f"In front of the text: {about}"
         self.setToolTip(tip_of(what if self.isEnabled() else "This model’s tokenizer has no BOS and no other special token"))
 
