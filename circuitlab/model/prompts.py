@@ -3,9 +3,9 @@
     prompt ⇥ answer ⇥ other answer ⇥ other prompt
 
 separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
-and `\\\\` stand for a newline, a tab and a backslash; spaces count; empty lines and lines that begin with # are skipped; a line
-ends in a newline, with or without a carriage return. The target is the answer's first token, or that minus the first token of the
-other one. The other prompt is what is patched from.
+and `\\\\` stand for a newline, a tab and a backslash; spaces count; spellings of special tokens are letters; empty lines and
+lines that begin with # are skipped; a line ends in a newline, with or without a carriage return. The target is the answer's first
+token, or that minus the first token of the other one. The other prompt is what is patched from.
 """
 
 from __future__ import annotations

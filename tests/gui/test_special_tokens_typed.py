@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from math import floor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 
 from circuitlab.draw.look.theme import LIGHT
 from circuitlab.draw.painted.tokens import TokensMark
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.figures.marks import Tokens
+from circuitlab.gui.docks.chat_dialog import ChatDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.text.tokenizer import Tokenizer
 from tests.gui.driving import pixels, settle, shown_window
@@ -131,3 +134,34 @@ def test_any_special_token_is_put_in_front(qtbot: Any, tmp_path: Path) -> None:
         settle(qtbot, window)
         assert front.currentText() == "<|x|>"
         assert saved_and_opened(recorded(), tmp_path, window.context.engine) == recorded()
+
+
+def test_a_chat_message_is_the_prompt_as_the_model_was_trained(qtbot: Any, tmp_path: Path) -> None:
+    folder = with_special(directory(tmp_path / "m"), "<|x|>")
+    settings = {"chat_template": "<|x|>{{ messages[0].content }}{% if add_generation_prompt %}<|bos|>{% endif %}"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    with shown_window(qtbot, folder) as window:
+        prompt = window.prompt
+        typed(qtbot, window, "ab")
+        prompt.special.click()
+        last = prompt.sample.count() - 1
+        assert prompt.sample.itemText(last) == "As a chat message…"
+        prompt.sample.activated.emit(last)
+        dialog = prompt.findChild(ChatDialog)
+        assert dialog is not None and dialog.user.toPlainText() == "ab"
+        qtbot.mouseClick(dialog.primary, Qt.MouseButton.LeftButton)
+        qtbot.waitUntil(lambda: window.context.document.recorded.text == "<|x|>ab<|bos|>")
+        settle(qtbot, window)
+        state = window.context.document.recorded
+        assert state.tokens == (257, 65, 66, 0) and state.special and not state.bos
+        window.undo()
+        assert window.context.document.recorded.text == "ab" and not window.context.document.recorded.special
+        settle(qtbot, window)
+
+
+def test_a_model_without_a_template_says_so(qtbot: Any, window: Window) -> None:
+    sample = window.prompt.sample
+    last = sample.count() - 1
+    assert "no template" in sample.itemText(last)
+    sample.activated.emit(last)
+    assert window.prompt.findChild(ChatDialog) is None

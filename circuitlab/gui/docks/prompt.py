@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QTextCursor
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShowEvent, QStandardItemModel, QTextCursor
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -24,10 +24,11 @@ from circuitlab.counting import number_of
 from circuitlab.disk.paths import resource
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.look.style_rules import set_role
-from circuitlab.errors import TooLong
+from circuitlab.errors import Cancelled, TooLong
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.marks import Hit, empty
 from circuitlab.gui.docks.bos_words import bos_words
+from circuitlab.gui.docks.chat_dialog import ChatDialog
 from circuitlab.gui.docks.front_choice import FrontChoice
 from circuitlab.gui.docks.prompt_losses import LossStrip
 from circuitlab.gui.docks.prompt_reading import PromptReader, PromptText
@@ -39,12 +40,16 @@ from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
+from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.text.chat_template import rendered
 from circuitlab.model.text.reading import Front, Reading
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.state.state import State
 
 LEAST_LOSSES = QSize(96, 54)  # a line of tokens with its caption
 LARGEST_PART = 5  # the text asks for at most a fifth of the window’s height
 SPELLINGS = 6  # of special tokens that a tip lists
+CHAT = "As a chat message…"
 BURST = 1.5  # s: typing after a longer pause is another step of undo
 
 
@@ -68,6 +73,8 @@ class PromptDock(QDockWidget):
         self._burst, self._typed_at = 0, 0.0
         self._announced_height = 0  # px, as last returned by `announce_height`
         self.reader = PromptReader(context, self)
+        self._chat_dialog: ChatDialog | None = None
+        self._chat_slot = WorkSlot(self, finished=self._chat_rendered, failed=self._chat_failed)
         self._make_widgets()
         self._lay_out()
         self.timer = QTimer(self)
@@ -98,6 +105,7 @@ class PromptDock(QDockWidget):
         self.sample.addItem("Samples…")
         for title, _ in samples():
             self.sample.addItem(title)
+        self.sample.addItem(CHAT)
         self.warning = PlainLabel(self)
         self.warning.setTextFormat(Qt.TextFormat.PlainText)
         self.warning.setProperty("role", "warning")
@@ -350,10 +358,49 @@ class PromptDock(QDockWidget):
 
     @Slot(int)
     def _sample_chosen(self, index: int) -> None:
-        if index > 0:
+        self.sample.setCurrentIndex(0)
+        if index == self.sample.count() - 1:
+            self._ask_messages()
+        elif index > 0:
             self.editor.setPlainText(samples()[index - 1][1])
             self.commit()
-        self.sample.setCurrentIndex(0)
+
+    def _ask_messages(self) -> None:
+        """Ask for a chat message, and make it the prompt as the model was trained to read it."""
+        tokenizer = self.context.tokenizer()
+        if tokenizer is None or tokenizer.chat is None:
+            return
+        self._chat_dialog = ChatDialog(self.editor.toPlainText(), self)
+        self._chat_dialog.accepted.connect(self._render_chat)
+        self._chat_dialog.open()
+
+    @Slot()
+    def _render_chat(self) -> None:
+        tokenizer, dialog = self.context.tokenizer(), self._chat_dialog
+        if tokenizer is None or tokenizer.chat is None or dialog is None:
+            return
+        template, messages, answers = tokenizer.chat, dialog.messages, dialog.answers
+        work = lambda job: (tokenizer, rendered(template, messages, answers))
+        self.context.runner.do(self._chat_slot, "write a chat message", work, "text")
+
+    @Slot(object)
+    def _chat_rendered(self, outcome: tuple[Tokenizer, str]) -> None:
+        """Take the text with its special tokens as written, and nothing in front: templates write BOS themselves."""
+        tokenizer, text = outcome
+        if tokenizer is not self.context.tokenizer():
+            self.context.message.emit("The model has changed since: the chat message was not used.")
+            return
+        state = replace(self.context.document.recorded, bos=False, front="", special=True)
+        if self.reader.quick(text, True):
+            changed = self._with(state, self.reader.tokenize(text, state.reading))
+        else:
+            changed = replace(state, draft=text)
+        self.context.apply(changed, "chat message")
+
+    @Slot(object)
+    def _chat_failed(self, error: object) -> None:
+        if not isinstance(error, Cancelled):
+            self.context.failed.emit(error)
 
     def continue_text(self, n: int | None = None) -> None:
         """Let the model continue the text by `n` tokens; None: as many as the field says."""
@@ -385,6 +432,7 @@ class PromptDock(QDockWidget):
         if self._text_of(state) != self.editor.toPlainText() and not self.timer.isActive():
             self.editor.setPlainText(self._text_of(state))
             self.editor.moveCursor(QTextCursor.MoveOperation.End)
+        self._offer_chat()
         self.front.show_front(self.context.tokenizer(), state.reading.front, bos_words(facts))
         self.special.setChecked(state.special and bool(facts.special))
         self.special.setEnabled(bool(facts.special))
@@ -393,6 +441,17 @@ class PromptDock(QDockWidget):
         self._filling = False
         self._show_status(state)
         self.losses.refresh()
+
+    def _offer_chat(self) -> None:
+        """The entry for a chat message, or that this model has no template for one."""
+        tokenizer, last = self.context.tokenizer(), self.sample.count() - 1
+        has = tokenizer is not None and tokenizer.chat is not None
+        entry = CHAT if has else f"{CHAT.removesuffix('…')} (this model has no template)"
+        model = self.sample.model()
+        if self.sample.itemText(last) != entry or not isinstance(model, QStandardItemModel):
+            self.sample.setItemText(last, entry)
+        if isinstance(model, QStandardItemModel):
+            model.item(last).setEnabled(has)
 
     @property
     def waiting(self) -> bool:

@@ -12,7 +12,7 @@ from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel
 from circuitlab.model.loading.checkpoint import read_json
 
-_SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
+SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 
 
 def optional(file: Path) -> JsonObject:
@@ -59,7 +59,7 @@ def _special(folder: Path, settings: Mapping[str, object]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for data in (settings, optional(folder / "special_tokens_map.json")):
         listed = data.get("additional_special_tokens")
-        for token in (*(data.get(name) for name in _SPECIAL_NAMES), *(listed if isinstance(listed, list) else ())):
+        for token in (*(data.get(name) for name in SPECIAL_NAMES), *(listed if isinstance(listed, list) else ())):
             text = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(text, str) and text:
                 found[text] = None

@@ -18,13 +18,16 @@ from tokenizers import Tokenizer as Inner
 from tokenizers.models import BPE
 
 from circuitlab.counting import number_of
+from circuitlab.disk.json_types import JsonObject
 from circuitlab.errors import BadModel, cause
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.lazy_weights import LazyWeights
-from circuitlab.model.loading.added_tokens import added_tokens, is_id, need_ids, optional
+from circuitlab.model.loading.added_tokens import SPECIAL_NAMES, added_tokens, is_id, need_ids, optional
 from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.lone_vocabulary import from_one_file, unread
 from circuitlab.model.loading.other_formats import refuse_format
+from circuitlab.model.text.chat_template import LARGEST as LARGEST_TEMPLATE
+from circuitlab.model.text.chat_template import ChatTemplate, template_among
 from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
 
 # How Qwen's tokenizer splits a text before the merges: digits one by one, line ends apart.
@@ -51,7 +54,22 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     if has_template and isinstance(flag, bool) and flag != tokenizer.adds_bos:
         what = "prepends BOS" if tokenizer.adds_bos else "prepends nothing"
         tokenizer.notes = (f"tokenizer.json {what} to a text, tokenizer_config.json says otherwise; the former is followed",)
+    tokenizer.chat = _chat_template(folder, settings)
     return tokenizer
+
+
+def _chat_template(folder: Path, settings: JsonObject) -> ChatTemplate | None:
+    """How messages become a text, with the special tokens that a template calls by name; its own file before the settings."""
+    path = folder / "chat_template.jinja"
+    text = template_among(settings.get("chat_template"))
+    if path.is_file() and (file := WholeFile(path)).size <= LARGEST_TEMPLATE:
+        text = file.read(0, file.size).decode("utf-8", "replace")
+    if not text or len(text) > LARGEST_TEMPLATE:
+        return None
+    named = {**optional(folder / "special_tokens_map.json"), **settings}
+    spelled = lambda token: token.get("content") if isinstance(token, Mapping) else token
+    tokens = ((name, spelled(named.get(name))) for name in SPECIAL_NAMES)
+    return ChatTemplate(text, tuple((name, token) for name, token in tokens if isinstance(token, str)))
 
 
 def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, ...]]:

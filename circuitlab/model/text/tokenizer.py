@@ -28,6 +28,7 @@ from circuitlab.disk.files import write_whole
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, BadModel, TooLong, cause, quoted
 from circuitlab.model.files.whole_file import WholeFile
+from circuitlab.model.text.chat_template import ChatTemplate
 from circuitlab.model.text.reading import Front, SpecialSwitch
 from circuitlab.model.text.sentencepiece_encoder import KEY, SentencePieceEncoder
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
@@ -74,10 +75,12 @@ def refuse_vocabulary(spec: object) -> None:
 class Tokenizer:
     """A tokenizer. `bos` is the id of its beginning-of-sequence token, None without one.
 
-    `adds_bos`: whether the model's own tokenizer prepends it to a text. `notes`: what was assumed about its files.
+    `adds_bos`: whether the model's own tokenizer prepends it to a text. `notes`: what was assumed about its files. `chat`: how
+    the model was trained to read messages, None where no file says so.
     """
 
     adds_bos = False
+    chat: ChatTemplate | None = None
     notes: tuple[str, ...] = ()
 
     def __init__(

@@ -39,7 +39,7 @@ class TokenizerProcess:
         self._running: list[
             subprocess.Popen[bytes]
         ] = []  # at most one; a list, so that the finaliser holds no reference to this object
-        weakref.finalize(self, _end, self._running)
+        weakref.finalize(self, end, self._running)
         with self._lock:
             self._start()
 
@@ -64,7 +64,7 @@ class TokenizerProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         """A new child that has loaded the tokenizer. Raises `BadModel`."""
-        _end(self._running)
+        end(self._running)
         child = started(
             python(str(_CHILD)),
             stdin=subprocess.PIPE,
@@ -73,9 +73,9 @@ class TokenizerProcess:
             apart=True,  # Ctrl+C goes to the parent alone
         )
         self._running.append(child)
-        reply, late = _exchange(child, self.data, LOADING)
+        reply, late = exchange(child, self.data, LOADING)
         if reply is None or "error" in reply:
-            _end(self._running)
+            end(self._running)
             got = f"nothing within {LOADING:.0f} s" if late else "no answer" if reply is None else reply["error"]
             remedy = "Fetch or write the file again, or remove it and use token ids."
             raise BadModel("The tokenizer cannot be loaded.", expected="a tokenizers file", got=got, remedy=remedy)
@@ -86,14 +86,14 @@ class TokenizerProcess:
             try:
                 alive = [c for c in self._running if c.poll() is None]
                 child = alive[0] if alive else self._start()
-                reply, late = _exchange(child, json.dumps({**request, "seconds": limit}).encode(), limit)
+                reply, late = exchange(child, json.dumps({**request, "seconds": limit}).encode(), limit)
             except BadModel as error:
                 raise BadInput(error.what, expected=error.expected, got=error.got, remedy=_REMEDY) from error
             except BaseException:  # Ctrl+C during a request: its reply would be taken for that of the next one
-                _end(self._running)
+                end(self._running)
                 raise
             if reply is None:
-                _end(self._running)
+                end(self._running)
         if reply is None:
             what = "The tokenizer does not finish with this text." if late else "The tokenizer crashed on this text."
             got = "no answer" if late else "the end of its process, perhaps for lack of memory"
@@ -109,7 +109,7 @@ def failed(reason: str) -> BadInput:
     return BadInput(what, expected="text that its rules can encode", got=reason.partition("\n")[0][:200], remedy=_REMEDY)
 
 
-def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[JsonDict | None, bool]:
+def exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tuple[JsonDict | None, bool]:
     """A child's reply, None if the child ended; and whether it was stopped because the time was up."""
     late = threading.Event()
 
@@ -132,7 +132,7 @@ def _exchange(child: subprocess.Popen[bytes], data: bytes, limit: float) -> tupl
     return (None if reply is None else json.loads(reply)), late.is_set()
 
 
-def _end(running: list[subprocess.Popen[bytes]]) -> None:
+def end(running: list[subprocess.Popen[bytes]]) -> None:
     """Stop a child and close its pipes."""
     while running:
         child = running.pop()

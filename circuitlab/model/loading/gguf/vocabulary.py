@@ -12,6 +12,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
+from circuitlab.model.text.chat_template import LARGEST, ChatTemplate
 from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Piece, Unmergeable, bpe_description
 from circuitlab.model.text.sentencepiece_encoder import normalising, unigram_description
 from circuitlab.model.text.sentencepiece_normaliser import Rules
@@ -89,7 +90,18 @@ def vocabulary(header: Header) -> Tokenizer | None:
     always = sentencepiece or keys.get("pre") in ("llama-bpe", "llama3", "llama-v3", "tekken")
     tokenizer.adds_bos = tokenizer.bos is not None and keys.flag("add_bos_token", always)
     tokenizer.notes = (note,)
+    tokenizer.chat = _chat_template(header, keys, tokenizer)
     return tokenizer
+
+
+def _chat_template(header: Header, keys: _Keys, tokenizer: Tokenizer) -> ChatTemplate | None:
+    """How messages become a text, with the special tokens that a template calls by name."""
+    text = header.metadata.get("tokenizer.chat_template")
+    if not isinstance(text, str) or not text or len(text) > LARGEST:
+        return None
+    named = {"bos_token": tokenizer.bos, "eos_token": keys.id("eos")}
+    ids = {name: i for name, i in named.items() if i is not None and i < tokenizer.n_tokens}
+    return ChatTemplate(text, tuple((name, tokenizer.raw(i)) for name, i in ids.items()))
 
 
 def _added(keys: _Keys, types: tuple[int, ...]) -> list[JsonDict]:
