@@ -51,6 +51,9 @@ def register_offer(maker: OfferMaker) -> OfferMaker:
     return maker
 
 
+SHARED = ("k", "v")  # sites whose heads are counted by groups that share them
+
+
 def ablation(head: Head) -> Intervention:
     """Zero ablation of a head: its z is 0, and with it its output to the residual stream."""
     return Intervention("zero", Site("z", head.layer, (head.head,)))
@@ -84,12 +87,18 @@ def switched(state: State, edit: Intervention, on: bool) -> State:
 
 
 def place(site: Site) -> str:
-    """A site in words: `"z of L1H1 at 12"`."""
+    """A site in words: `"z of L1H1 at 12"`; of keys and values, which a group of heads may share, `"k 1 of layer 17"`."""
+    if site.name in SHARED and site.heads:
+        return f"{site.name} {', '.join(map(str, site.heads))} of layer {site.layer}{_where(site)}"
     heads = " ".join(str(Head(site.layer, h)) for h in site.heads)
     who = heads or (f"layer {site.layer}" if site.name in ("resid_pre", "mlp_out") else f"all heads of layer {site.layer}")
+    return f"{site.name} of {who}{_where(site)}"
+
+
+def _where(site: Site) -> str:
     positions = " at " + ", ".join(map(str, site.positions)) if site.positions else ""
     sources = " from " + ", ".join(map(str, site.sources)) if site.sources else ""
-    return f"{site.name} of {who}{positions}{sources}"
+    return f"{positions}{sources}"
 
 
 def words(edit: Intervention) -> str:
@@ -116,7 +125,9 @@ def _who(edit: Intervention) -> str:
     """The site of an intervention in a few letters."""
     site, sender = edit.site, edit.path_from
     if site.heads:
-        name = str(Head(site.layer, site.heads[0])) + (f" +{len(site.heads) - 1}" if len(site.heads) > 1 else "")
+        first = site.heads[0]
+        name = f"L{site.layer} {site.name}{first}" if site.name in SHARED else str(Head(site.layer, first))
+        name += f" +{len(site.heads) - 1}" if len(site.heads) > 1 else ""
     else:
         name = {"resid_pre": f"stream {site.layer}", "mlp_out": f"MLP {site.layer}"}.get(site.name, f"layer {site.layer}")
     if sender is None:
@@ -164,7 +175,7 @@ def heads_of(edit: Intervention, config: ModelConfig) -> tuple[Head, ...]:
     site = edit.site
     if site.name in HEADLESS:
         return ()
-    if site.name in ("k", "v"):
+    if site.name in SHARED:
         chosen = [h for h in range(config.n_heads) if not site.heads or config.kv_head(h) in site.heads]
     else:
         chosen = list(site.heads or range(config.n_heads))

@@ -65,7 +65,9 @@ def rendered(template: ChatTemplate, messages: Sequence[Message], answers: bool 
         ready, _ = exchange(child, b"", LOADING)
         if ready is None or "error" in ready:
             got = "no answer" if ready is None else str(ready["error"])
-            raise BadMachine("The library jinja2 cannot be used.", expected="the extra [chat]", got=got, remedy="Install it again.")
+            raise BadMachine(
+                "The library jinja2 cannot be used.", expected="the extra [chat]", got=got, remedy="Install it again."
+            )
         reply, late = exchange(child, json.dumps(request).encode(), SECONDS)
     finally:
         end([child])

@@ -162,6 +162,8 @@ def _pieces(vocab: object, kinds: object, scores: object, unigram: bool) -> list
         for i in ids:
             kind_of[i] = int(kind)
     pieces = [(text, score, kind) for (text, score), kind in zip(listed, kind_of, strict=True)]
+    if any(len(text) > LONGEST for text, _, kind in pieces if kind != NORMAL):
+        raise ValueError(f"pieces longer than {LONGEST} characters")
     if unigram and any(len(text) > LONGEST or not text for text, _, kind in pieces if kind in (NORMAL, USER)):
         raise ValueError(f"pieces longer than {LONGEST} characters, or without text")
     if (unigram or scores is not None) and UNKNOWN not in kind_of:

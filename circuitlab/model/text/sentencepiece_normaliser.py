@@ -20,6 +20,7 @@ SPACE = "▁"
 _LARGEST_TABLE = 2**22  # bytes; that of the usual rules has 240,000
 _LONGEST_KEY, _LONGEST_REPLACEMENT = 32, 256  # characters, of which the usual rules have 4 and 18
 _MOST_STEPS = 2**16  # from a place in the table by a character, as far as they are remembered
+_MOST_NODES = 2**17  # of a table, on the way to the characters at which its keys begin; the largest known has 10,000
 _FAR = "\U00010000"
 _BLANKS = re.compile(" {2,}+")
 
@@ -148,6 +149,7 @@ class _Table:
         if max(map(len, self._texts.decode("utf-8").split("\0"))) > _LONGEST_REPLACEMENT:
             raise ValueError(f"a replacement of more than {number_of(_LONGEST_REPLACEMENT, 'character')}")
         self._steps: dict[tuple[int, str], tuple[int, str | None]] = {}
+        self._visited = 0
 
     def at(self, text: str, start: int) -> tuple[int, str]:
         """The length of the longest key at a place, 0 without one, and its replacement."""
@@ -205,6 +207,9 @@ class _Table:
             key, at = waiting.pop()
             for byte in _following(key):
                 if (child := self._child(at, byte)) > 0:
+                    self._visited += 1  # a node has one parent, so that each is met once from the root and once from a letter
+                    if self._visited > min(2 * len(self._units), _MOST_NODES):
+                        raise ValueError("a table of characters that leads back to itself, or with more than any model has")
                     one = key + bytes((byte,))
                     try:
                         yield one.decode("utf-8"), child

@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +30,7 @@ from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.text.chat_template import ChatTemplate
 from circuitlab.model.text.reading import Front, SpecialSwitch
 from circuitlab.model.text.sentencepiece_encoder import KEY, SentencePieceEncoder
+from circuitlab.model.text.sentencepiece_normaliser import LongestKeys
 from circuitlab.model.text.tokenizer_process import TokenizerProcess, failed
 from circuitlab.model.text.tokenizer_rules import TEXT_STEPS, impossible, unbounded
 
@@ -94,7 +94,7 @@ class Tokenizer:
         self._inner.no_padding()
         added = inner.get_added_tokens_decoder()
         self._special = {i: str(t.content) for i, t in sorted(added.items()) if t.special}
-        self._spelling = _any_of(t.content for t in added.values() if t.special)
+        self._spellings = LongestKeys(str(t.content) for t in added.values() if t.special and t.content)
         self._changes_first = any(t.special and t.normalized for t in added.values())  # spellings are sought after the normaliser
         self._byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
         self._switch = SpecialSwitch(inner)
@@ -185,8 +185,12 @@ class Tokenizer:
     @property
     def unknown(self) -> int | None:
         """The id of the token for what the vocabulary cannot spell, None without one that is named."""
-        name = getattr(self._inner.model, "unk_token", None)
-        return self._inner.token_to_id(name) if isinstance(name, str) else None
+        model = self._inner.model
+        if isinstance(name := getattr(model, "unk_token", None), str):
+            return self._inner.token_to_id(name)
+        if isinstance(unknown := getattr(model, "unk_id", None), int):  # of Unigram
+            return unknown
+        return next((i for i, text in self._special.items() if text == "<unk>"), None)
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
@@ -208,7 +212,7 @@ class Tokenizer:
 
     def spells(self, text: str, special: bool = True) -> bool:
         """Whether a text may hold a special token's spelling, so that reading them (`special`) makes a difference."""
-        return special and self._spelling is not None and (self._changes_first or self._spelling.search(text) is not None)
+        return special and bool(self._spellings.keys) and (self._changes_first or any(True for _ in self._spellings.found(text)))
 
     def encode(self, text: str, bos: Front = False, special: bool = False) -> tuple[int, ...]:
         """Ids of `text`, after BOS if `bos` is set and there is one, or after the special token that it spells.
@@ -464,12 +468,6 @@ def _guarded(work: Callable[[], T]) -> T:
         raise
     except BaseException as error:
         raise failed(str(error) or type(error).__name__) from error
-
-
-def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:
-    """What finds any of these texts, None where there is none."""
-    parts = [re.escape(text) for text in spellings if text]
-    return re.compile("|".join(parts)) if parts else None
 
 
 def _stated(value: object) -> Any:
