@@ -31,6 +31,7 @@ from circuitlab.draw.look.plain_text import question
 from circuitlab.draw.look.slide import Slide
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.gui.docks.chat_dialog import ChatDialog
 from circuitlab.gui.lessons.film_dialog import FilmDialog
 from circuitlab.gui.panel.note_dialog import NoteDialog
 from circuitlab.gui.panel.sweep_question import sweep_question
@@ -87,6 +88,7 @@ DIALOGS: dict[str, Callable[[Window], QDialog]] = {
     "note": lambda w: NoteDialog(w.context, Note("", panel="attention"), None, w),
     "palette": lambda w: Palette([*w.menus.actions, *w.menus.lessons], w, SearchEntries(w.context, w.opening)),
     "shortcuts": lambda w: ShortcutSheet(w.menus.actions, w),
+    "chat": lambda w: ChatDialog("What stood on the hill?", w),
     "film": lambda w: FilmDialog(Slide(), "Training of attn-only-2l", 25, None, w),
     "present": lambda w: PresentDialog(Choice(["A head", "Without it"], attached()), TalkOptions(), w.preparing, w),
 }
@@ -204,6 +206,7 @@ def test_enter_belongs_to_no_button_but_the_one_the_dialog_is_for(qtbot: Any, wi
         "film": {"Choose a file…"},
         "note": {"Keep"},
         "present": {"Present"},
+        "chat": {"Use as the prompt"},
         "models of a session": {"Use them all the same"},
     }
     for name, make in DIALOGS.items():
