@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, head_scores
 from circuitlab.analysis.base import Ctx, NullContext
 from circuitlab.counting import number_of
@@ -297,16 +295,15 @@ class Resolver:
                 got=printable(score),
                 remedy="Name one of these scores.",
             )
-        values = result.of(score)
-        if not np.isfinite(values).any():
+        head = result.best(score)
+        if head is None:
             raise BadInput(
                 f"{model.ref.name} has no head with a score.",
                 expected=score,
                 got="none",
                 remedy="Name a head instead, such as L1H4.",
             )
-        layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
-        return Head(int(layer), int(head))
+        return head
 
     def _edits(self, setup: Setup, model: OpenModel, n_tokens: int) -> Edits:
         if setup.edits is not None:

@@ -38,6 +38,7 @@ from circuitlab.counting import number_of
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import patterns
 from circuitlab.model.run import Run
+from circuitlab.model.subject import Head
 from circuitlab.model.weights import bos_of
 
 TOKENS = 1024  # per batch, few enough to cancel within one layer in time
@@ -87,6 +88,14 @@ class HeadScoresResult(Result):
     def of(self, name: str) -> np.ndarray:
         """[layer, head] means of one score."""
         return self.mean[self.names.index(name)]
+
+    def best(self, name: str) -> Head | None:
+        """The head of the highest mean of one score, None where no head has one."""
+        values = self.of(name)
+        if not np.isfinite(values).any():
+            return None
+        layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+        return Head(int(layer), int(head))
 
     def across(self) -> Mapping[str, np.ndarray]:
         """`mean` and `control`, [score, layer, head]."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from PySide6.QtCore import QObject, Signal, Slot
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores
@@ -30,11 +29,8 @@ def repeat_in(tokens: tuple[int, ...]) -> int | None:
 
 def best_head(result: HeadScoresResult) -> Head | None:
     """The head of the highest prefix-matching score, None where none has `LEAST`."""
-    scores = np.nan_to_num(result.of("prefix_matching"), nan=-np.inf)
-    if not scores.size or scores.max() < LEAST:
-        return None
-    layer, head = np.unravel_index(int(scores.argmax()), scores.shape)
-    return Head(int(layer), int(head))
+    head = result.best("prefix_matching")
+    return None if head is None or result.of("prefix_matching")[head.layer, head.head] < LEAST else head
 
 
 class FirstLook(QObject):
