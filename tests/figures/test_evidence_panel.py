@@ -62,10 +62,10 @@ def beside(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 @pytest.fixture
-def bench(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, State]:
-    """A small model under the name of the two-layer one, beside the others of the family."""
+def bench(shipped: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, State]:
+    """A small model under the name of the two-layer one, beside the others of the family; answers are those of the whole file."""
     beside(monkeypatch, shipped)
-    return Engine(ModelStore()), State(reference("builtin:attn-only-2l"))
+    return engine, State(reference("builtin:attn-only-2l"))
 
 
 def cells(engine: Engine, state: State) -> tuple[dict[str, list[Any]], dict[str, str]]:
