@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 if sys.platform == "win32":
     pytest.skip("needs a POSIX system: processes that are killed", allow_module_level=True)
@@ -22,11 +23,11 @@ from circuitlab.disk import paths
 from circuitlab.disk.file_lock import FileLock
 from circuitlab.disk.unfinished_folder import unfinished_folder
 from circuitlab.engine.store import ModelStore, reference
-from circuitlab.errors import BadInput, CircuitLabError, UsageError
+from circuitlab.errors import BadInput, Cancelled, CircuitLabError, UsageError
 from circuitlab.model.archives.getting import get
 from circuitlab.model.files.tensors import ResidentTensors
 from circuitlab.model.importing.by_map import ImportMap, canonical, survey
-from circuitlab.model.importing.streamed import need_empty, stream_directory
+from circuitlab.model.importing.streamed import Tick, need_empty, stream_directory
 from circuitlab.model.loading import open_model
 from circuitlab.sweep.journal import NAME as JOURNAL
 from circuitlab.sweep.journal import lines_in
@@ -111,7 +112,8 @@ def test_an_archive_that_is_got_anew(installed: Installed, source: str, monkeypa
 
 @pytest.mark.slow
 def test_an_import(tmp_path: Path) -> None:
-    """Into a new folder: what a killed one leaves is a whole model, or nothing that the next one minds."""
+    """Into a new folder: what a killed one leaves is a whole model, or nothing that the next one minds; and the next one, which
+    finds either, is done."""
     config, (_, tensors) = CONFIGS["gpt2"], weights_of(CONFIGS["gpt2"])
     found, parts = survey(ImportMap(config, canonical(config, tensors)), ResidentTensors(tensors))
     assert not found.problems
@@ -119,19 +121,22 @@ def test_an_import(tmp_path: Path) -> None:
     act = lambda: stream_directory(folder, parts, byte_tokenizer(), origin=origin)
     prepare = lambda: shutil.rmtree(folder, ignore_errors=True)
     act()
-    expected, sizes, kills = _bytes_in(folder), _sizes(folder), 0
+    expected, sizes, kills, ended = _bytes_in(folder), _sizes(folder), 0, 0
     for where in _each_kill(act, folder, prepare, sizes):
         kills += 1
-        if (folder / "model.safetensors").exists():
+        whole = (folder / "model.safetensors").exists()
+        if whole:
             left = _bytes_in(folder)
             left.pop(".importing", None)
             assert left == expected, where
-            continue
-        if folder.exists():
+        elif folder.exists():
             with pytest.raises(CircuitLabError):
                 open_model(folder)
-        act()
+        if not whole or (folder / ".importing").exists():
+            act()
         assert _bytes_in(folder) == expected, where
+        ended += whole
+    assert ended, "no kill came after the weights"
     _told("an import", kills)
 
 
@@ -201,6 +206,38 @@ def test_a_folder_that_somebody_fills_is_left_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_an_import_that_was_killed_at_its_end_is_completed_by_the_same_one_alone(tmp_path: Path) -> None:
+    """Its lock file has stayed, which nobody holds: another model is not written over it, and it is not removed either."""
+    config, (_, tensors) = CONFIGS["gpt2"], weights_of(CONFIGS["gpt2"])
+    folder, origin = tmp_path / "model", {"from": "a.pt", "assumed": [], "unseen": []}
+
+    def write(values: dict[str, torch.Tensor], said: dict[str, object], tick: Tick = lambda *_: None) -> int:
+        _, parts = survey(ImportMap(config, canonical(config, values)), ResidentTensors(values))
+        return stream_directory(folder, parts, byte_tokenizer(), tick, said)
+
+    nbytes = write(tensors, origin)
+    whole = _bytes_in(folder)
+    last = sorted(tensors)[-1]
+    others = {**tensors, last: tensors[last] + 1}
+    (folder / ".importing").write_bytes(b" 1\n")
+    left = _bytes_in(folder)
+    for values, said in ((others, origin), (tensors, {**origin, "from": "b.pt"})):
+        with pytest.raises(UsageError, match="another model"):
+            write(values, said)
+        assert _bytes_in(folder).keys() == left.keys() and whole.items() <= _bytes_in(folder).items()
+
+    def stop(*_: object) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        write(tensors, origin, stop)
+    assert whole.items() <= _bytes_in(folder).items()
+    assert write(tensors, origin) == nbytes and _bytes_in(folder) == whole
+    with pytest.raises(UsageError, match="not empty"):
+        write(tensors, origin)
+    assert _bytes_in(folder) == whole, "one that has ended well is somebody's"
+
+
 def test_a_folder_that_is_being_imported_into_is_said_to_be(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / ".importing")
     assert lock.take() is None
@@ -209,7 +246,7 @@ def test_a_folder_that_is_being_imported_into_is_said_to_be(tmp_path: Path) -> N
     assert f"process {os.getpid()}" in raised.value.got
     lock.release()
     need_empty(tmp_path)
-    for name in ("notes.txt", "model.safetensors"):  # what no killed import leaves without its weights
+    for name in ("notes.txt", "weights.pt"):  # what no killed import leaves
         (tmp_path / name).write_bytes(b"somebody's")
         with pytest.raises(UsageError, match="not empty"):
             need_empty(tmp_path)
