@@ -13,7 +13,7 @@ from circuitlab.notebook_html import shortened
 
 @dataclass(frozen=True)
 class Generated:
-    """What a model continued: `prompt` and `new`, ids; `text`, that of the new ones, "" without a tokenizer."""
+    """What a model continued: `prompt` and `new`, ids; `text`, the new ones as `decode` has them, "" without a tokenizer."""
 
     prompt: tuple[int, ...]
     new: tuple[int, ...]

@@ -141,13 +141,18 @@ class Model:
         """
         return tokenized(self._tokenizer(text), self.tokens(text, bos, special))
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special tokens have none. Raises `BadInput` without a tokenizer, or for what are no ids of it."""
+    def decode(self, ids: Iterable[int], special: bool = True) -> str:
+        """The text of ids, special tokens spelled, BOS in front too, as in `transformers`; `special` False: left out.
+
+            model.decode(model.tokenized("a cat").ids)  # "<|bos|>a cat", whose `tokens(…, bos=False)` are these ids
+
+        Raises `BadInput` without a tokenizer, or for what are no ids of it.
+        """
         found = _ids(ids)
         tokenizer = self._tokenizer("")
         for token in found:
             tokenizer.raw(token)
-        return tokenizer.decode(found)
+        return tokenizer.decode(found, special)
 
     def generate(
         self,
@@ -180,7 +185,7 @@ class Model:
             ids = (*ids, chosen(found.all_logits, temperature, rng) if temperature > 0 else int(found.ids[0]))
         new = ids[len(prompt) :]
         tokenizer = self.engine.store.open(self.ref).opened.weights.tokenizer
-        return Generated(prompt, new, "" if tokenizer is None else tokenizer.decode(new))
+        return Generated(prompt, new, "" if tokenizer is None else tokenizer.decode(new, special=True))
 
     def run(
         self,

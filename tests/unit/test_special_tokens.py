@@ -190,6 +190,24 @@ def test_the_interface_reads_them_unless_it_is_told_otherwise(tmp_path: Path) ->
         model.compute("token_loss", tokens=(1, 2), special=True)
 
 
+def test_decoding_is_the_way_back_from_ids_with_special_tokens(tmp_path: Path) -> None:
+    folder = directory(tmp_path / "m")
+    model, theirs = lab.open(str(folder)), PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    for text in ("a<|bos|>b", "<|bos|>", "<|bos|><|bos|> é", "ab"):
+        for bos in (True, False):
+            ids = model.tokens(text, bos=bos)
+            assert model.decode(ids) == theirs.decode(ids) == "<|bos|>" * bos + text
+            assert model.tokens(model.decode(ids), bos=False) == ids
+            assert model.decode(ids, special=False) == theirs.decode(ids, skip_special_tokens=True)
+
+
+def test_a_generated_text_spells_the_special_tokens_in_it(tmp_path: Path) -> None:
+    model = lab.open(str(directory(tmp_path / "m")))
+    drawn = (model.generate("ab", n=12, temperature=1000.0, seed=seed) for seed in range(400))
+    found = next(one for one in drawn if 0 in one.new)
+    assert "<|bos|>" in found.text == model.decode(found.new)
+
+
 def test_a_session_of_before_shows_letters_where_it_did(tmp_path: Path) -> None:
     folder, engine = directory(tmp_path / "m"), lab.engine()
     letters = byte_tokenizer().encode("a<|bos|>b", True)

@@ -63,7 +63,7 @@ def test_the_tokens_of_a_text(model: api.Model, capsys: pytest.CaptureFixture[st
     assert "".join(t.piece for t in found.tokens[1:]) == "ab··cd↵e"
     assert [(t.position, t.word) for t in found.tokens[:4]] == [(0, None), (1, 0), (2, 0), (3, 1)]
     assert [w for w in found.words if w] == text.split()
-    assert model.decode(found.ids) == text and model.decode(np.array(found.ids[1:3])) == "ab"
+    assert model.decode(found.ids, special=False) == text and model.decode(np.array(found.ids[1:3])) == "ab"
     with pytest.raises(BadInput):
         model.decode([10**6])
     folder = model.ref.source.removeprefix("file:")
