@@ -1,5 +1,5 @@
 """A child × {its window is killed, it is stopped twice}: a training goes on, or what it said to be saved is there; a tokenizer
-ends, whatever it is at.
+and a chat template end, whatever they are at.
 """
 
 from __future__ import annotations
@@ -79,6 +79,21 @@ print(process._running[0].pid, flush=True)
 process.encode("x" * 300_000)
 """
 
+_RENDERS = """
+import sys
+from circuitlab.model.text import chat_template
+started = chat_template.started
+
+def told(*words, **how):
+    child = started(*words, **how)
+    print(child.pid, flush=True)
+    return child
+
+chat_template.started, chat_template.SECONDS = told, 600
+chat_template.rendered(chat_template.ChatTemplate(sys.argv[1]), [chat_template.Message("user", "a")])
+"""
+_ENDLESS_TEMPLATE = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
 
 def _endless() -> str:
     """A tokenizer that takes ten minutes for 300,000 x: each is looked at from each."""
@@ -88,8 +103,10 @@ def _endless() -> str:
 
 @LINUX
 @pytest.mark.slow
-def test_a_tokenizer_ends_with_its_window_in_the_middle_of_a_text() -> None:
-    with subprocess.Popen([sys.executable, "-c", _ENCODES, _endless()], stdout=subprocess.PIPE, text=True, cwd=ROOT) as window:
+@pytest.mark.parametrize("what", ["a tokenizer", "a chat template"])
+def test_a_child_ends_with_its_window_in_the_middle_of_a_text(what: str) -> None:
+    words = (_ENCODES, _endless()) if what == "a tokenizer" else (_RENDERS, _ENDLESS_TEMPLATE)
+    with subprocess.Popen([sys.executable, "-c", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT) as window:
         assert window.stdout is not None
         pid = int(window.stdout.readline())
         with _watched(pid) as child:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tokenizers import AddedToken
 
 from circuitlab.disk.json_types import JsonObject
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadModel, cause, quoted
 from circuitlab.model.loading.checkpoint import read_json
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
@@ -46,7 +46,11 @@ def added_tokens(folder: Path, settings: Mapping[str, object], vocab: Mapping[st
 
 
 def _token(content: str, special: bool, **how: bool) -> AddedToken:
-    return AddedToken(content, special=special, **{"normalized": not special, **how})
+    try:
+        return AddedToken(content, special=special, **{"normalized": not special, **how})
+    except UnicodeEncodeError as error:
+        what, remedy = f"The added token {quoted(content)} is not Unicode.", "Fetch the tokenizer's files again."
+        raise BadModel(what, expected="whole characters", got=cause(error), remedy=remedy) from error
 
 
 def is_id(value: object) -> bool:

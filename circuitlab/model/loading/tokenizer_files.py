@@ -27,7 +27,7 @@ from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.lone_vocabulary import from_one_file, unread
 from circuitlab.model.loading.other_formats import refuse_format
 from circuitlab.model.text.chat_template import LARGEST as LARGEST_TEMPLATE
-from circuitlab.model.text.chat_template import ChatTemplate, template_among
+from circuitlab.model.text.chat_template import ChatTemplate, template_among, too_large
 from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
 
 # How Qwen's tokenizer splits a text before the merges: digits one by one, line ends apart.
@@ -54,22 +54,27 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     if has_template and isinstance(flag, bool) and flag != tokenizer.adds_bos:
         what = "prepends BOS" if tokenizer.adds_bos else "prepends nothing"
         tokenizer.notes = (f"tokenizer.json {what} to a text, tokenizer_config.json says otherwise; the former is followed",)
-    tokenizer.chat = _chat_template(folder, settings)
+    text, why = _template_text(folder, settings)
+    named = {**optional(folder / "special_tokens_map.json"), **settings}
+    spelled = lambda token: token.get("content") if isinstance(token, Mapping) else token
+    tokens = ((name, token) for name in SPECIAL_NAMES if isinstance(token := spelled(named.get(name)), str))
+    tokenizer.chat = ChatTemplate(text, tuple(tokens)) if text else None
+    tokenizer.notes += (f"its chat template is not read: {why}",) if why else ()
     return tokenizer
 
 
-def _chat_template(folder: Path, settings: JsonObject) -> ChatTemplate | None:
-    """How messages become a text, with the special tokens that a template calls by name; its own file before the settings."""
+def _template_text(folder: Path, settings: JsonObject) -> tuple[str, str]:
+    """(how messages become a text, "" for nothing; why a template is not read); its own file comes before the settings."""
     path = folder / "chat_template.jinja"
-    text = template_among(settings.get("chat_template"))
-    if path.is_file() and (file := WholeFile(path)).size <= LARGEST_TEMPLATE:
-        text = file.read(0, file.size).decode("utf-8", "replace")
-    if not text or len(text) > LARGEST_TEMPLATE:
-        return None
-    named = {**optional(folder / "special_tokens_map.json"), **settings}
-    spelled = lambda token: token.get("content") if isinstance(token, Mapping) else token
-    tokens = ((name, spelled(named.get(name))) for name in SPECIAL_NAMES)
-    return ChatTemplate(text, tuple((name, token) for name, token in tokens if isinstance(token, str)))
+    if not path.is_file():
+        text = template_among(settings.get("chat_template"))
+        return ("", too_large(len(text))) if len(text) > LARGEST_TEMPLATE else (text, "")
+    try:
+        if (file := WholeFile(path)).size > LARGEST_TEMPLATE:
+            return "", too_large(file.size)
+        return file.read(0, file.size).decode("utf-8", "replace"), ""
+    except BadModel as error:
+        return "", f"{error.what} {error.got}"
 
 
 def fitted(weights: LazyWeights, folder: Path) -> tuple[LazyWeights, tuple[str, ...]]:

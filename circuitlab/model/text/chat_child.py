@@ -1,7 +1,8 @@
 """A model's chat template, rendered in a process of its own, which can be stopped and whose memory is limited.
 
 Started as a script by `chat_template`. Frames as those of `tokenizer_child`: the first is answered once jinja2 is there, the
-second is {"template", "values", "most"} and is answered by {"text"}, {"refused": the template's own words} or {"error"}.
+second is {"template", "values", "most", "seconds"}, answered by {"text"}, {"refused": the template's own words} or {"error"}. It
+ends with its parent, as the other does, and has forgotten the environment by the time that it renders.
 
 Rendered as `transformers` does it (`chat_template_utils`): an immutable sandbox without blank lines of blocks, with the filter
 `tojson`, the functions `raise_exception` and `strftime_now`, `break` and `continue`, and `{% generation %}`, which shows its
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
-from contextlib import suppress
 from typing import Any, NoReturn
 
 from circuitlab.disk.json_types import JsonDict
-from circuitlab.model.text.tokenizer_child import read_frame, write_frame
+from circuitlab.errors import cause
+from circuitlab.model.text.tokenizer_child import LOADING, confined, limit, read_frame, write_frame
 
 MEMORY = 2**30  # bytes of address space, on systems that can limit it
 
@@ -63,16 +65,17 @@ def _rendered(request: JsonDict) -> JsonDict:
                 return {"many": len(text)}
     except Refused as error:
         return {"refused": str(error)[:500]}
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return {"error": cause(error)}
     return {"text": text}
 
 
 def main() -> None:
     """Answer one request."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    confined(requests, MEMORY, LOADING)
     if read_frame(requests) is None:
         return
     try:
@@ -85,10 +88,14 @@ def main() -> None:
     data = read_frame(requests)
     if data is None:
         return
+    for name in set(os.environ) - {"TZ"}:  # `strftime_now` keeps its time zone
+        del os.environ[name]
     try:
-        reply = _rendered(json.loads(data))
+        request = json.loads(data)
+        limit(request["seconds"])
+        reply = _rendered(request)
     except BaseException as error:  # what a template can do wrong has no end: recursion, memory, a syntax of its own
-        reply = {"error": f"{type(error).__name__}: {error}".partition("\n")[0][:200]}
+        reply = {"error": f"{type(error).__name__}: {error}".partition("\n")[0][:200].removesuffix(": ")}
     write_frame(answers, json.dumps(reply).encode())
 
 

@@ -57,7 +57,7 @@ def rendered(template: ChatTemplate, messages: Sequence[Message], answers: bool 
         raise BadMachine(what, expected="jinja2, the extra [chat]", got="none", remedy=remedy)
     values: dict[str, object] = {"messages": [one._asdict() for one in messages], "add_generation_prompt": answers}
     values |= {"tools": None, "documents": None} | dict(template.tokens)
-    request = {"template": template.text, "values": values, "most": MOST}
+    request = {"template": template.text, "values": values, "most": MOST, "seconds": SECONDS}
     child = started(
         python(str(_CHILD)), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(finds_us=True), apart=True
     )
@@ -91,6 +91,11 @@ def _text(reply: Mapping[str, object] | None, late: bool) -> str:
         got = str(reply.get("error") or "no text")
         raise BadInput(what, expected="a template that `transformers` renders", got=got, remedy=_REMEDY)
     return text
+
+
+def too_large(size: int) -> str:
+    """Why a template of so many bytes or characters is not read."""
+    return f"{size:,} bytes, of at most {LARGEST:,}"
 
 
 def template_among(found: object) -> str:

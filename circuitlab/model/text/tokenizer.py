@@ -180,7 +180,10 @@ class Tokenizer:
 
     def id_of(self, text: str) -> int | None:
         """The id of the token with this spelling in the vocabulary, special tokens included."""
-        return self._inner.token_to_id(text)
+        try:
+            return self._inner.token_to_id(text)
+        except UnicodeEncodeError:  # half of a character, which no vocabulary holds
+            return None
 
     @property
     def unknown(self) -> int | None:
@@ -331,6 +334,7 @@ class Tokenizer:
 
     def _ids(self, text: str, special: bool = False, added: bool = False) -> tuple[int, ...]:
         """Ids. `special`: spellings of special tokens are read; `added`: with the tokens that the file's template adds."""
+        _need_characters(text)
         if self._own is not None:
             return tuple(_guarded(lambda own=self._own: own.encode(text, special, added)))
         if self._characters is not None and (unknown := sorted(set(text) - self._characters)):
@@ -458,6 +462,15 @@ def _partly(data: bytes) -> str:
         code = ord(piece)
         out += f"⟨{code - 0xDC00:02x}⟩" if 0xDC80 <= code <= 0xDCFF else visible(piece)
     return out
+
+
+def _need_characters(text: str) -> None:
+    """Raise `BadInput` for a text with half of a character (a lone surrogate), as files can hold and no tokenizer reads."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        what, remedy = "This text is not Unicode.", "Remove or replace it."
+        raise BadInput(what, expected="whole characters", got=cause(error), remedy=remedy) from error
 
 
 def _guarded(work: Callable[[], T]) -> T:

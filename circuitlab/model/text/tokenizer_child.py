@@ -1,10 +1,11 @@
 """A tokenizer in a separate process, which can be stopped and whose memory is limited.
 
-Started as a script by `tokenizer_process`; it must not import this package. Both pipes carry frames: four bytes of length, then
-the bytes. The first frame is a `tokenizer.json`; each later one is a JSON request, answered by one JSON frame.
+Started as a script by `tokenizer_process`. Both pipes carry frames: four bytes of length, then the bytes. The first frame is a
+`tokenizer.json`; each later one is a JSON request, answered by one JSON frame.
 
 It ends with its parent, also in the middle of a text that would take for ever: a thread watches for the end of the pipe, and
-where that cannot run the system ends the process once it has taken more processor time than a request may.
+where that cannot run the system ends the process once it has taken more processor time than a request may. `confined` does both,
+also for `chat_child`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,21 @@ def _end_with(pipe: int) -> None:
         os._exit(0)
 
 
-def _limit(seconds: float) -> None:
+def confined(requests: IO[bytes], memory: int, seconds: float) -> None:
+    """From now on this process ends with whoever writes `requests`, writes no files and takes at most `memory` bytes of addresses
+    and `seconds` of processor time: as far as the system can limit it.
+    """
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    threading.Thread(target=_end_with, args=(requests.fileno(),), daemon=True).start()
+    limit(seconds)
+
+
+def limit(seconds: float) -> None:
     """The processor time that this process may take from now on, where the system can limit it."""
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -73,16 +88,10 @@ def _limit(seconds: float) -> None:
 
 def main() -> None:
     """Serve requests until the pipe is closed."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    confined(requests, MEMORY, LOADING)
     from tokenizers import Tokenizer
 
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    threading.Thread(target=_end_with, args=(requests.fileno(),), daemon=True).start()
-    _limit(LOADING)
     tokenizer = None
     while (data := read_frame(requests)) is not None:
         try:
@@ -93,7 +102,7 @@ def main() -> None:
                 reply: JsonDict = {}
             else:
                 request = json.loads(data)
-                _limit(request["seconds"])
+                limit(request["seconds"])
                 reply = _answer(tokenizer, request)
         except BaseException as error:  # the library's panics are BaseException
             reply = {"error": str(error).partition("\n")[0][:200] or type(error).__name__}

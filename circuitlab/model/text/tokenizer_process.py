@@ -69,7 +69,7 @@ class TokenizerProcess:
             python(str(_CHILD)),
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # where the library prints its panics
-            env=environment(TOKENIZERS_PARALLELISM="false"),
+            env=environment(finds_us=True, TOKENIZERS_PARALLELISM="false"),
             apart=True,  # Ctrl+C goes to the parent alone
         )
         self._running.append(child)

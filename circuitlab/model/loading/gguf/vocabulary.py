@@ -12,7 +12,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.header import Header
 from circuitlab.model.loading.gguf.splitting import rules_of
-from circuitlab.model.text.chat_template import LARGEST, ChatTemplate
+from circuitlab.model.text.chat_template import LARGEST, ChatTemplate, too_large
 from circuitlab.model.text.sentencepiece_bpe import CONTROL, NORMAL, UNKNOWN, USER, Piece, Unmergeable, bpe_description
 from circuitlab.model.text.sentencepiece_encoder import normalising, unigram_description
 from circuitlab.model.text.sentencepiece_normaliser import Rules
@@ -90,15 +90,16 @@ def vocabulary(header: Header) -> Tokenizer | None:
     always = sentencepiece or keys.get("pre") in ("llama-bpe", "llama3", "llama-v3", "tekken")
     tokenizer.adds_bos = tokenizer.bos is not None and keys.flag("add_bos_token", always)
     tokenizer.notes = (note,)
-    tokenizer.chat = _chat_template(header, keys, tokenizer)
+    text = header.metadata.get("tokenizer.chat_template")
+    if isinstance(text, str) and len(text) > LARGEST:
+        tokenizer.notes += (f"its chat template is not read: {too_large(len(text))}",)
+    elif isinstance(text, str) and text:
+        tokenizer.chat = _chat_template(text, keys, tokenizer)
     return tokenizer
 
 
-def _chat_template(header: Header, keys: _Keys, tokenizer: Tokenizer) -> ChatTemplate | None:
+def _chat_template(text: str, keys: _Keys, tokenizer: Tokenizer) -> ChatTemplate:
     """How messages become a text, with the special tokens that a template calls by name."""
-    text = header.metadata.get("tokenizer.chat_template")
-    if not isinstance(text, str) or not text or len(text) > LARGEST:
-        return None
     named = {"bos_token": tokenizer.bos, "eos_token": keys.id("eos")}
     ids = {name: i for name, i in named.items() if i is not None and i < tokenizer.n_tokens}
     return ChatTemplate(text, tuple((name, tokenizer.raw(i)) for name, i in ids.items()))
