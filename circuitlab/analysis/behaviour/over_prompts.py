@@ -4,8 +4,8 @@
 
 w_i is 1, or the result's `weight`: the number of tokens that a mean loss is over, so that the mean over prompts is a mean over
 tokens. With equal weights sd is the usual standard deviation.
-Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position;
-activations for patching or resampling come from the line's other prompt. Beside what is averaged stands how probable the model
+Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position, which
+is after the tokens with which both answers begin; activations for patching or resampling come from the line's other prompt. Beside what is averaged stands how probable the model
 finds the two answers there.
 The subject's interventions act in every prompt; they must not name positions.
 """
@@ -410,6 +410,8 @@ class _PromptRows:
         first = (
             (number_of(longer, "longer answer, by its first token", "longer answers, by their first tokens"),) if longer else ()
         )
+        moved = sum(prompt.moved > 0 for prompt in self.prompts[:counted])
+        begun = (f"what both answers begin with is part of {number_of(moved, 'prompt')}",) if moved else ()
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
@@ -417,6 +419,7 @@ class _PromptRows:
             *self._target(),
             *each,
             SPREAD,
+            *begun,
             *first,
         )
 
