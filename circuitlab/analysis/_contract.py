@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from circuitlab.analysis._results import Result
+from circuitlab.analysis.cost import one_run
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.intervention import Intervention
 from circuitlab.model.prompts import Prompt
@@ -136,6 +137,7 @@ class Analysis(Generic[P, R_co]):
     `doubles`: whether it computes in float64 internally, which not every device supports. `any_prompt`: it answers for prompts
     that the model cannot take, with the reason; for all other analyses these are refused before their memory is estimated.
     `holds(version, config, params)`: whether what an earlier version of it answered is what it would answer now.
+    `cost(config, n_tokens, params)`: about how many operations it takes (`analysis/cost.py`); the cheapest slow one goes first.
     `derived`: an intermediate of other analyses, computed and cached like any, but not listed among the analyses.
     `plugin`: the plug-in that adds it; None for one of CircuitLab's own.
     """
@@ -152,6 +154,7 @@ class Analysis(Generic[P, R_co]):
     doubles: bool = True
     any_prompt: bool = False
     holds: Callable[[int, ModelConfig, P], bool] = never_holds
+    cost: Callable[[ModelConfig, int, P], float] = one_run
     derived: bool = False
     plugin: Plugin | None = None
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_type_hints
 
 from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, Need, P, R, never_holds, never_refused
 from circuitlab.analysis._results import Result
+from circuitlab.analysis.cost import one_run
 from circuitlab.errors import PluginError, UsageError, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.plugins import adding, declared, guarded, owner
@@ -55,12 +56,14 @@ def analysis(
     of_heads: bool = False,
     any_prompt: bool = False,
     holds: Callable[[int, ModelConfig, Any], bool] = never_holds,
+    cost: Callable[[ModelConfig, int, Any], float] = one_run,
     derived: bool = False,
 ) -> Callable[[Callable[[Inputs, P, Ctx], R]], Analysis[P, R]]:
     """Register a function `(inputs, p: Params, ctx) -> Result` as the analysis of its name.
 
     `of_heads`: it does not apply to models without layers, and refuses them in the words of `NO_HEADS`.
     `holds`: of which models and parameters what an earlier version answered is right as it is; stored answers of those are shown.
+    `cost`: about how many operations it takes (`analysis/cost.py`); one that takes more than a run over the prompt declares it.
     """
 
     def register(function: Callable[[Inputs, P, Ctx], R]) -> Analysis[P, R]:
@@ -84,6 +87,7 @@ def analysis(
             doubles=doubles,
             any_prompt=any_prompt,
             holds=sure(holds),
+            cost=sure(cost),
             derived=derived,
             plugin=plugin,
         )

@@ -31,7 +31,7 @@ from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Answer, Provenance, Request, files_of, needs
 from circuitlab.engine.store import ModelStore, OpenModel
 from circuitlab.engine.texts import Texts, read_text
-from circuitlab.errors import RAISE_BUDGET, BadInput, BadModel, Cancelled, OverBudget, Refused, cause
+from circuitlab.errors import RAISE_BUDGET, BadInput, BadModel, Cancelled, CircuitLabError, OverBudget, Refused, cause
 from circuitlab.model.devices import checked, has_doubles, making_on, memory_of
 from circuitlab.model.forward import check_tokens, forward
 from circuitlab.model.plain import out_of_bounds
@@ -274,6 +274,17 @@ class Engine:
                 remedy=f"{'Shorten the prompt' if reads else 'Choose fewer or smaller samples'}, or {RAISE_BUDGET}.",
             )
         return needed
+
+    def cost(self, request: Request) -> float:
+        """About how many operations it takes (`analysis/cost.py`); 0 where its model is not open, or its plug-in fails."""
+        model = self.store.peek(request.subject.model)
+        if model is None:
+            return 0.0
+        config = model.opened.weights.config
+        try:
+            return request.analysis.cost(config, min(len(request.subject.tokens), config.n_ctx), request.params)
+        except CircuitLabError:
+            return 0.0  # which is reported when it is computed
 
     def _check_device(self, request: Request, name: str, needed: int, weights: Weights) -> None:
         place = self.place(request)

@@ -5,7 +5,8 @@
 separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
 and `\\\\` stand for a newline, a tab and a backslash; spaces count; spellings of special tokens are letters; empty lines and
 lines that begin with # are skipped; a line ends in a newline, with or without a carriage return. The target is the answer's first
-token, or that minus the first token of the other one. The other prompt is what is patched from.
+token, or that minus the first token of the other one. Tokens with which both answers begin, as the space of " 0" and " 1" where
+digits are tokens of their own, decide nothing: they move to the end of the prompt. The other prompt is what is patched from.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Prompt:
     """One line: its text, its tokens (with BOS where the model has one) and its target.
 
     `longer`: an answer has more tokens than the first, which alone is measured. `other`: the other prompt's tokens, () for none.
+    `moved`: so many tokens at the end of text, tokens and `other` are those with which both answers begin.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Prompt:
     target: Target
     longer: bool = False
     other: tuple[int, ...] = ()
+    moved: int = 0
 
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
@@ -63,11 +66,15 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
     return lines
 
 
-def _tokens(text: str, number: int, name: str, tokenizer: Tokenizer, config: ModelConfig) -> tuple[int, ...]:
+def _tokens(
+    text: str, number: int, name: str, tokenizer: Tokenizer, config: ModelConfig, more: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The tokens of a prompt and `more` behind them. Raises `BadInput` for none, and for more than the context."""
     head = tokenizer.long_enough(text, config.n_ctx)
     tokens = tokenizer.encode(head)
     if tokenizer.bos is not None and config.prepend_bos:
         tokens = (tokenizer.bos, *tokens)
+    tokens = (*tokens, *more)
     if not 0 < len(tokens) <= config.n_ctx:
         expected = f"1..{number_of(config.n_ctx, 'token')}"
         raise BadInput(
@@ -108,8 +115,6 @@ def read_prompt(number: int, fields: tuple[str, ...], name: str, tokenizer: Toke
     """One line, as `lines_of` gives it. Raises `BadInput` where it does not fit the model."""
     prompt, *rest = fields
     answers, others = rest[:2], rest[2:]
-    tokens = _tokens(prompt, number, name, tokenizer, config)
-    other = _tokens(others[0], number, name, tokenizer, config) if others and others[0] else ()
     ids = [tokenizer.encode(answer) for answer in answers if answer]
     if not all(ids) or (any(answers[1:]) and not answers[0]):
         raise BadInput(
@@ -118,12 +123,23 @@ def read_prompt(number: int, fields: tuple[str, ...], name: str, tokenizer: Toke
             got=quoted(answers),
             remedy="Correct the line; fields stand between tabs.",
         )
-    if len(ids) == 2 and ids[0][0] == ids[1][0]:
+    both = _common_beginning(*ids) if len(ids) == 2 else ()
+    if any(len(one) == len(both) for one in ids):
+        same = "are the same" if ids[0] == ids[1] else "do not differ: one is the beginning of the other"
         raise BadInput(
-            f"The answers in line {number} of {name} begin with the same token.",
-            expected="two",
+            f"The answers in line {number} of {name} {same}.",
+            expected="two that differ in a token",
             got=quoted(answers),
             remedy="Correct the line; fields stand between tabs.",
         )
-    target = Target(tuple(one[0] for one in ids))
-    return Prompt(prompt, tokens, target, any(len(one) > 1 for one in ids), other)
+    tokens = _tokens(prompt, number, name, tokenizer, config, both)
+    other = _tokens(others[0], number, name, tokenizer, config, both) if others and others[0] else ()
+    target = Target(tuple(one[len(both)] for one in ids))
+    longer = any(len(one) > len(both) + 1 for one in ids)
+    return Prompt(prompt + tokenizer.decode(both) if both else prompt, tokens, target, longer, other, len(both))
+
+
+def _common_beginning(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The tokens with which both begin."""
+    same = [a == b for a, b in zip(first, second, strict=False)]
+    return first[: [*same, False].index(False)]

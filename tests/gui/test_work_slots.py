@@ -12,6 +12,8 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from pytestqt.qtbot import QtBot
 
+from circuitlab.analysis.base import TextRef, find_analysis
+from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
@@ -22,7 +24,7 @@ from circuitlab.gui.work.job import Job
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.model.subject import Subject
-from tests.models import directory
+from tests.models import CONFIGS, directory
 from tests.patience import SECONDS
 
 Heard = list[tuple[str, object, object]]
@@ -162,3 +164,39 @@ def test_what_is_large_is_not_computed_ahead(
     runner.prefetch.queue([request])
     qtbot.waitUntil(lambda: not runner.prefetch.busy)
     assert (runner.engine.cached(request) is not None) == (room == 0)
+
+
+def test_of_slow_work_that_waits_what_is_in_sight_goes_first_and_the_cheapest_of_that(
+    qtbot: Any, runner: Runner, tmp_path: Path
+) -> None:
+    """A small model's analyses, asked in the order that is wrong: dear ones first, and first of all one that nobody sees."""
+    ref = reference(str(directory(tmp_path / "model", CONFIGS["gpt2"])))
+    runner.engine.store.open(ref)
+    subject, seen, hidden, go_on, began = Subject(ref, (0, 5, 9)), QObject(), QObject(), threading.Event(), list[object]()
+    sets = {"over_prompts": OverPromptsParams(TextRef("none.tsv"), "ablation")}
+    asked = {
+        name: Request.named(name, sets.get(name, find_analysis(name).params()), subject)
+        for name in ("term_importance", "pair_positivity", "over_prompts", "residual_norms", "ablation", "patching")
+    }
+    runner.do(WorkSlot(seen), "in the way", lambda job: go_on.wait(SECONDS), "slow")
+    for name, request in asked.items():
+        unseen = name == "term_importance"
+        slot = WorkSlot(hidden if unseen else seen, name, in_sight=lambda unseen=unseen: not unseen)
+        for signal in (slot.answered, slot.failed):
+            signal.connect(lambda value, role: role in began or began.append(role))
+        runner.ask(slot, request)
+    costs = {name: runner.engine.cost(request) for name, request in asked.items() if name != "term_importance"}
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert began == [*sorted(costs, key=costs.__getitem__), "term_importance"]
+    assert min(costs.values()) == costs["residual_norms"] > 0 and len(set(costs.values())) == len(costs)
+
+
+def test_live_work_has_its_turn_whatever_it_costs(qtbot: Any, runner: Runner) -> None:
+    owner, heard, go_on = QObject(), Heard(), threading.Event()
+    runner.do(listening(owner, 0, heard), "in the way", lambda job: go_on.wait(SECONDS), "live")
+    for number in range(1, 4):
+        runner.do(listening(owner, number, heard), "next", lambda job: True, "live")
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert [role for _, _, role in heard] == [0, 1, 2, 3]

@@ -171,6 +171,15 @@ def test_both_answers_stand_beside_each_prompt_with_their_probabilities(ask: Ask
     assert frame["other_answer text"].tolist() == ["b", "", "d", "r"]
 
 
+def test_the_target_is_measured_behind_what_both_answers_begin_with(ask: Asker) -> None:
+    ask.file.write_text("abcabc\t d\t e\nabc\td\te\n")
+    result = ask()
+    logits = forward(ask.weights, (*ask.prompts[0].tokens, *byte_tokenizer().encode(" "))).logits()[-1]
+    assert result.prompts == ("abcabc ", "abc")
+    assert result.answer_probability[0] == pytest.approx(float(logits.double().softmax(0)[result.answer[0]]), rel=1e-9)
+    assert "what both answers begin with is part of 1 prompt" in result.conventions
+
+
 def test_of_a_line_without_answers_what_was_measured_stands_there(ask: Asker) -> None:
     ask.file.write_text("abcabc\n")
     logits = forward(ask.weights, ask.prompts[0].tokens).logits()[-1]

@@ -97,7 +97,9 @@ def test_empty_answers_are_none_unless_another_one_follows() -> None:
         ("a\n" + "x" * 48, "Line 2 .* does not fit"),  # 48 and BOM: one more than the context
         ("", "no prompt"),
         ("# nothing\n\n", "no prompt"),
-        ("a\tbc\tbd", "line 1 .* same token"),
+        ("a\tbc\tbc", "answers in line 1 .* are the same"),
+        ("a\tb\tbc", "answers in line 1 .* one is the beginning of the other"),
+        ("x" * 47 + "\tbc\tbd", "Line 1 .* does not fit"),  # what both begin with counts
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(text: str, said: str) -> None:
@@ -107,6 +109,17 @@ def test_what_cannot_be_read_is_said_with_its_line(text: str, said: str) -> None
 
 def test_a_prompt_may_fill_the_context() -> None:
     assert len(read("x" * 47)[0].tokens) == TINY.n_ctx
+
+
+def test_what_both_answers_begin_with_is_part_of_the_prompt() -> None:
+    (one,) = read("a:\t 10\t 12\tb:")
+    assert one == Prompt("a: 1", (0, *ids("a: 1")), Target((ids("0")[0], ids("2")[0])), False, (0, *ids("b: 1")), 2)
+    (longer,) = read("a\t 1\t 234")
+    assert (longer.target.tokens, longer.longer, longer.moved) == ((ids("1")[0], ids("2")[0]), True, 1)
+    (alone,) = read("a\t 1")
+    assert (alone.text, alone.moved, alone.longer) == ("a", 0, True), "one answer has nothing in common with another"
+    (accents,) = read("a\té\tè")  # two bytes each, of which the first is the same and no text
+    assert accents.tokens == (0, *ids("a"), ids("é")[0]) and accents.target.tokens == (ids("é")[1], ids("è")[1])
 
 
 def test_an_empty_prompt_needs_a_bos() -> None:

@@ -35,6 +35,7 @@ from torch import Tensor
 from circuitlab.analysis.attention.score_definitions import duplicate_mask
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over
 from circuitlab.analysis.behaviour.samples import check_counts, drawn_words, fit_to_context, no_room, repeated_random
+from circuitlab.analysis.cost import of_run
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import About, Part, Sense, sampled
 from circuitlab.counting import number, number_of
@@ -98,7 +99,11 @@ def _memory(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> int:
     return 8 * (run + config.n_heads * length * (3 * length + config.d_head) + config.d_model * (config.d_vocab_out + length))
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: CopyingHeadScoreParams) -> float:
+    return p.samples * of_run(config, min(p.block * (p.repeats + 1), config.n_ctx))
+
+
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def copying_head_score(inputs: Inputs, p: CopyingHeadScoreParams, ctx: Ctx) -> CopyingHeadScoreResult:
     """Copying score on random tokens, unrepeated and repeated: share of raised logits on attended tokens; chance is near −1."""
     check_counts(block=p.block, repeats=p.repeats, samples=p.samples)

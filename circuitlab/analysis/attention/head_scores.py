@@ -32,6 +32,7 @@ from circuitlab.analysis.behaviour.samples import (
     repeated_random,
     run_on,
 )
+from circuitlab.analysis.cost import of_run
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
@@ -184,7 +185,11 @@ def _holds(version: int, config: ModelConfig, p: HeadScoresParams) -> bool:
     return not p.edited and (version == 4 or before)
 
 
-@analysis(version=5, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def _cost(config: ModelConfig, n: int, p: HeadScoresParams) -> float:
+    return p.samples * 2 * of_run(config, min(p.block * p.repeats, config.n_ctx)) if p.own_texts else of_run(config, n)
+
+
+@analysis(version=5, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)
 def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResult:
     """Head scores: prefix matching, previous, duplicate, first and current token, entropy and mean distance of every head."""
     words = inputs.convention_words()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over, read_only, scalar
+from circuitlab.analysis.cost import of_logits
 from circuitlab.analysis.ordering import rank_in
 from circuitlab.analysis.target import TargetVector, final_scale, position_of, target_at
 from circuitlab.model import block
@@ -210,7 +211,11 @@ def _holds(version: int, config: ModelConfig, p: LogitLensParams) -> bool:
     return version == 3  # which counted no equal ones
 
 
-@analysis(version=4, needs="tokens", lane="slow", memory=_memory, holds=_holds)
+def _cost(config: ModelConfig, n: int, p: LogitLensParams) -> float:
+    return 2 * config.n_layers * (1 + p.mid) * of_logits(config, n)
+
+
+@analysis(version=4, needs="tokens", lane="slow", memory=_memory, holds=_holds, cost=_cost)
 def logit_lens(inputs: Inputs, p: LogitLensParams, ctx: Ctx) -> LogitLensResult:
     """The logit lens: the model's prediction from the residual stream at every layer and position."""
     with torch.inference_mode():

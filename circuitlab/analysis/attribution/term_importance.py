@@ -44,6 +44,7 @@ from circuitlab.analysis.base import (
     scalar,
 )
 from circuitlab.analysis.behaviour.samples import check_counts, losses_of, needs_of, refuse_loss, run_on, text_pieces
+from circuitlab.analysis.cost import of_layers, of_logits
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.run import ROWS
 from circuitlab.model.subject import Head
@@ -186,7 +187,13 @@ class _Losses:
     whole: np.ndarray
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: TermImportanceParams) -> float:
+    length, texts = (n, 1) if p.text is None else (p.length or config.n_ctx, p.texts)
+    losses = p.orders + 2 + 2 * config.n_layers * (1 + p.heads * config.n_heads)
+    return texts * (of_layers(config, length) * (1 + config.n_layers / 4) + losses * of_logits(config, length))
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def term_importance(inputs: Inputs, p: TermImportanceParams, ctx: Ctx) -> TermImportanceResult:
     """Term importance: marginal loss reduction by the terms of each order, layer and head, with attention patterns frozen."""
     check_counts(texts=p.texts, orders=p.orders)

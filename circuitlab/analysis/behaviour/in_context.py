@@ -49,6 +49,7 @@ from circuitlab.analysis.behaviour.samples import (
     run_on,
     text_pieces,
 )
+from circuitlab.analysis.cost import of_run
 from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
@@ -187,7 +188,12 @@ def _holds(version: int, config: ModelConfig, p: InContextParams) -> bool:
     return version == 5 and p.control is None
 
 
-@analysis(version=6, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def _cost(config: ModelConfig, n: int, p: InContextParams) -> float:
+    length = {"random": p.block * p.repeats, "prompt": n, "file": p.length or config.n_ctx}[p.on]
+    return (p.texts if p.own_texts else 1) * of_run(config, min(length, config.n_ctx))
+
+
+@analysis(version=6, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)
 def in_context(inputs: Inputs, p: InContextParams, ctx: Ctx) -> InContextResult:
     """In-context learning: loss by token index, in-context score, derivative by log index, loss of each repetition."""
     check_counts(texts=p.texts, block=p.block, repeats=p.repeats, width=p.width)

@@ -4,9 +4,9 @@
 
 w_i is 1, or the result's `weight`: the number of tokens that a mean loss is over, so that the mean over prompts is a mean over
 tokens. With equal weights sd is the usual standard deviation.
-Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position;
-activations for patching or resampling come from the line's other prompt. Beside what is averaged stands how probable the model
-finds the two answers there.
+Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position, which
+is behind the tokens with which both answers begin; activations for patching or resampling come from the line's other prompt.
+Beside what is averaged stands how probable the model finds the two answers there.
 The subject's interventions act in every prompt; they must not name positions.
 """
 
@@ -37,6 +37,7 @@ from circuitlab.analysis.base import (
     naming,
     over,
 )
+from circuitlab.analysis.cost import ASSUMED
 from circuitlab.analysis.ordering import Ranks, rank_in
 from circuitlab.analysis.target import target_at
 from circuitlab.caption_parts import About, Part, Sense
@@ -410,6 +411,8 @@ class _PromptRows:
         first = (
             (number_of(longer, "longer answer, by its first token", "longer answers, by their first tokens"),) if longer else ()
         )
+        moved = sum(prompt.moved > 0 for prompt in self.prompts[:counted])
+        begun = (f"what both answers begin with is part of {number_of(moved, 'prompt')}",) if moved else ()
         unlike = len(set(self.weights)) > 1
         each = (f"each prompt weighted by its tokens, {sum(self.weights):.0f} in all",) if unlike else ()
         return (
@@ -417,6 +420,7 @@ class _PromptRows:
             *self._target(),
             *each,
             SPREAD,
+            *begun,
             *first,
         )
 
@@ -426,7 +430,13 @@ def _holds(version: int, config: ModelConfig, p: OverPromptsParams) -> bool:
     return version == 4
 
 
-@analysis(version=5, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def _cost(config: ModelConfig, n: int, p: OverPromptsParams) -> float:
+    """Of a set of twenty prompts: how many there are, its file says."""
+    inner, params = requested_analysis(p)
+    return 20 * inner.cost(config, ASSUMED, params)
+
+
+@analysis(version=5, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)
 def over_prompts(inputs: Inputs, p: OverPromptsParams, ctx: Ctx) -> OverPromptsResult:
     """Mean and standard deviation of another analysis over a set of prompts with answers."""
     assert p.file is not None  # else refused

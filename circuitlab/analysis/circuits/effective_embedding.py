@@ -56,7 +56,11 @@ def _refuse(c: ModelConfig, p: EffectiveEmbeddingParams) -> str | None:
     return refuse_inexact(c) if c.n_layers else "this model has no layers, and so no first MLP."
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
+def _cost(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> float:
+    return 2.0 * c.d_vocab * c.d_model * c.d_mlp * (3 if c.gated else 2)
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True, cost=_cost)
 def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
     """Effective embedding: every token after the first MLP, as later layers read it without attention."""
     c, tile = inputs.weights.config, _tile(inputs.weights.config)

@@ -182,7 +182,11 @@ def _memory(c: ModelConfig, n: int, p: CompositionParams, dtype: str = "float32"
     return 4 * fixed // 3
 
 
-@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact)
+def _cost(c: ModelConfig, n: int, p: CompositionParams) -> float:
+    return len(p.kinds) * c.d_model * float(c.n_layers * c.n_heads * c.d_head) ** 2
+
+
+@analysis(version=1, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=refuse_inexact, cost=_cost)
 def composition(inputs: Inputs, p: CompositionParams, ctx: Ctx) -> CompositionResult:
     """Q-, K- and V-composition scores of every head with every earlier head, against a random baseline."""
     kinds = tuple(dict.fromkeys(p.kinds))

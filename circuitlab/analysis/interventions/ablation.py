@@ -20,6 +20,7 @@ import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over, scalar
 from circuitlab.analysis.chosen_heads import chosen_heads
+from circuitlab.analysis.cost import of_run
 from circuitlab.analysis.interventions._gradient_estimate import first_order, kinds_of
 from circuitlab.analysis.interventions._metric import Effect
 from circuitlab.analysis.interventions.ablation_sweep import (
@@ -214,7 +215,11 @@ def _memory(config: ModelConfig, n: int, p: AblationParams) -> int:
     return results + gradient + sweep_bytes(config, n, p.source)
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: AblationParams) -> float:
+    return of_run(config, n) * (len(p.heads) or config.n_layers * config.n_heads)
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def ablation(inputs: Inputs, p: AblationParams, ctx: Ctx) -> AblationResult:
     """Head ablation: change of loss or target for each head, a set, or pairs; gradient estimates first, then exact values."""
     config = inputs.weights.config

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over, read_only, scalar
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.cost import of_layers
 from circuitlab.analysis.interventions._attribution_patching import (
     backward_entries,
     error_words,
@@ -155,7 +156,11 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
     return None
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: PatchingParams) -> float:
+    return of_layers(config, n) / 4 * len(rows_of(config, p.what, p.heads)) * (n if p.grid == "position" else 1)
+
+
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def patching(inputs: Inputs, p: PatchingParams, ctx: Ctx) -> PatchingResult:
     """Activation patching: the target with one activation at a time taken from the run on another prompt."""
     sweep = _Sweep(inputs, p, ctx)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, naming, over, scalar
 from circuitlab.analysis.chosen_heads import check_heads
+from circuitlab.analysis.cost import of_layers
 from circuitlab.analysis.interventions._partial_reruns import projected, rerun_entries
 from circuitlab.analysis.interventions._prompt_pair import PatchEffects, PromptPair, prompt_pair
 from circuitlab.analysis.interventions.patched_block import Cells, PatchedBlock, What, inside_cone
@@ -107,7 +108,12 @@ def _refuse(config: ModelConfig, p: PathPatchingParams) -> str | None:
     return None
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: PathPatchingParams) -> float:
+    receivers = len(p.receivers) or config.n_heads * max(0, config.n_layers - 1 - p.sender.layer)
+    return of_layers(config, n) / 2 * receivers * len(p.through)
+
+
+@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def path_patching(inputs: Inputs, p: PathPatchingParams, ctx: Ctx) -> PathPatchingResult:
     """Path patching: the target when one later head alone reads the sender's output from another prompt, through Q, K or V."""
     config = inputs.weights.config

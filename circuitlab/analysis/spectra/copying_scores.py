@@ -112,7 +112,11 @@ def _refuse(c: ModelConfig, p: CopyingScoresParams) -> str | None:
     return refuse_table(c, p.embed, tuple(Head(layer, 0) for layer in range(c.n_layers)))
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: CopyingScoresParams) -> float:
+    return 4.0 * c.d_vocab * c.d_model**2 + 2000.0 * c.n_layers * c.n_heads * c.d_head**3
+
+
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def copying_scores(inputs: Inputs, p: CopyingScoresParams, ctx: Ctx) -> CopyingScoresResult:
     """Copying score Σλ/Σ|λ|, QK positivity, identity-likeness and OV diagonal of every head."""
     c = inputs.weights.config

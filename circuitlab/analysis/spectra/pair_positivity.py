@@ -152,7 +152,11 @@ def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
     return refuse_reading(c, p.embed)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: PairPositivityParams) -> float:
+    return (c.n_layers * c.n_heads) ** 2 / 2 * 1000.0 * c.d_head**3
+
+
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head whose keys read through a head of an earlier layer (K-composition), for all pairs."""
     c = inputs.weights.config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -26,12 +26,12 @@ class Exchange(QObject):
     """`requests` and `answers` by side ("now", "ref") and role, `failures` by both: those requests get no answer.
 
     A State is asked about once, as it is sent; its questions then go with its answers. `changed()`: a present request has been
-    answered, perhaps in part, or has failed.
+    answered, perhaps in part, or has failed. `in_sight()`: whether the figure can be seen.
     """
 
     changed = Signal()
 
-    def __init__(self, panel: Panel, context: AppContext, parent: QObject) -> None:
+    def __init__(self, panel: Panel, context: AppContext, in_sight: Callable[[], bool], parent: QObject) -> None:
         super().__init__(parent)
         self.panel, self.context = panel, context
         self.answers: dict[str, dict[str, Answer]] = {"now": {}, "ref": {}}
@@ -39,7 +39,9 @@ class Exchange(QObject):
         self.failures: dict[tuple[str, str], CircuitLabError] = {}
         self.asked: Questions | None = None  # those of the State that was sent last
         self._asked_with: OrderedDict[Request, Questions] = OrderedDict()  # of the State that each recent request came from
-        self._slots = WorkSlots(self, context.runner.is_busy, answered=self._answered, failed=self._failed)  # by side and role
+        self._slots = WorkSlots(  # by side and role
+            self, context.runner.is_busy, in_sight=in_sight, answered=self._answered, failed=self._failed
+        )
 
     @property
     def state(self) -> State | None:

@@ -56,7 +56,7 @@ class Feed(QObject):
     def __init__(self, panel: Panel, context: AppContext, view: FigureView, shown: Callable[[], bool], parent: QObject) -> None:
         super().__init__(parent)
         self.panel, self.context, self.view, self._shown = panel, context, view, shown
-        self.exchange = Exchange(panel, context, self)
+        self.exchange = Exchange(panel, context, shown, self)
         self.zoom = PanelZoom(panel.title, view, context, lambda: self._up_to_date, self)
         self.stale = True  # what is drawn is not of the present State
         self.quiet = False  # set while views are rearranged, so that one that is visible for a moment sends no requests

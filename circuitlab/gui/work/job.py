@@ -24,6 +24,7 @@ class Job:
     title: str
     lane: str
     work: Callable[[Job], object]
+    cost: float = 0.0  # operations, about; 0 where nobody has said
     started_at: float = 0.0  # time, 0 while it waits
     memory: int = 0
     done: int = 0

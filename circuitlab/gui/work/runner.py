@@ -2,7 +2,8 @@
 
 live    cheap work while typing and dragging: the newest request of a slot waits, in the place of the one before it, the running
         one finishes and is shown (conflate)
-slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first
+slow    work of seconds and minutes: a new request of the slot cancels the running one (restart); `tick` lets live go first; of
+        those that wait, the one that is in sight and takes the fewest operations is next
 io      opening models and writing files
 models  opening the checkpoints that are stepped to, which must not wait for a file that is being written
 net     downloads, which may take long and must not hold up opening and writing
@@ -102,7 +103,8 @@ class Runner(QObject):
             job.memory = self.engine.check(request)
             return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.reported.emit))
 
-        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
+        cost = self.engine.cost(request) if lane == "slow" else 0.0  # live: each in its turn, however often the cheap ones ask
+        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work, cost)
         return None
 
     def do(self, slot: WorkSlot, title: str, work: Callable[[Job], object], lane: str = "io") -> None:
@@ -134,11 +136,11 @@ class Runner(QObject):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
-    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object]) -> None:
+    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object], cost: float = 0.0) -> None:
         if self._closed:
             return
         self._overtake(slot)
-        job, before = Job(slot, slot.serial, title, lane, work), self._waiting.get(slot)
+        job, before = Job(slot, slot.serial, title, lane, work, cost), self._waiting.get(slot)
         if before is not None and before.lane != lane:
             del self._waiting[slot]
         self._waiting[slot] = job  # in the place of the one before it: at the end, those asked for first would always go first
@@ -155,11 +157,10 @@ class Runner(QObject):
                 job.cancelled.set()
 
     def _next(self, lane: str) -> None:
-        """Start the oldest waiting job of a lane, of the lead's first, if the lane is free; prefetch if it has none."""
+        """Start the next job of a lane (`_place`), if the lane is free; prefetch if none waits."""
         if any(j.lane == lane for j in self._running.values()):
             return
-        waiting = [job for job in self._waiting.values() if job.lane == lane]
-        job = next((job for job in waiting if belongs(job.slot, self._lead)), next(iter(waiting), None))
+        job = min((job for job in self._waiting.values() if job.lane == lane), key=self._place, default=None)
         if job is None:
             if lane == "live":
                 self.live_busy.clear()
@@ -173,6 +174,11 @@ class Runner(QObject):
             self.prefetch.step_aside()
         job.started_at = time.monotonic()
         self._pools[lane].submit(self._run, job)
+
+    def _place(self, job: Job) -> tuple[bool, bool, float]:
+        """Where a job stands among those that wait: the lead's, what is in sight, the cheapest; of equals the oldest is first."""
+        slot = job.slot
+        return not belongs(slot, self._lead), not (isValid(slot) and slot.in_sight()), job.cost
 
     def _run(self, job: Job) -> None:
         """Do a job, on its worker."""
@@ -200,7 +206,7 @@ class Runner(QObject):
         if self._running.get(job.slot) is job:
             del self._running[job.slot]
         if job.yields and current and isinstance(value, Cancelled) and isValid(job.slot) and not self._closed:
-            self._waiting[job.slot] = Job(job.slot, job.serial, job.title, job.lane, job.work)
+            self._waiting[job.slot] = Job(job.slot, job.serial, job.title, job.lane, job.work, job.cost)
             current = False
         self._next(job.lane)
         if current and not self._closed:

@@ -15,7 +15,7 @@ class WorkSlot(QObject):
 
     `answered(Answer, role)`: an answer, possibly partial. `finished(value, role)`: the outcome of other work.
     `failed(error, role)`: either has failed, with `Cancelled` if it was stopped. Handlers may leave out the `role`, by which an
-    owner tells its slots apart.
+    owner tells its slots apart. `in_sight()`: whether what it is for can be seen; if not, the work of other slots goes first.
     """
 
     answered = Signal(object, object)
@@ -27,12 +27,13 @@ class WorkSlot(QObject):
         owner: QObject,
         role: object = None,
         *,
+        in_sight: Callable[[], bool] = lambda: True,
         answered: Handler | None = None,
         finished: Handler | None = None,
         failed: Handler | None = None,
     ) -> None:
         super().__init__(owner)
-        self.role = role
+        self.role, self.in_sight = role, in_sight
         self.serial = 0  # of the newest request; the runner's
         self.shown = 0  # results with a serial up to this are no longer shown; the runner's
         for signal, handler in ((self.answered, answered), (self.finished, finished), (self.failed, failed)):
@@ -51,13 +52,20 @@ def belongs(slot: WorkSlot, owner: QObject | None) -> bool:
 class WorkSlots:
     """The slots of one owner by key, which is their `role`: created on first use, deleted when no longer needed."""
 
-    def __init__(self, owner: QObject, is_busy: Callable[[WorkSlot], bool], **handlers: Handler) -> None:
-        self._owner, self._is_busy, self._handlers = owner, is_busy, handlers
+    def __init__(
+        self,
+        owner: QObject,
+        is_busy: Callable[[WorkSlot], bool],
+        *,
+        in_sight: Callable[[], bool] = lambda: True,
+        **handlers: Handler,
+    ) -> None:
+        self._owner, self._is_busy, self._in_sight, self._handlers = owner, is_busy, in_sight, handlers
         self._slots: dict[object, WorkSlot] = {}
 
     def __getitem__(self, key: object) -> WorkSlot:
         if key not in self._slots:
-            self._slots[key] = WorkSlot(self._owner, key, **self._handlers)
+            self._slots[key] = WorkSlot(self._owner, key, in_sight=self._in_sight, **self._handlers)
         return self._slots[key]
 
     def keep_only(self, keys: Collection[object]) -> None:

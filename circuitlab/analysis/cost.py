@@ -1,0 +1,31 @@
+"""About how many floating-point operations an analysis takes, by which the window does the cheap ones first.
+
+An estimate from sizes alone, to tell a tenth of a second from ten: what is done once and kept for others is counted in full.
+"""
+
+from __future__ import annotations
+
+from circuitlab.model.config import ModelConfig
+
+ASSUMED = 32  # tokens of a prompt that is not known
+
+
+def of_layers(config: ModelConfig, n: int) -> float:
+    """All layers at n tokens: two operations for each of their weights that a token meets."""
+    outside = config.d_vocab * config.d_model + (0 if config.tied else config.d_model * config.d_vocab_out)
+    return 2.0 * n * max(0, config.n_parameters() - outside)
+
+
+def of_logits(config: ModelConfig, n: int) -> float:
+    """The logits at n positions."""
+    return 2.0 * n * config.d_model * config.d_vocab_out
+
+
+def of_run(config: ModelConfig, n: int) -> float:
+    """A forward pass over n tokens with all logits."""
+    return of_layers(config, n) + of_logits(config, n)
+
+
+def one_run(config: ModelConfig, n: int, params: object) -> float:
+    """The estimate for an analysis that declares none: one forward pass over the prompt, or over a short one."""
+    return of_run(config, n or ASSUMED)
