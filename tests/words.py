@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 
-from circuitlab.figures.contracts.about import WITHOUT
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME
-from circuitlab.figures.marks import Figure
 
 # -- differences -----------------------------------------------------------------------------------------------------------
 
@@ -42,11 +40,6 @@ def but_for_rounding(words: str) -> bool:
 def explained(words: str) -> bool:
     """Whether it is said why something beside a reference stands as it is now."""
     return not_compared(words) or bool(re.search(f"itself sets|is being|{OF_NOW}", words))
-
-
-def without_the_cut(figure: Figure) -> bool:
-    """Whether a title says that its numbers know nothing of what is ablated."""
-    return WITHOUT in figure.title
 
 
 def sums_to_one(words: str) -> bool:

@@ -16,7 +16,7 @@ from circuitlab.analysis.base import AnyAnalysis, analyses, find_analysis
 from circuitlab.cli import import_command, info_command
 from circuitlab.cli.drawing import load_drawing
 from circuitlab.cli.machine_arguments import engine_of
-from circuitlab.cli.output import print_answer, print_table, progress
+from circuitlab.cli.output import print_answer, print_head, print_table, progress
 from circuitlab.cli.paper_arguments import paper_of
 from circuitlab.cli.reading_arguments import begins, given
 from circuitlab.counting import number_of
@@ -200,16 +200,7 @@ def _compute_series(model: api.Model, request: Request, targets: dict[str, str],
     for form, target in targets.items():
         _put(series_bytes(answers, form), target)
     if not targets:
-        print(
-            " · ".join(
-                (
-                    request.analysis.name,
-                    model.ref.name,
-                    number_of(len(answers), "checkpoint"),
-                    *answers[-1].answer.result.conventions,
-                )
-            )
-        )
+        print_head(answers[-1], number_of(len(answers), "checkpoint"))
         print_table(joined_table(answers))
     return 0
 

@@ -14,6 +14,7 @@ from circuitlab.analysis.base import NullContext, Table
 from circuitlab.counting import number_of
 from circuitlab.engine.export_data import AnswerExport
 from circuitlab.engine.request import STORED_WORDS
+from circuitlab.state.cuts import edit_words
 from circuitlab.terminal import on_one_line, overwrite
 
 ROWS = 40
@@ -22,12 +23,18 @@ SELDOM = 10.0  # s between two lines of progress where there is no terminal
 
 def print_answer(export: AnswerExport) -> None:
     """Print the answer's table under a line that describes it."""
-    request, result = export.answer.request, export.answer.result
-    stored = (STORED_WORDS,) if export.answer.provenance.stored else ()
-    print(on_one_line(" · ".join((request.analysis.name, request.subject.model.name, *result.conventions, *stored))))
-    if result.remainder is not None:
-        print(result.remainder.words())
+    remainder = export.answer.result.remainder
+    print_head(export)
+    if remainder is not None:
+        print(remainder.words())
     print_table(export.table())
+
+
+def print_head(export: AnswerExport, *more: str) -> None:
+    """Print the line over a table: the analysis, its model, `more`, the interventions that it is under, and its conventions."""
+    request, stored = export.answer.request, (STORED_WORDS,) if export.answer.provenance.stored else ()
+    said = (*edit_words(request.edits), *export.answer.result.conventions, *stored)
+    print(on_one_line(" · ".join((request.analysis.name, request.subject.model.name, *more, *said))))
 
 
 def print_table(table: Table) -> None:

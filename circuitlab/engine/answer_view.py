@@ -17,7 +17,8 @@ from circuitlab import notebook_html as html
 from circuitlab.analysis.base import Axis, Result, SeriesRef, Table, TextRef, TokenText, axes_with_labels, token_texts
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import base_name
-from circuitlab.model.subject import Subject
+from circuitlab.model.intervention import Intervention
+from circuitlab.model.subject import ModelRef
 
 ROWS, COLUMNS, TOKENS, NUMBERS = 8, 8, 16, 8  # at most these are shown
 TRIED = 64  # corners
@@ -26,11 +27,14 @@ _COMMON = ("conventions", "remainder", "done")
 
 @dataclass(frozen=True, eq=False)
 class AnswerView:
-    """An answer in its parts. `prompt`: the tokens that its arrays are of; `text`: that of a token; `words`: how far it came."""
+    """An answer in its parts. `edits`: the interventions that it depends on; `prompt`: the tokens that its arrays are of; `text`:
+    that of a token; `words`: how far it came.
+    """
 
     analysis: str
     params: Any
-    subject: Subject
+    model: ModelRef
+    edits: tuple[Intervention, ...]
     result: Result
     prompt: tuple[int, ...] = ()
     text: TokenText | None = None
@@ -54,7 +58,7 @@ class AnswerView:
         )
 
     def _asked(self) -> list[str]:
-        return [*asked_words(self.analysis, self.params, self.subject, self.prompt, self.text), *self.words]
+        return [*asked_words(self.analysis, self.params, self.model, self.edits, self.prompt, self.text), *self.words]
 
     def _numbers(self) -> list[str]:
         """The result's own numbers that are no arrays."""
@@ -117,14 +121,19 @@ class AnswerView:
 
 
 def asked_words(
-    analysis: str, params: object, subject: Subject, prompt: tuple[int, ...] = (), text: TokenText | None = None
+    analysis: str,
+    params: object,
+    model: ModelRef,
+    edits: tuple[Intervention, ...] = (),
+    prompt: tuple[int, ...] = (),
+    text: TokenText | None = None,
 ) -> list[str]:
     """What is asked, in parts: the analysis, of which model, parameters that are not the defaults, interventions, the prompt."""
     fields = dataclasses.fields(params) if dataclasses.is_dataclass(params) and not isinstance(params, type) else ()
     changed = ((f.name, getattr(params, f.name), f.default) for f in fields)
     words = [f"{name} {html.shortened(_words(value), 60)}" for name, value, default in changed if value != default]
-    edits = number_of(len(subject.edits), "intervention") if subject.edits else ""
-    parts = (analysis, html.shortened(subject.model.name, 60), *words, edits, prompt_words(prompt, text))
+    cut = number_of(len(edits), "intervention") if edits else ""
+    parts = (analysis, html.shortened(model.name, 60), *words, cut, prompt_words(prompt, text))
     return [part for part in parts if part]
 
 

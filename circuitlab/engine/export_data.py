@@ -28,7 +28,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import without_folders
 from circuitlab.engine.codec import to_json
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.request import Answer, TableOf, needs, with_files
+from circuitlab.engine.request import Answer, TableOf, with_files
 from circuitlab.errors import UsageError
 from circuitlab.model.subject import ModelRef, Subject
 
@@ -121,9 +121,7 @@ def described(what: AnswerExport) -> JsonDict:
     Models and files have their names and hashes, and no folder but where it was asked for.
     """
     answer, result = what.answer, what.answer.result
-    request, subject = answer.request, answer.request.subject
-    if needs(request.analysis, request.params) == "weights":
-        subject = replace(subject, edits=())  # not read: these numbers are not under them
+    request, subject = answer.request, replace(answer.request.subject, edits=answer.request.edits)
     return {
         "analysis": answer.request.analysis.name,
         "params": to_json(request.params if what.folders else _placeless(request.params)),

@@ -70,7 +70,9 @@ class Difference:
 
     def _sides(self) -> list[str]:
         requests = (side.answer.request for side in (self.now, self.reference))
-        return [" · ".join(asked_words(r.analysis.name, r.params, r.subject, r.prompt, self.now.display)) for r in requests]
+        display = self.now.display
+        words = (asked_words(r.analysis.name, r.params, r.subject.model, r.edits, r.prompt, display) for r in requests)
+        return [*map(" · ".join, words)]
 
     def data(self, form: str) -> bytes:
         """As csv, json or npz: the columns by their titles."""

@@ -12,6 +12,7 @@ from circuitlab.analysis.base import Analysis, AnyAnalysis, P, R_co, Result, Ser
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.answer_frame import answer_frame, wide_frame
 from circuitlab.engine.answer_view import AnswerView, asked_words
+from circuitlab.model.intervention import Intervention
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import ModelRef, Subject
 
@@ -87,10 +88,15 @@ class Request(Generic[R_co]):
         return self if params is self.params else replace(self, params=params)
 
     @property
+    def edits(self) -> tuple[Intervention, ...]:
+        """The interventions that the answer depends on, which alone may be named beside its numbers; () if it reads none."""
+        return () if needs(self.analysis, self.params) == "weights" else self.subject.edits
+
+    @property
     def reads(self) -> tuple[Hashable, Hashable]:
         """What of the subject the answer depends on, beside the model: the conventions, then what the analysis needs."""
         subject = self.subject
-        inputs = {"tokens": (subject.tokens, subject.edits), "edits": (subject.edits,), "weights": ()}
+        inputs = {"tokens": (subject.tokens, self.edits), "edits": (self.edits,), "weights": ()}
         return subject.conventions, inputs[needs(self.analysis, self.params)]
 
     @property
@@ -100,7 +106,8 @@ class Request(Generic[R_co]):
         return self.subject.tokens if of_prompt else ()
 
     def __repr__(self) -> str:
-        return f"<Request {' · '.join(asked_words(self.analysis.name, self.params, self.subject, self.prompt))}>"
+        asked = asked_words(self.analysis.name, self.params, self.subject.model, self.edits, self.prompt)
+        return f"<Request {' · '.join(asked)}>"
 
 
 @dataclass(frozen=True)
@@ -160,13 +167,12 @@ class Answer(Generic[R_co]):
         on which tokens, under which conventions. Interventions that it does not read are left out.
         """
         request, subject = self.request, self.request.subject
-        reads_edits = needs(request.analysis, request.params) != "weights"
         return {
             "analysis": request.analysis.name,
             "params": to_json(request.params),
             "model": subject.model.named(1),
             "weights": self.provenance.weights,
-            "edits": to_json(subject.edits) if reads_edits else [],
+            "edits": to_json(request.edits),
             "tokens": list(self.prompt),
             "conventions": list(self.result.conventions),
         }
@@ -201,7 +207,8 @@ class Answer(Generic[R_co]):
         partial = () if self.complete else (f"partial: {self.result.done:.0%}",)
         words = (*partial, *((STORED_WORDS,) if self.provenance.stored else ()))
         name = request.analysis.name
-        return AnswerView(name, request.params, request.subject, self.result, self.prompt, self.token_text, words)
+        asked = request.subject.model, request.edits
+        return AnswerView(name, request.params, *asked, self.result, self.prompt, self.token_text, words)
 
 
 TableOf = Callable[[Answer], Table | None]  # of what is drawn of an answer; None for its own table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from circuitlab.counting import number_of
 from circuitlab.engine.engine import Engine
-from circuitlab.engine.request import Answer, Request, needs
+from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import BadInput
 from circuitlab.model.text.tokenizer import Tokenizer
 
@@ -90,13 +90,12 @@ class Prompts:
 
 def _prompts_of(request: Request) -> Iterator[tuple[tuple[int, ...], str]]:
     """The tokens that a request reads, each with its part in it, "" for its own prompt."""
-    params, subject = request.params, request.subject
+    params = request.params
     if request.prompt:
         yield request.prompt, ""
     if getattr(params, "reads_other", False) and getattr(params, "source", ()):
         yield params.source, PATCHED
-    if needs(request.analysis, params) != "weights":
-        yield from ((edit.source, PATCHED) for edit in subject.edits if edit.source)
+    yield from ((edit.source, PATCHED) for edit in request.edits if edit.source)
 
 
 def _text(tokenizer: Tokenizer, tokens: tuple[int, ...], shown: tuple[str, ...]) -> str:

@@ -15,7 +15,6 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.engine.engine import Engine, versions
 from circuitlab.engine.export_data import AnswerExport, described
 from circuitlab.engine.export_difference import Difference, exports_of
-from circuitlab.engine.request import needs
 from circuitlab.report.answer_names import file_name, models_by_role
 from circuitlab.report.own_tables import own_files
 from circuitlab.report.render import Sides
@@ -97,7 +96,7 @@ def _about(name: str, what: AnswerExport | Difference) -> dict[str, object]:
         "analysis": request.analysis.name,
         "params": described(what)["params"],
         "model": request.subject.model.named(1),
-        "interventions": edit_words(request.subject.edits) if needs(request.analysis, request.params) != "weights" else [],
+        "interventions": edit_words(request.edits),
         "sha256": what.answer.provenance.weights,
         "conventions": list(what.answer.result.conventions),
     }

@@ -208,7 +208,7 @@ def key_of(request: Request, sha256: str, assume: Assumed, device: str, version:
         "version": version or analysis.version,
         "params": _placeless(request.params, version or analysis.version),
         "tokens": list(subject.tokens) if reads == "tokens" else [],
-        "edits": to_json(subject.edits) if reads != "weights" else [],
+        "edits": to_json(request.edits),
         "conventions": to_json(subject.conventions),
         "weights": sha256,
         "assume": [list(pair) for pair in assume],

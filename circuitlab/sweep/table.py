@@ -170,6 +170,6 @@ def _asked(cell: Cell) -> str:
     asked = {"analysis": request.analysis.name, "version": request.analysis.version, "params": to_json(request.params)}
     asked |= {"model": request.subject.model.named(1), "checkpoint": request.subject.model.checkpoint}
     asked |= {"conventions": to_json(request.subject.conventions)}
-    asked |= {"edits": to_json(request.subject.edits)} if reads != "weights" else {}
+    asked |= {"edits": to_json(request.edits)} if reads != "weights" else {}
     asked |= {"tokens": list(request.subject.tokens)} if reads == "tokens" else {}
     return json.dumps(asked, ensure_ascii=False, separators=(",", ":"))

@@ -387,3 +387,15 @@ def test_interventions_that_are_not_read_are_neither_stated_nor_passed_over(
     assert main(["compute", analysis, str(path), "--tokens", "0,5,6,5", "--cut", "L1H1", "--json", "-"]) == 0
     out, err = capsys.readouterr()
     assert bool(json.loads(out)["subject"]["edits"]) == read == ("reads no interventions" not in err)
+
+
+@pytest.mark.parametrize("analysis", sorted(analyses()))
+def test_the_line_over_a_table_names_what_is_cut_exactly_where_it_is_read(
+    tmp_path: Path, analysis: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compute", analysis, str(directory(tmp_path / "two", n_ctx=64)), "--tokens", "0,5,6,5", "--cut", "L1H1"]
+    if main(words):
+        assert capsys.readouterr().err  # refused, in words
+        return
+    out, err = capsys.readouterr()
+    assert ("L1H1 zeroed" in out.splitlines()[0]) == ("reads no interventions" not in err)

@@ -14,6 +14,7 @@ import pytest
 from circuitlab.caption_parts import Essential, Part, Sense
 from circuitlab.draw.heatmap.heatmap import cell_words
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import needs
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, CircuitLabError
 from circuitlab.figures.contracts.compare import ROUNDING, _conventions, _titles
@@ -22,7 +23,7 @@ from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, facts_of, panels
 from circuitlab.figures.contracts.pinned import Pinned
 from circuitlab.figures.contracts.shared_scales import colours
-from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids
+from circuitlab.figures.marks import Axis, Bars, Edges, Figure, Heatmap, Lines, Points, RowColumn, Rows, Tokens, ids, joined
 from circuitlab.figures.panels.heads import HeadsView
 from circuitlab.figures.panels.predictions import PredictionsView
 from circuitlab.figures.panels.prompt_sets.panel import PromptSetsView
@@ -41,7 +42,7 @@ from tests.gui.training import measures
 from tests.models import CONFIGS, byte_tokenizer, directory
 from tests.rounding import check_listed
 from tests.series_files import keep_scaled
-from tests.words import but_for_rounding, explained, is_difference, minus, not_compared, same_in, sums_to_one, without_the_cut
+from tests.words import but_for_rounding, explained, is_difference, minus, not_compared, same_in, sums_to_one
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9)
 LETTERS = "one two one\tt\to\tone six one\nab ac ab\ta\tb\tab zc ab\n"  # prompts as long as these models read
@@ -318,40 +319,64 @@ def test_every_token_that_either_side_lists_has_both_probabilities(
     assert rows_counted(change) == (len(listed), len(now))
 
 
-def uncrossed(figure: Figure) -> Figure:
-    """Without the crosses on the heads that are cut, and what is said of them."""
-    bare = lambda mark: replace(mark, struck=(), hints=type(mark.hints)()) if getattr(mark, "struck", ()) else mark
-    return replace(figure, grid=tuple(tuple(map(bare, row)) for row in figure.grid))
+def cut_words(figure: Figure) -> set[str]:
+    """Where a figure says or shows that L0H1 is cut."""
+    said = {"title": figure.title, "cut": figure.cut, "about": joined(*figure.about), "caption": figure.caption}
+    places = {place for place, words in said.items() if "L0H1 zeroed" in words}
+    marks = [mark for mark in figure.marks() if getattr(mark, "struck", ())]
+    return places | {f"cross in {mark.name}" for mark in marks}
 
 
-@pytest.mark.parametrize("name", ["heads", "composition", "circuits", "spectra", "head_finder", "attention", "ablation", "paths"])
-def test_a_title_says_where_the_cut_does_not_enter(bench: tuple[Engine, dict[str, State]], name: str) -> None:
+@pytest.mark.parametrize(("name", "page"), PAGES)
+def test_a_figure_names_the_cut_exactly_where_its_numbers_are_under_it(
+    bench: tuple[Engine, dict[str, State]], name: str, page: str
+) -> None:
+    """Under every choice of a switch, as it may decide whether interventions are read."""
     engine, states = bench
-    cut = with_edits(states["attention-only"], ablation(Head(0, 1)))
-    whole, here = (drawn(engine, name, state, "now") for state in (replace(cut, edits=()), cut))
-    alike = signature(whole) == signature(uncrossed(here))
-    assert without_the_cut(here) == alike == (name not in ("attention", "ablation", "paths"))
-    assert not without_the_cut(whole)
-    if name == "heads":
-        read = drawn(engine, name, cut.with_view("heads", HeadsView(on="text")), "now")
-        assert not without_the_cut(read)
+    state = on_page(model_for(states, name, page), name, page).with_heads(Head(1, 0), Head(0, 0))
+    cut, panel = with_edits(state, ablation(Head(0, 1))), panels()[name]
+    view, facts = state.view(name, panel.view), facts_of(engine, state.model)
+    switches = [f.name for f in fields(panel.view) if isinstance(getattr(view, f.name), bool)]
+    for on in (None, *switches):
+        changed = view if on is None else replace(view, **{on: not getattr(view, on)})
+        question = panel.ask(cut.with_view(name, changed), facts)
+        if not question.by_role:
+            continue
+        try:
+            here, whole = (drawn(engine, name, one.with_view(name, changed), "now") for one in (cut, state))
+        except CircuitLabError:
+            continue  # nothing to draw on this model
+        under = any(needs(r.analysis, r.params) != "weights" and r.subject.edits for r in question.by_role.values())
+        assert ({"title", "about"} <= cut_words(here)) is under and (under or not cut_words(here)), (on, here.title, here.about)
+        assert not cut_words(whole)
+        if signature(here) != signature(whole):
+            assert under, on
 
 
-@pytest.mark.parametrize("name", ["overview", "heads", "composition"])
+@pytest.mark.parametrize(("name", "page"), [("heads", ""), ("induction", "heads"), ("induction", "stripe")])
+def test_the_switch_of_a_measurement_on_its_own_texts_decides_whether_the_cut_is_named(
+    bench: tuple[Engine, dict[str, State]], name: str, page: str
+) -> None:
+    engine, states = bench
+    state = with_edits(on_page(states["attention-only"], name, page), ablation(Head(0, 1)))
+    off = state.view(name, panels()[name].view)
+    without, within = (drawn(engine, name, state.with_view(name, replace(off, edited=on)), "now") for on in (False, True))
+    assert not cut_words(without) and {"title", "about"} <= cut_words(within)
+
+
+@pytest.mark.parametrize("name", ["overview", "heads"])
 @pytest.mark.parametrize("compare", ["now", "difference"])
 def test_the_head_that_is_cut_is_crossed_and_named_not_the_one_that_is_chosen(
     bench: tuple[Engine, dict[str, State]], name: str, compare: Compare
 ) -> None:
     engine, states = bench
     state = states["attention-only"].with_heads(Head(1, 1))
+    state = state if name == "overview" else state.with_view("heads", HeadsView(on="text"))
     cut = with_edits(state, ablation(Head(0, 2)), Intervention("mean", Site("z", 0, (3,))))
     figure = drawn(engine, name, cut, compare)
     mark = figure.marks()[0]
-    if isinstance(mark, Heatmap):
-        crossed, said = mark.struck, [mark.hints[place] for place in mark.struck]
-    else:
-        assert isinstance(mark, Edges) and mark.node_ids is not None
-        crossed, said = tuple(tuple(mark.node_ids[i].tolist()) for i in mark.struck), [mark.hints[i] for i in mark.struck]
+    assert isinstance(mark, Heatmap)
+    crossed, said = mark.struck, [mark.hints[place] for place in mark.struck]
     assert crossed == ((0, 2), (0, 3))
     assert "zero z of L0H2" in said[0] and "mean" in said[1] and "L0H3" in said[1]
     assert "✕ L0H2 zeroed +1" in figure.title

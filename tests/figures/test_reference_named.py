@@ -114,8 +114,9 @@ def test_the_footer_of_a_stage_is_of_the_side_that_is_shown(session: SavedSessio
     footers: dict[str, str] = {}
     for compare in ("now", "difference", "reference"):
         shown = replace(state, compare=compare)
-        side = side_shown(shown, (figure_of(session.engine, find_panel("attention"), shown),))
-        footers[compare] = footer_of(side, facts_of(session.engine, side.model))
+        figures = (figure_of(session.engine, find_panel("attention"), shown),)
+        side = side_shown(shown, figures)
+        footers[compare] = footer_of(side, facts_of(session.engine, side.model), figures)
     assert footers["now"] == footers["difference"] != footers["reference"]
     assert "step 200" in footers["now"] and "L0H1 zeroed" in footers["now"]
     other = {"step": "step 100", "cut": "L1H2 zeroed", "model": "beside"}

@@ -504,7 +504,7 @@ def test_of_a_title_stands_what_the_one_above_does_not_say(above, title, rest):
 @pytest.mark.parametrize("on_stage", [True, False])
 def test_what_is_cut_is_the_last_of_a_title_to_give_way(qtbot, on_stage):
     """On a stage, and in a window while the pointer is on an item and nothing may move."""
-    cut = "L1H1 zeroed, not in these numbers"
+    cut = "✕ L1H1 zeroed"
     scores = "L1H1 0.93, rank 1 of 8 on 10 × 25 × 4 random tokens" + ", and more" * 8
     title = joined("prefix matching", scores, cut, "beside uncut")
     view = FigureView(stage_theme(720) if on_stage else LIGHT)

@@ -11,11 +11,10 @@ from circuitlab.engine.request import STORED_WORDS, Answer
 from circuitlab.figures.contracts.compare import with_reference
 from circuitlab.figures.contracts.compare_questions import heads_of_params
 from circuitlab.figures.contracts.declaration import Panel
-from circuitlab.figures.contracts.facts import Facts, as_answered, inputs_read
-from circuitlab.figures.contracts.pinned import TheSame
+from circuitlab.figures.contracts.facts import Facts, as_answered, edits_read, inputs_read
 from circuitlab.figures.contracts.questions import Questions
 from circuitlab.figures.marks import Figure
-from circuitlab.figures.marks.title import parts_of, with_parts
+from circuitlab.figures.marks.title import with_parts
 from circuitlab.model.subject import Head
 from circuitlab.state.cuts import CUT, edit_words, short_words
 from circuitlab.state.state import State
@@ -23,7 +22,6 @@ from circuitlab.state.state import State
 LONGEST = 36  # characters of a prompt
 MOST_HEADS = 4  # that a caption names
 OUTPUT = ("z", "result")  # sites at which a head's output is ablated
-WITHOUT = "not in these numbers"  # of interventions, beside numbers of the weights or of other texts, on which none acts
 
 
 def labelled_figure(
@@ -44,14 +42,10 @@ def labelled_figure(
     if is_reference:
         now = ref or now  # the answers of both sides where nothing that they read differs
         state, facts = _reference_side(state, facts, now)
-    edits = state.subject.edits
-    ignores_edits = bool(edits) and panel.of_heads and bool(now) and not inputs_read(now)
     crosses_heads = any(getattr(mark, "struck", ()) for mark in figure.marks())
-    without = WITHOUT if ignores_edits and not isinstance(parts_of(figure.title).beside, TheSame) else ""
-    acts = bool(inputs_read(now)) and not is_reference
-    cut = short_words(edits) if without or crosses_heads or acts else ""
-    cut_words = ", ".join(filter(None, (f"{CUT} {cut}" if crosses_heads else cut, without)))
-    title = figure.title if acts and not crosses_heads and cut in figure.title else with_parts(figure.title, cut=cut_words)
+    cut = short_words(edits_read(now)) if crosses_heads or not is_reference else ""
+    cut_words = f"{CUT} {cut}" if crosses_heads else cut
+    title = figure.title if cut_words in figure.title else with_parts(figure.title, cut=cut_words)
     figure = figure.with_caption("" if crosses_heads else silent_heads(state, facts, now), stored(now, ref))
     return replace(figure, title=title, cut=cut_words, about=about(state, facts, now))
 
@@ -75,7 +69,7 @@ def silent_heads(state: State, facts: Facts, now: Mapping[str, Answer]) -> str:
     if "tokens" not in inputs_read(now):
         return ""
     requested = {head for answer in now.values() for head in heads_of_params(answer.request.params)}
-    sites = [e.site for e in state.subject.edits if e.op == "zero" and e.site.name in OUTPUT]
+    sites = [e.site for e in edits_read(now) if e.op == "zero" and e.site.name in OUTPUT]
     all_heads = range(facts.config.n_heads)
     zeroed = [Head(s.layer, h) for s in sites if not (s.positions or s.sources) for h in s.heads or all_heads]
     names = [str(head) for head in dict.fromkeys(zeroed) if head in requested]
@@ -92,8 +86,7 @@ def about(state: State, facts: Facts, now: Mapping[str, Answer]) -> tuple[str, .
     inputs = inputs_read(now)
     if "tokens" in inputs:
         parts.append(prompt(state, facts))
-    if inputs:
-        parts += map(Intervened, edit_words(state.subject.edits))
+    parts += map(Intervened, edit_words(edits_read(now)))
     return tuple(filter(None, parts))
 
 

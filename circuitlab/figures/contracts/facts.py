@@ -14,6 +14,7 @@ from circuitlab.engine.request import Answer, Request, needs
 from circuitlab.errors import Refused
 from circuitlab.figures.marks import joined
 from circuitlab.model.config import ModelConfig
+from circuitlab.model.intervention import Intervention
 from circuitlab.model.records.known_heads import KnownHeads, complaints, known_heads
 from circuitlab.model.subject import ModelRef, Subject
 from circuitlab.state.state import State
@@ -43,6 +44,11 @@ def inputs_read(answers: Mapping[str, Answer[Result]]) -> set[str]:
     return {needs(answer.request.analysis, answer.request.params) for answer in answers.values()} - {"weights"}
 
 
+def edits_read(answers: Mapping[str, Answer[Result]]) -> tuple[Intervention, ...]:
+    """The interventions that answers depend on, in their order: what a figure of them says is cut, and no other."""
+    return tuple(dict.fromkeys(edit for answer in answers.values() for edit in answer.request.edits))
+
+
 def as_answered(state: State, answers: Mapping[str, Answer[Result]]) -> State:
     """The State with the prompt and the interventions of its answers: by the time they are drawn it may have others.
 
@@ -53,6 +59,11 @@ def as_answered(state: State, answers: Mapping[str, Answer[Result]]) -> State:
     if "tokens" in subjects and subjects["tokens"].tokens != state.tokens:
         state = state.with_tokens(subjects["tokens"].tokens)
     edits = subjects.get("tokens", subjects.get("edits", state.subject)).edits
+    return under(state, edits)
+
+
+def under(state: State, edits: tuple[Intervention, ...]) -> State:
+    """The State with these interventions in force and no other; the same object where it has these."""
     return state if edits == state.subject.edits else replace(state, edits=tuple((edit, True) for edit in edits))
 
 

@@ -16,7 +16,18 @@ from circuitlab.engine.request import Answer
 from circuitlab.errors import PluginError, Refused, UsageError, quoted
 from circuitlab.figures.contracts.about import labelled_figure
 from circuitlab.figures.contracts.declaration import Panel, control
-from circuitlab.figures.contracts.facts import WITHOUT_HEADS, WITHOUT_LAYERS, Answers, Facts, Requests, Why, as_answered, facts_of
+from circuitlab.figures.contracts.facts import (
+    WITHOUT_HEADS,
+    WITHOUT_LAYERS,
+    Answers,
+    Facts,
+    Requests,
+    Why,
+    as_answered,
+    edits_read,
+    facts_of,
+    under,
+)
 from circuitlab.figures.contracts.plugin_panels import guarded_panel
 from circuitlab.figures.contracts.questions import Question, Questions
 from circuitlab.figures.marks import Figure, Heatmap, empty
@@ -84,7 +95,7 @@ def _figure(
     answers = Answers({role: now[role] for role in requests if of_model(role)})
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
-    figure = _without_empty_maps(panel, facts, panel.draw(state, facts, answers))
+    figure = _without_empty_maps(panel, facts, panel.draw(under(state, edits_read(answers)), facts, answers))
     return figure.with_caption(*(Essential(f"not computed: {reason}") for reason in question.refused)) if figure.grid else figure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -18,12 +18,10 @@ from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
     caption,
     edge_hints,
-    edit_notes,
     head_column,
     hints,
     published,
     top_level,
-    with_edit_notes,
 )
 from circuitlab.figures.contracts.heads import pick_head
 from circuitlab.figures.contracts.hues import head_hue
@@ -291,7 +289,7 @@ def _graph(
     heads = {(h.layer, h.head) for h in state.selection.heads}
     drawn = _drawn(answer, facts, ends, heads, key)
     node_ids, of = drawn.ids, (*key, drawn.alone)
-    published_names, edits = hints(facts), edit_notes(state, facts)
+    published_names = hints(facts)
     mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
     badge_key = ("badges", of, tuple(behaviour.items()), facts.known_heads())
     badges = memo(answer, badge_key, lambda: tuple(map(mark, node_ids.tolist())))
@@ -311,24 +309,18 @@ def _graph(
         node_ids=node_ids,
         edge_ids=edge_ids,
         badges=badges,
-        hints=_hints(answer, facts, node_ids, edits, of),
-        struck=tuple(i for i, node in enumerate(node_ids.tolist()) if tuple(node) in edits),
+        hints=_hints(answer, facts, node_ids, of),
         rows=drawn.rows,
         edge_badges=edge_badges,
         edge_hints=edge_notes,
     )
 
 
-def _hints(
-    answer: Answer, facts: Facts, node_ids: np.ndarray, edits: Mapping[tuple[int, int], str], of: tuple[object, ...]
-) -> tuple[str, ...]:
-    """[n]: what is ablated in each head, and what papers call it, with the source; () where there is nothing of either.
-
-    `of`: what the nodes follow from.
-    """
-    notes = with_edit_notes(hints(facts), edits)
+def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, of: tuple[object, ...]) -> tuple[str, ...]:
+    """[n]: what papers call each head, with the source; () where there is nothing of it. `of`: what the nodes follow from."""
+    notes = hints(facts)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
-    return memo(answer, ("hints", of, facts.known_heads(), tuple(edits.items())), make) if notes else ()
+    return memo(answer, ("hints", of, facts.known_heads()), make) if notes else ()
 
 
 def _edge_notes(facts: Facts, edge_ids: np.ndarray) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -330,7 +330,7 @@ class Stage(QWidget):
         line = line_of(step, setup, {} if ready is None else ready.words, values)
         figures = tuple(figures)
         side = side_shown(state, figures)
-        footer = footer_of(side, self.context.facts_if_open(side.model))
+        footer = footer_of(side, self.context.facts_if_open(side.model), figures)
         place = place_of(() if ready is None else ready.film, state)
         return title_of(step, setup, state, figures), line, footer, (number + 1, self.count), place
 

@@ -48,12 +48,13 @@ def line_of(step: Step, setup: Setup, words: Mapping[str, str], values: Mapping[
     return lacking + first_line(fill_text(step.text, words, values))
 
 
-def footer_of(state: State, facts: Facts | None) -> str:
-    """What is said once for all figures of a step: the model and its weights, conventions, interventions; the type of numbers
-    if not the usual one. None: the model is not open.
+def footer_of(state: State, facts: Facts | None, figures: Sequence[Figure]) -> str:
+    """What is said once for all these figures of a step: the model and its weights, conventions, the interventions that each of
+    them is under; the type of numbers if not the usual one. None: the model is not open.
     """
     *norms, dtype = state.conventions.words(None if facts is None else facts.config)
-    conventions = (*norms, *(() if dtype == Conventions().dtype else (dtype,)), *edit_words(state.subject.edits))
+    cut = [words for words in edit_words(state.subject.edits) if figures and all(words in figure.about for figure in figures)]
+    conventions = (*norms, *(() if dtype == Conventions().dtype else (dtype,)), *cut)
     return joined(*name_and_weights(state, facts), *conventions)
 
 
