@@ -15,9 +15,11 @@ from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.base import NullContext
 from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams
 from circuitlab.analysis.circuits.factor_products import effective_rank
+from circuitlab.analysis.composition.scores import CompositionParams
+from circuitlab.analysis.spectra import pair_positivity
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
-from circuitlab.analysis.spectra.pair_positivity import PairPositivityParams
+from circuitlab.analysis.spectra.pair_positivity import PairPositivityParams, Scores
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams
 from circuitlab.engine.engine import Engine
@@ -32,6 +34,7 @@ from tests.models import CONFIGS, TINY, directory
 from tests.rounding import check_histogram
 
 PLANE = PreviousHeadSpectrumParams()
+SCORES: tuple[Scores, ...] = ("both", "centred", "raw")
 NAMES = ["attention-only", "gpt2", "llama", "odd", "tied-scaled", "post-sublayer"]
 
 
@@ -302,18 +305,59 @@ def test_the_plane_comes_first_and_pairs_are_kept(tmp_path: Path) -> None:
 def test_pairs_that_were_cancelled_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, engine = directory(tmp_path / "m", replace(TINY, n_layers=4)), Engine(ModelStore())
     whole = ask(path, "pair_positivity", PairPositivityParams())
-    monkeypatch.setattr("circuitlab.analysis.spectra.pair_positivity.SHOWN_EVERY", 0.0)
-    with pytest.raises(Cancelled):
-        ask(path, "pair_positivity", PairPositivityParams(), Stop("layer 2"), engine)
-    seen: list[str] = []
+    monkeypatch.setattr("circuitlab.analysis.spectra.pair_positivity.FIRST", 8)
+    stopped: list[Any] = []
 
-    class Words(NullContext):
+    class Stopping(NullContext):
+        def partial(self, result: Any) -> None:
+            stopped.append(result)
+
         def tick(self, done: int, total: int, text: str = "") -> None:
-            seen.append(text)
+            if stopped:
+                raise Cancelled
 
-    again = ask(path, "pair_positivity", PairPositivityParams(), Words(), engine)
-    assert not any("layer 1" in text for text in seen) and any("layer 2" in text for text in seen)
-    np.testing.assert_array_equal(again.pairs, whole.pairs)
+    with pytest.raises(Cancelled):
+        ask(path, "pair_positivity", PairPositivityParams(), Stopping(), engine)
+    assert stopped[-1].known() == 8
+    begun: list[np.ndarray] = []
+    of = pair_positivity.Small.scores
+    monkeypatch.setattr(pair_positivity.Small, "scores", lambda self, *p: (begun.append(self.places), of(self, *p))[1])
+    again = ask(path, "pair_positivity", PairPositivityParams(), engine=engine)
+    computed = np.concatenate(begun)
+    kept = np.flatnonzero(np.isfinite(stopped[-1].pairs))
+    assert len(np.unique(computed)) == len(computed) == whole.known() - 8 and not np.isin(kept, computed).any()
+    np.testing.assert_allclose(again.pairs, whole.pairs, rtol=1e-6, atol=1e-9)
+
+
+def test_pairs_come_in_the_order_of_their_composition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, engine, shown = directory(tmp_path / "m", replace(small("llama"), n_layers=4)), Engine(ModelStore()), []
+    monkeypatch.setattr("circuitlab.analysis.spectra.pair_positivity.FIRST", 5)
+
+    class Watch(NullContext):
+        def partial(self, result: Any) -> None:
+            shown.append(result)
+
+    whole = ask(path, "pair_positivity", PairPositivityParams(), Watch(), engine)
+    scores = ask(path, "composition", CompositionParams(), engine=engine).scores[1]
+    counts = [one.known() for one in shown]
+    assert counts[:2] == [5, 25] and 25 < whole.known() == np.isfinite(scores).sum() and whole.done == 1
+    for one in shown:
+        known = np.isfinite(one.pairs)
+        assert scores[known].min() >= np.nanmax(np.where(known, np.nan, scores)) and one.done == known.sum() / whole.known()
+        np.testing.assert_array_equal(one.pairs[known], whole.pairs[known])
+
+
+def test_scores_that_were_not_asked_for_are_not_computed_and_the_others_are_the_same(tmp_path: Path) -> None:
+    path, engine = directory(tmp_path / "m", replace(small("gpt2"), n_layers=3)), Engine(ModelStore())
+    both, centred, raw = (ask(path, "pair_positivity", PairPositivityParams(scores=s), engine=engine) for s in SCORES)
+    np.testing.assert_array_equal(centred.pairs, both.pairs)
+    np.testing.assert_array_equal(raw.pairs_raw, both.pairs_raw)
+    assert np.isnan(centred.pairs_raw).all() and np.isnan(raw.pairs).all() and both.known() == raw.known() == 3 * 16
+    assert np.nanmax(np.abs(both.pairs - both.pairs_raw)) > 0.01
+    assert raw.table().columns[3].values[0] == np.nanmax(both.pairs_raw)
+    plane = ask(path, "previous_head_spectrum", replace(PLANE, scores="raw"), engine=engine)
+    np.testing.assert_array_equal(plane.pairs_raw, both.pairs_raw)
+    assert np.isnan(plane.pairs).all() and np.isfinite(plane.weighted[1:]).all()
 
 
 def test_one_layer_has_no_pairs_and_no_layer_no_heads_and_both_are_said(tmp_path: Path) -> None:

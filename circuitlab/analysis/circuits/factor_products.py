@@ -110,11 +110,17 @@ def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
     return squares.clamp(min=0).sqrt().flip(-1).cpu().numpy()
 
 
-def positivity(small: Tensor, values: np.ndarray) -> np.ndarray:
-    """[head]: Σλ / Σ|λ| in [−1, 1], the trace of `small` over the sum of moduli of its eigenvalues; NaN if all of them are 0."""
+def rounding_floor(small: Tensor, raw: Tensor, dtype: torch.dtype) -> np.ndarray:
+    """[head]: up to which sum the moduli of eigenvalues of centred and raw matrices are within rounding (of `dtype`) of 0."""
+    size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
+    return 16 * torch.finfo(dtype).eps * size
+
+
+def positivity(small: Tensor, values: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """[head]: Σλ / Σ|λ| in [−1, 1], the trace of `small` over the sum of moduli of its eigenvalues; NaN unless above `floor`."""
     trace = small.double().diagonal(dim1=-2, dim2=-1).sum(-1).cpu().numpy()
     moduli = np.abs(values).sum(-1)
-    return np.divide(trace, moduli, out=np.full_like(trace, np.nan), where=moduli > 0)
+    return np.divide(trace, moduli, out=np.full_like(trace, np.nan), where=moduli > floor)
 
 
 def effective_rank(singular: np.ndarray) -> np.ndarray:
@@ -185,12 +191,8 @@ class Values:
         """From the d_head × d_head matrices. There is no score for eigenvalues within rounding (of `dtype`) of 0."""
         values = eigenvalues(small)
         values_raw = values if raw is small else eigenvalues(raw)
-        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
-        floor = 16 * torch.finfo(dtype).eps * size
-        scores = [
-            np.where(np.abs(eigenvalues_of).sum(-1) > floor, positivity(matrix, eigenvalues_of), np.nan)
-            for matrix, eigenvalues_of in ((small, values), (raw, values_raw))
-        ]
+        floor = rounding_floor(small, raw, dtype)
+        scores = [positivity(matrix, found, floor) for matrix, found in ((small, values), (raw, values_raw))]
         return cls(values, values_raw, *scores)
 
 

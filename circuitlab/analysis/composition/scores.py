@@ -94,6 +94,11 @@ class CompositionResult(Result):
         )
 
 
+def _mean_square(d: int) -> float:
+    """E[score²] of the baseline; of a stream that centring leaves nothing of, whose matrices are 0, it is 0."""
+    return 1 / d if d else 0.0
+
+
 @dataclass(frozen=True)
 class _Side:
     """Reduced factors of the heads of a layer. `squared` [head]: ‖W_OV‖² or ‖W_QK‖²; `spread` [head]: nP/(tr P)², NaN for 0."""
@@ -106,12 +111,12 @@ class _Side:
         """From the d_head × d_head root R and the Gram of the factor that it multiplies: Rᵀ inner R is the product's Gram."""
         both = reduced.mT @ inner @ reduced
         trace = both.diagonal(dim1=-2, dim2=-1).sum(-1)
-        spread = both.square().sum((-2, -1)) / trace**2 - 1 / d
+        spread = both.square().sum((-2, -1)) / trace**2 - _mean_square(d)
         return cls(trace, torch.where(spread > 1e-12, spread, torch.zeros_like(spread)))
 
     def size(self, d: int) -> Tensor:
         """[head] ‖A Aᵀ‖ (or ‖Bᵀ B‖) of the reduced factors."""
-        return self.squared * (self.spread + 1 / d).clamp(min=0).sqrt()
+        return self.squared * (self.spread + _mean_square(d)).clamp(min=0).sqrt()
 
 
 class _Sources:

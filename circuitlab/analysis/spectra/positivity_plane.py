@@ -26,6 +26,7 @@ from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
     PairPositivityParams,
+    Scores,
     columns_of_heads,
     grams_of,
     pair_memory,
@@ -41,12 +42,14 @@ from circuitlab.model.subject import Head
 class PreviousHeadSpectrumParams:
     """`p`: the weight of each earlier head, its score on random tokens or 1. `pairs`: every single pair too (slow).
 
-    `embed`: the embedding that circuits read; heads of the first layer read before the first MLP.
+    `embed`: the embedding that circuits read; heads of the first layer read before the first MLP. `scores`: of single pairs those
+    of centred source tokens, of raw ones, or both, at twice the cost.
     """
 
     p: Literal["previous-token scores", "one"] = "previous-token scores"
     pairs: bool = True
     embed: Embedding = "tokens"
+    scores: Scores = "both"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +57,7 @@ class PreviousHeadSpectrumResult(Result):
     """`copying`, `weighted`, `weighted_raw` [layer, head], and `p` [layer, head]: the weight of each head.
 
     `pairs`, `pairs_raw` [dest_layer, dest_head, src_layer, src_head]: NaN if the source is not in an earlier layer, and until
-    they are computed. Also NaN: zero matrices, and `weighted` of the first layer.
+    they are computed, or where they were not asked for. Also NaN: zero matrices, and `weighted` of the first layer.
     """
 
     copying: np.ndarray = over("layer", "head", unit="dimensionless")
@@ -90,7 +93,12 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
-@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: PreviousHeadSpectrumParams) -> bool:
+    """Version 4 always had both scores of a pair."""
+    return version == 4 and p.scores == "both"
+
+
+@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config
@@ -119,7 +127,7 @@ def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: C
     if not p.pairs:
         return result(empty, empty.copy(), 1.0)
     ctx.partial(result(empty, empty.copy(), 0.1))
-    answer = inputs.answer(pair_positivity, PairPositivityParams(p.embed))
+    answer = inputs.answer(pair_positivity, PairPositivityParams(p.embed, p.scores))
     return result(answer.pairs, answer.pairs_raw, 1.0)
 
 

@@ -108,7 +108,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     if view.page == "plane":
         if facts.config.n_layers < 2:
             return Why("A one-layer model has no earlier heads to compose with.")
-        return {"plane": Request(previous_head_spectrum, PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed), subject)}
+        plane = PreviousHeadSpectrumParams(p=view.weighted_by, embed=embed, scores="raw" if view.raw else "centred")
+        return {"plane": Request(previous_head_spectrum, plane, subject)}
     edge = selected_edge(state, facts)
     most = MOST if view.page == "eigenvalues" else 16
     heads, earlier = ((edge[1],), edge[0]) if edge is not None else (selected_heads(state, facts)[:most], None)
