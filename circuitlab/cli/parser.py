@@ -41,6 +41,7 @@ COMMANDS = (
     "import",
     "train",
     "measure",
+    "witnesses",
     "sweep",
     "lessons",
     "session",
@@ -246,6 +247,12 @@ def _add_training(commands: Commands) -> None:
     from circuitlab.cli.measure_arguments import add_arguments as add_measure_arguments
 
     add_measure_arguments(measure)
+    witnesses = commands.add_parser(
+        "witnesses", help="what models can be seen to do: copying, names, induction, heads", epilog=EXITS
+    )
+    from circuitlab.cli.witnesses_arguments import add_arguments as add_witnesses_arguments
+
+    add_witnesses_arguments(witnesses, MODEL)
     sweep = commands.add_parser("sweep", help="answer a declared grid of questions into one table", epilog=EXITS)
     from circuitlab.cli.sweep_arguments import add_arguments as add_sweep_arguments
 
@@ -304,6 +311,11 @@ def _run(args: argparse.Namespace) -> int:
             from circuitlab.training.measure_command import run as measure
 
         return measure(args)
+    if args.command == "witnesses":
+        with starting():
+            from circuitlab.cli import witnesses_command
+
+        return witnesses_command.run(args)
     if args.command == "sweep":
         with starting():
             from circuitlab.cli import sweep_command

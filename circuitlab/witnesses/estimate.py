@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,10 +34,12 @@ def mean_of(values: Sequence[float] | np.ndarray) -> Mean:
 
 
 def plain(value: object) -> Any:
-    """NaN as None, in any depth, for JSON."""
+    """NaN as None and a mean by its fields, in any depth, for JSON."""
+    if isinstance(value, Mean):
+        return plain(value._asdict())
     if isinstance(value, float):
         return None if np.isnan(value) else value
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]

@@ -14,11 +14,14 @@ from circuitlab.analysis.behaviour.in_context import InContextResult
 from circuitlab.analysis.circuits.own_tokens import OwnTokensResult
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsResult
 from circuitlab.api.model import Model
+from circuitlab.counting import number_of
+from circuitlab.errors import Refused
 from circuitlab.model.subject import Head
 from circuitlab.witnesses.estimate import Mean, mean_of
 
 BLOCK, SAMPLES = 50, 16  # random tokens said twice
 LISTED = 40  # skip-trigrams of a head
+MOST = 64  # heads whose skip-trigrams in use are looked for: each reads the text
 
 
 class RandomBlocks(NamedTuple):
@@ -46,35 +49,41 @@ def random_blocks(model: Model) -> RandomBlocks:
 
 
 def own_tokens(model: Model) -> np.ndarray:
-    """[layer, head]: share of OV rows in which the own token is among the first ten."""
+    """[layer, head]: share of OV rows in which the own token is among the first ten; of a large vocabulary a sample of rows."""
     if not model.config.n_layers:
         return np.zeros((0, model.config.n_heads))
-    result = model.compute("own_tokens", set={"tokens": "all"}).result
+    result = model.compute("own_tokens").result
     assert isinstance(result, OwnTokensResult)
     return result.top10
 
 
-class Sources(NamedTuple):
-    """Different sources [layer, head] among a head's `LISTED` strongest skip-trigrams, by its weights and in use on prose."""
-
-    by_weights: np.ndarray
-    in_use: np.ndarray
-
-
-def trigram_sources(model: Model, text: Path, texts: int, length: int) -> Sources:
-    """Different sources of every head. `text`: held-out prose, of which `texts` pieces of `length` tokens are read."""
-    c = model.config
-    shape = c.n_layers, c.n_heads
-    by_weights, in_use = np.zeros(shape, dtype=int), np.zeros(shape, dtype=int)
+def sources_by_weights(model: Model) -> np.ndarray:
+    """[layer, head]: different sources among a head's `LISTED` strongest skip-trigrams by its weights."""
+    shape = model.config.n_layers, model.config.n_heads
+    found = np.zeros(shape)
     for head in (Head(*at) for at in np.ndindex(shape)):
         listed = model.compute("skip_trigrams", set={"head": head, "k": LISTED}).result
         assert isinstance(listed, SkipTrigramsResult)
-        by_weights[head] = len(np.unique(listed.source))
-        piece = {"on": "file", "text": TextRef(str(text)), "texts": texts, "length": length}
+        found[head] = len(np.unique(listed.source))
+    return found
+
+
+def sources_in_use(model: Model, text: Path, texts: int, length: int) -> np.ndarray:
+    """[layer, head]: different sources among a head's `LISTED` strongest skip-trigrams in use on a text.
+
+    `text`: held-out prose, of which `texts` pieces of `length` tokens are read. Raises `Refused` for more than `MOST` heads.
+    """
+    c = model.config
+    shape = c.n_layers, c.n_heads
+    if c.n_layers * c.n_heads > MOST:
+        raise Refused(f"each of {number_of(c.n_layers * c.n_heads, 'head')} would read the text anew; at most {MOST} do.")
+    piece = {"on": "file", "text": TextRef(str(text)), "texts": texts, "length": length}
+    found = np.zeros(shape)
+    for head in (Head(*at) for at in np.ndindex(shape)):
         used = model.compute("skip_trigrams_in_text", set={"head": head, "sources": c.d_vocab, **piece}).result
         assert isinstance(used, SkipTrigramsInTextResult)
-        in_use[head] = sources_used(used)
-    return Sources(by_weights, in_use)
+        found[head] = sources_used(used)
+    return found
 
 
 def sources_used(used: SkipTrigramsInTextResult) -> int:

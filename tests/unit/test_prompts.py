@@ -22,7 +22,8 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from tests.models import TINY, byte_tokenizer
 
 COPIES = "literal_copying literal_copying_two_tokens names_continued".split()
-KINDS = [*COPIES, *"code few_shot_classification names_repeated pattern_matching random_tokens translation".split()]
+NAMES = "names_said_again"
+KINDS = [*COPIES, NAMES, *"code few_shot_classification names_repeated pattern_matching random_tokens translation".split()]
 FOLDER = resource("prompts")
 FREE = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\\\r"), min_size=1, max_size=9)
 
@@ -171,11 +172,13 @@ def _suits(kind: str, tokenizer: Tokenizer, whole: bool = True) -> None:
 def test_shipped_sets_suit_the_shipped_model(kind: str, small: tuple[Tokenizer, ModelConfig]) -> None:
     found = read_prompts(shipped(kind), kind, *small)
     assert 12 <= len(found) <= 30
-    assert all(len(p.target.tokens) == 2 and (kind in COPIES or not p.longer) for p in found)  # half of their words are split
+    assert all(
+        len(p.target.tokens) == 2 and (kind in (*COPIES, NAMES) or not p.longer) for p in found
+    )  # half of their words are split
     assert len({p.text for p in found}) == len(found)
     assert shipped(kind).startswith("# ")
     assert {p.tokens[0] for p in found} == {small[0].bos}
-    _suits(kind, small[0], whole=kind not in COPIES)
+    _suits(kind, small[0], whole=kind not in (*COPIES, NAMES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,7 +186,7 @@ def test_shipped_sets_suit_gpt2(kind: str) -> None:
     path = _gpt2()
     if not path.is_file():
         pytest.skip("needs ../shared/tokenizers/gpt2")
-    _suits(kind, Tokenizer.from_file(path))
+    _suits(kind, Tokenizer.from_file(path), whole=kind != NAMES)
 
 
 def test_names_are_repeated_as_the_header_says() -> None:
@@ -213,6 +216,21 @@ def test_copies_are_decided_by_as_many_tokens_as_the_header_says(kind: str, path
             assert tokens[longest + 1] == first and _common(tokens, longest) >= 2, number
         else:
             assert len(before) == 1, (kind, number)
+
+
+@pytest.mark.parametrize("path", [model_dir("attn-only-2l") / "tokenizer.json", _gpt2()], ids=["shipped", "gpt2"])
+def test_names_said_again_have_several_tokens_and_follow_their_titles(path: Path) -> None:
+    if not path.is_file():
+        pytest.skip("needs ../shared/tokenizers/gpt2")
+    tokenizer = Tokenizer.from_file(path)
+    lines = lines_of(shipped(NAMES))
+    assert len(lines) == 24 == len({answer for _, (_, answer, _) in lines})
+    for number, (text, answer, other) in lines:
+        spelled, title = tokenizer.encode(answer), text.split(" ")[-1]
+        assert len(spelled) > 1 and len(tokenizer.encode(other)) > 1, number
+        assert text.count(f" {title}{answer}") == text.count(answer[1:]) == 1 and other[1:] not in text, number
+        tokens, said = tokenizer.encode(text), (*tokenizer.encode(f" {title}"), *spelled)
+        assert any(tokens[i : i + len(said)] == said for i in range(len(tokens))), (number, "as it will come again")
 
 
 def _common(tokens: tuple[int, ...], end: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,16 +15,20 @@ import pytest
 
 import circuitlab.api as lab
 from circuitlab.analysis.attribution.skip_trigrams_in_text import SkipTrigramsInTextResult
-from circuitlab.disk.paths import model_dir
+from circuitlab.cli.parser import main
+from circuitlab.disk.paths import model_dir, resource, shipped_models
+from circuitlab.engine.engine import Engine
+from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadModel
+from circuitlab.model.prompts import lines_of
 from circuitlab.witnesses import prose
-from circuitlab.witnesses.__main__ import main
 from circuitlab.witnesses.estimate import Mean, mean_of
 from circuitlab.witnesses.heads import BLOCK, SAMPLES, random_blocks, sources_used
-from circuitlab.witnesses.prompt_sets import SETS, on_set, prompts_of
-from circuitlab.witnesses.prose import counted_positions, resting, said_twice
-from circuitlab.witnesses.record import FILE, read_record
+from circuitlab.witnesses.prompt_sets import NAMES, SETS, names_to_the_end, on_set, prompts_of
+from circuitlab.witnesses.prose import counted_positions, passages, resting, said_twice, words_split
+from circuitlab.witnesses.record import FILE, Witnesses, read_record
 from circuitlab.witnesses.table import HEADING
+from tests.models import CONFIGS, directory
 from tests.reference import slow_trained
 
 NAME = "attn-only-2l"
@@ -47,18 +53,20 @@ def test_means_and_their_errors() -> None:
 
 def test_positions_are_counted_where_one_place_decides() -> None:
     piece = (5, 6, 5, 7, 8)
-    at = counted_positions((0, *piece, *piece))
+    at = counted_positions((0, *piece, *piece), 1)
     assert at.tolist() == [7, 9], "5 stood twice before, and what comes after the last token is not known"
+    assert counted_positions((*piece, *piece), 0).tolist() == [6, 8]
 
 
 def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.Weights) -> None:
-    found, half = said_twice(model, PIECES, 0), PIECES.shape[1]
+    found, half = said_twice(model, PIECES, (0,)), PIECES.shape[1]
     ids = np.concatenate([np.zeros((len(PIECES), 1), int), PIECES, PIECES], axis=1)
-    right, mass, bos, loss = [], [], [], []
+    right, once, mass, bos, loss = [], [], [], [], []
     run, logits = slow_trained.ran(weights, ids), slow_trained.logits(weights, ids)
     for i, row in enumerate(ids.tolist()):
         at = [d for d in range(half + 1, 2 * half) if sum(t == row[d] for t in row[:d]) == 1]
         right.append(np.mean([logits[i, d].argmax() == row[d + 1] for d in at]))
+        once.append(np.mean([logits[i, d - half].argmax() == row[d + 1] for d in at]))
         loss.append(np.mean([run.losses[i, d] for d in at]))
         A = np.concatenate([pattern[i] for pattern in run.patterns])
         mass.append(np.mean([A[:, d, d + 1 - half] for d in at], axis=0))
@@ -66,6 +74,7 @@ def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.We
     best = int(np.mean(mass, axis=0).argmax())
     assert found.best == divmod(best, slow_trained.N_HEADS) and found.best is not None and found.best.layer == 1
     assert found.first.mean == pytest.approx(np.mean(right), abs=1e-9) and found.first.mean > 0.5
+    assert found.once.mean == pytest.approx(np.mean(once), abs=1e-9) and found.once.mean < 0.1
     assert found.second.mean == pytest.approx(np.mean(loss), abs=1e-4)
     assert found.mass.mean == pytest.approx(np.mean(mass, axis=0)[best], abs=1e-5)
     assert found.bos.mean == pytest.approx(np.mean(bos, axis=0)[best], abs=1e-5)
@@ -87,7 +96,7 @@ def test_heads_rest_where_their_patterns_say(model: Any, weights: slow_trained.W
         ids = np.concatenate([np.zeros((len(PIECES), 1), int), ids], axis=1)
         return np.array([pattern[:, :, 1:, 0].mean((0, 2)) for pattern in slow_trained.ran(weights, ids).patterns])
 
-    found, once, twice = resting(model, PIECES, PIECES, 0), on_bos(PIECES), on_bos(np.tile(PIECES, 2))
+    found, once, twice = resting(model, PIECES, PIECES, (0,)), on_bos(PIECES), on_bos(np.tile(PIECES, 2))
     np.testing.assert_allclose(found.bos, once, atol=1e-5)
     assert once[1, 1] > 0.8 > twice[1, 1], "the induction head rests until something comes again"
     assert set(found.dead) == {tuple(at) for at in np.argwhere((once >= 0.8) & (twice >= 0.8)).tolist()}
@@ -113,24 +122,136 @@ def test_sources_in_use_are_those_of_the_best_pairs_with_outs() -> None:
     assert SkipTrigramsInTextResult.__dataclass_fields__.keys() >= {"source", "out_nats"}
 
 
-def test_the_command_writes_file_and_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, text = tmp_path / "one", tmp_path / "some prose.txt"
-    folder.mkdir()
+def test_names_are_said_to_the_end_where_each_token_comes_first(model: Any, weights: slow_trained.Weights) -> None:
+    found, expected = names_to_the_end(model), []
+    for prompt, (_, (_, name, _)) in zip(prompts_of(model, NAMES), lines_of(resource_of(f"{NAMES}.tsv")), strict=True):
+        spelled = model.tokens(name, bos=False)
+        after = slow_trained.logits(weights, np.array([(*prompt.tokens, *spelled)]))[0]
+        start = len(prompt.tokens)
+        expected.append(all(after[start + k - 1].argmax() == token for k, token in enumerate(spelled) if k))
+    assert (found.n, round(found.mean * found.n)) == (24, sum(expected)), "every name has several tokens in this vocabulary"
+
+
+def resource_of(name: str) -> str:
+    return resource("prompts", name).read_text(encoding="utf-8")
+
+
+def test_words_are_split_where_their_letters_are_in_several_tokens(model: Any, tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the house, Quillfether (the house)\nthe Zabrinsky; 1999 don't", encoding="utf-8")
+    one, several = ("the", "house"), ("Quillfether", "Zabrinsky")
+    for words, n in ((one, 1), (several, 2)):
+        assert all((len(model.tokens(f" {word}", bos=False)) >= n) == (n > 1 or word in one) for word in words)
+    found = words_split(model, file)
+    assert (found.n, found.mean) == (7, pytest.approx(2 / 7)), "neither numbers nor what has an apostrophe"
+
+
+def test_the_passages_fit_and_are_new(model: Any) -> None:
+    text = passages(model, 8)
+    assert text.front == (0,) and text.pieces.shape == (8, 60) and text.windows.shape == (8, 255)
+    ids = model.tokens(text.file.read_text(encoding="utf-8"), bos=False)
+    starts = {ids[i : i + 60] for i in range(0, len(ids), 60)}
+    assert {tuple(piece) for piece in text.pieces.tolist()} <= starts
+    assert text.described["held_out"] == [len(ids)] and len(ids) > 3000
+
+
+@pytest.mark.parametrize("front", [True, False])
+def test_a_model_without_bos_is_measured_from_its_first_token(tmp_path: Path, front: bool) -> None:
+    c = replace(CONFIGS["attention-only"], d_vocab=260, d_vocab_out=260, n_ctx=160, prepend_bos=front)
+    model = lab.open(str(directory(tmp_path / "m", c)), use=Engine(ModelStore()))
+    text = passages(model, 2)
+    assert text.front == ((0,) if front else ())
+    found = said_twice(model, text.pieces, text.front)
+    ids = (*text.front, *text.pieces[0].tolist() * 2)
+    at = counted_positions(ids, len(text.front))
+    A = model.compute("attention", tokens=ids).result.values
+    one = said_twice(model, text.pieces[:1], text.front)
+    assert found.best is not None and one.mass.mean == pytest.approx(max(a[at, at - 59].mean() for a in A))
+
+
+def small_folder(path: Path, of: str = "attn-only-1l") -> Path:
+    path.mkdir()
     for file in ("config.json", "model.safetensors", "tokenizer.json"):
-        shutil.copy(model_dir("attn-only-1l") / file, folder / file)
+        shutil.copy(model_dir(of) / file, path / file)
+    return path
+
+
+def test_the_command_has_a_column_for_each_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = small_folder(tmp_path / "attn-only-0l", "attn-only-0l")
+    assert main(["witnesses", "attn-only-0l", str(other), "--pieces", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    first, second = found.values()
+    assert list(found) == ["attn-only-0l", f"{tmp_path.name}/attn-only-0l"] and str(tmp_path) not in json.dumps(found)
+    assert first["sets"] == second["sets"] and first["format"] == second["format"]
+    assert first["said_twice"]["mass"] == {"mean": None, "error": None, "n": 0}, "no heads"
+    assert first["words"]["split"]["n"] > 2000 and 0 < first["words"]["split"]["mean"] < 0.5
+    assert not first["absent"] and first["in_context"]["controlled"]["n"] == 0, "it is its own control"
+
+
+def test_what_cannot_be_measured_says_why_and_the_rest_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mute = directory(tmp_path / "mute", CONFIGS["attention-only"], tokenizer=False)
+    assert main(["witnesses", str(mute), "--pieces", "1"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    row = lambda words: next(line.split(" | ")[-1].rstrip(" |") for line in out if words in line)
+    assert row("one token decides: first choice; above") == row("said twice, where one place") == row("words of the prose") == "–"
+    assert "±" in row("prefix matching") and "median" in row("by weights")
+    assert any(line.startswith("– literal copying: the model has no tokenizer (mute)") for line in out)
+    short = directory(tmp_path / "short", replace(CONFIGS["attention-only"], n_ctx=40))
+    assert main(["witnesses", str(short), "--pieces", "1"]) == 0
+    assert "– prose: the context has no room for a piece said twice (short)" in capsys.readouterr().out
+
+
+def test_without_a_name_it_is_those_that_ship(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = list[str]()
+    nothing = Witnesses("", None, {}, {}, {}, {}, {}, {}, {}, (), {}, {}, {})
+
+    def measured(model: Any, *_: object) -> Witnesses:
+        asked.append(model.ref.name)
+        return nothing
+
+    monkeypatch.setattr("circuitlab.cli.witnesses_command.witnesses_of", measured)
+    assert main(["witnesses", "--json"]) == 0
+    assert tuple(asked) == shipped_models() == tuple(json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["no-such-model"], 3, "no-such-model"),
+        ([" "], 2, "No model is named"),
+        (["attn-only-1l", "attn-only-2l", "--card"], 2, "about one model"),
+        (["attn-only-1l", "--card", "--checkpoint", "3"], 3, "final weights"),
+        (["attn-only-1l", "--control", "attn-only-2l"], 3, "sees more than the previous token"),
+        (["attn-only-1l", "--checkpoint", "soon"], 2, "--checkpoint"),
+        (["attn-only-1l", "attn-only-2l", "--tokens", "a.npz"], 2, "one model"),
+        (["attn-only-1l", "--tokens", "a.npz"], 3, "differ in number"),
+        (["attn-only-1l", "--pieces", "0"], 2, "number of pieces"),
+        (["attn-only-1l", "--text", "nowhere.txt"], 3, "nowhere.txt"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_measured(
+    words: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("circuitlab.cli.witnesses_command.witnesses_of", lambda *_: pytest.fail("measured"))
+    assert main(["witnesses", *words]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_the_command_writes_file_and_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, text = small_folder(tmp_path / "one"), tmp_path / "some prose.txt"
     (folder / "card.md").write_text("# one\n\nWords.\n\n## After\n\nMore.\n")
     words = "the grey heron stood in the shallow water and the small boat went by, and nobody said a word about it. "
     text.write_text(words * 900, encoding="utf-8")
-    command = [str(folder), "--text", str(text), "--pieces", "2", "--card"]
+    command = ["witnesses", str(folder), "--text", str(text), "--pieces", "2", "--card"]
     for _ in range(2):
         assert main(command) == 0
     out, card, found = capsys.readouterr().out, (folder / "card.md").read_text(encoding="utf-8"), read_record(folder)
     assert card.count(HEADING) == 1 and card.startswith("# one\n\nWords.\n\n## After\n\nMore.\n\n## ")
-    assert out.splitlines()[2] in card and str(folder) not in card
+    assert out.splitlines()[2] in card and str(tmp_path) not in card
+    assert "`circuitlab witnesses one --text 'some prose.txt' --pieces 2 --card`" in card
     assert found.step is None and set(found.sets) == set(SETS) and found.protocol["text"] == ["some prose.txt"]
     assert np.array(found.heads["own_tokens"]).shape == np.array(found.heads["in_use"]).shape == (1, 4)
     assert np.isfinite(found.in_context["controlled"].mean), "the shipped model without layers has the same tokenizer"
     (folder / FILE).write_text("{}")
     with pytest.raises(BadModel, match="cannot be read"):
         read_record(folder)
-    assert main([str(folder), "--text", str(text), "--step", "3"]) == 3

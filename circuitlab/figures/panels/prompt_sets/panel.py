@@ -35,6 +35,7 @@ SetName = Literal[
     "literal_copying",
     "literal_copying_two_tokens",
     "names_continued",
+    "names_said_again",
     "names_repeated",
     "pattern_matching",
     "translation",
