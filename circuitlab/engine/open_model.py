@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
+from circuitlab.engine.file_changes import Beside, FileChange, Identity, Places, file_change, file_identity
 from circuitlab.errors import BadModel, CircuitLabError
 from circuitlab.model.files.gguf.header import read_header
 from circuitlab.model.files.gguf.tensors import stored_kinds
@@ -25,30 +26,6 @@ from circuitlab.model.tensor_bytes import tensor_bytes
 from circuitlab.model.weights import Weights
 
 BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
-
-Identity = tuple[tuple[str, int, int], ...]
-
-
-def file_identity(files: tuple[Path, ...]) -> Identity:
-    """(path, size, mtime in ns) of each file."""
-    stats = ((f, f.stat()) for f in files)
-    return tuple((str(f.resolve()), s.st_size, s.st_mtime_ns) for f, s in stats)
-
-
-Places = tuple[tuple[int, int, int], ...]
-
-
-def file_places(files: tuple[Path, ...]) -> Places:
-    """(device, inode, ctime in ns) of each file: where its content lies, and when anything of it changed last."""
-    return tuple((s.st_dev, s.st_ino, s.st_ctime_ns) for s in (f.stat() for f in files))
-
-
-def replaced(places: Places, now: Places) -> bool:
-    """Whether another file has taken the place of one: it lies elsewhere, and something of it changed.
-
-    Either alone says nothing: some network drives number the same file anew each time, and a new name or mode changes the ctime.
-    """
-    return any(a[:2] != b[:2] and a[2] != b[2] for a, b in zip(places, now, strict=True))
 
 
 def settings_beside(stats: Identity) -> Identity:
@@ -81,7 +58,8 @@ def steps_trained(ref: ModelRef) -> int | None:
 
 @dataclass(eq=False)
 class OpenModel:
-    """A model in the store. `key`: its part of the cache key; `beside`: its configuration and tokenizer files.
+    """A model in the store. `key`: its part of the cache key; `beside`: configuration and tokenizer files in its folder, `read`:
+    those files beside its weights that it was read from.
 
     `sha256` is "" until it has been read. `places`: of its files, as they were opened. `absent`: its weights are not on this
     machine, and it is a `ghost.Ghost`.
@@ -95,6 +73,7 @@ class OpenModel:
     sha256: str = ""
     beside: Identity = ()
     places: Places = ()
+    read: tuple[Beside, ...] = ()
     _measured: bool = False
     _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -171,31 +150,18 @@ class OpenModel:
 
         Answers about its training count checkpoints by these steps.
         """
-        return self.identity, self.beside, self.ref.assume, self.opened.steps, self.places
+        read = tuple(one.sha256 for one in self.read)
+        return self.identity, self.beside, read, self.ref.assume, self.opened.steps, self.places
 
     @property
     def changed_on_disk(self) -> bool:
-        """Whether its files have changed since it was opened; a model without files never changes."""
-        return bool(self.file_change)
+        """Whether the files of its weights have changed since it was opened; a model without files never changes."""
+        return bool(self.opened.files) and file_change(self.opened.files, self.identity, self.places, ()) is not None
 
     @property
-    def file_change(self) -> str:
-        """What has become of its files since it was opened, in words that go on after "The file of X"; "" for nothing.
-
-        As long as its disk takes to say where they are: for a worker thread.
-        """
-        files = self.opened.files
-        if not files:
-            return ""
-        have = "has" if len(files) == 1 else "have"
-        try:
-            if file_identity(files) != self.identity or (self.places and replaced(self.places, file_places(files))):
-                return f"{have} changed since it was opened"
-        except FileNotFoundError:
-            return "is gone" if len(files) == 1 else "are not all there any more"
-        except OSError:
-            return "cannot be reached"
-        return ""
+    def file_change(self) -> FileChange | None:
+        """What has become of the files that it was read from; None for nothing. For a worker thread."""
+        return file_change(self.opened.files, self.identity, self.places, self.read) if self.opened.files else None
 
     @property
     def outdated(self) -> bool:
@@ -207,7 +173,7 @@ class OpenModel:
             steps = tuple(step for step, _ in series_of(self.path)) if self.path.is_dir() else ()
         except (OSError, BadModel):
             return True
-        return self.changed_on_disk or beside != self.beside or steps != self.opened.steps
+        return self.file_change is not None or beside != self.beside or steps != self.opened.steps
 
     @cached_property
     def config_sha256(self) -> str:

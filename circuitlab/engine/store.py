@@ -15,23 +15,14 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakValueDictionary
 
 from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.disk.regular_file import sha256_of
+from circuitlab.engine.file_changes import Beside, Identity, Places, file_identity, file_places, replaced
 from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
-from circuitlab.engine.open_model import (
-    BESIDES,
-    Identity,
-    OpenModel,
-    Places,
-    file_identity,
-    file_places,
-    files_beside,
-    replaced,
-    settings_beside,
-    settings_of,
-)
+from circuitlab.engine.open_model import BESIDES, OpenModel, files_beside, settings_beside, settings_of
 from circuitlab.errors import BadModel, Cancelled, UsageError, printable
 from circuitlab.model.catalogue.places import named_in_catalogue
 from circuitlab.model.constructed import RopeInduction, build, named
+from circuitlab.model.files.whole_file import noted_files
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
 from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
@@ -42,6 +33,7 @@ from circuitlab.model.tensor_bytes import tensor_bytes
 SMALL = 64 * 2**20  # bytes; smaller models are hashed when they are opened, in at most 0.1 s
 
 GIB = 2**30
+LARGEST_BESIDE = 2**27  # bytes of a file that is read beside the weights; no reader takes a larger one
 LARGEST_COPY = 4 * GIB  # bytes of weights that are copied into memory; the engine sets it to its budget
 MOST_CONSTRUCTED = 8  # constructed models that stay open: they are rebuilt in milliseconds, and a slider passes hundreds
 ROOM = 256 * 2**20  # bytes of models that stay open beyond `most`, or an eighth of the budget if that is more
@@ -396,16 +388,19 @@ class ModelStore:
         try:
             before = _stats_of(files_beside(path)) | _stats_of(weight_files(path, ref.checkpoint))
             size = sum(f.stat().st_size for f in weight_files(path, ref.checkpoint) if f.is_file())
-            opened, copied = self._within_budget(path, size, ref)
+            with noted_files() as noted:
+                opened, copied = self._within_budget(path, size, ref)
             if not opened.weights.resident:
                 budget = f"{copied / GIB:.2f} GiB as float32 are over the budget of {self.largest_copy / GIB:.2f}"
                 note = f"weights are read from the file when they are needed: {budget}; damaged weights are detected only then"
                 opened = replace(opened, notes=(*opened.notes, note))
             identity = file_identity(opened.files)
             places = self._settled(identity, file_places(opened.files))
+            read = _beside(opened.files, noted)
+            now = _stats_of((*opened.files, *(one.path for one in read)))
         except OSError as error:
             raise _unreadable(error) from error
-        if any(before.get(name, (size, mtime)) != (size, mtime) for name, size, mtime in identity):
+        if any(before.get(name, stat) != stat for name, stat in now.items()):
             raise BadModel(
                 "The model's files changed while they were read.",
                 expected="files that no program is writing",
@@ -413,7 +408,7 @@ class ModelStore:
                 remedy="Open it again once they are complete.",
             )
         beside = settings_beside(tuple((name, *stat) for name, stat in before.items()))
-        model = OpenModel(ref, path, opened, identity, self._hashes.get((identity, places), ""), beside, places)
+        model = OpenModel(ref, path, opened, identity, self._hashes.get((identity, places), ""), beside, places, read)
         if not model.sha256 and sum(size for _, size, _ in identity) <= SMALL:
             model.sha256 = _hash(model)
         if model.sha256:
@@ -505,6 +500,13 @@ class _Closed:
 
 def _base(ref: ModelRef) -> ModelRef:
     return replace(ref, checkpoint=None)
+
+
+def _beside(weights: tuple[Path, ...], noted: Iterable[Path]) -> tuple[Beside, ...]:
+    """What was read of a model beside its weights, each file once. Raises `OSError`."""
+    resolved = {file.resolve() for file in weights}
+    others = sorted(file for file in noted if file.resolve() not in resolved) if weights else []
+    return tuple(Beside.of(file) for file in others if file.stat().st_size <= LARGEST_BESIDE)
 
 
 def _stats_of(files: tuple[Path, ...]) -> dict[str, tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
+from circuitlab.engine.file_changes import FileChange
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.engine.store import ModelStore
 from circuitlab.gui.shell.window import Window
@@ -59,7 +61,7 @@ def test_whoever_comes_back_to_the_window_is_told_until_it_is_read_again(qtbot: 
     settle(qtbot, window)
     name = window.context.name_of(window.context.document.recorded.model)
     said = line.words.text()
-    assert f"The file of {name} {CHANGED}." in said and "weights that were read" in said
+    assert f"model.safetensors of {name} {CHANGED}." in said and "files that were read" in said
     assert np.array_equal(heat(window).values, before, equal_nan=True), "what was read stays what is shown"
     assert CHANGED in dock(window, "attention").view.figure.caption
     with qtbot.waitSignal(window.opening.opened):
@@ -67,6 +69,31 @@ def test_whoever_comes_back_to_the_window_is_told_until_it_is_read_again(qtbot: 
     settle(qtbot, window)
     assert not line.isVisible() and CHANGED not in dock(window, "attention").view.figure.caption
     assert not np.allclose(np.nan_to_num(heat(window).values), np.nan_to_num(before), atol=1e-3)
+
+
+def test_a_configuration_that_changes_is_named_and_one_written_anew_as_it_was_is_not(qtbot: Any, window: Window) -> None:
+    line, config = window.status.files, folder(window) / "config.json"
+    text = config.read_text("utf-8")
+    config.unlink()
+    config.write_text(text, "utf-8")
+    window.context.before_export()
+    assert not line.isVisible(), "as a training that is followed writes it"
+    config.write_text(json.dumps({**json.loads(text), "score_scale": 2.0}), "utf-8")
+    tokenizer = folder(window) / "tokenizer.json"
+    kept = tokenizer.read_bytes()
+    tokenizer.unlink()
+    window.context.before_export()
+    name = window.context.name_of(window.context.document.recorded.model)
+    assert line.words.text().startswith(f"tokenizer.json of {name} is gone, config.json {CHANGED}. Numbers are")
+    tokenizer.write_bytes(kept)
+    window.context.before_export()
+    assert line.words.text().startswith(f"config.json of {name} {CHANGED}. Numbers are")
+    before = heat(window).values
+    with qtbot.waitSignal(window.opening.opened):
+        line.reload_button.click()
+    settle(qtbot, window)
+    assert not np.allclose(np.nan_to_num(heat(window).values), np.nan_to_num(before), atol=1e-3)
+    assert not line.isVisible() and window.context.facts(window.context.document.recorded.model).config.score_scale == 2.0
 
 
 def test_put_away_it_comes_back_with_the_next_change(qtbot: Any, window: Window) -> None:
@@ -102,7 +129,7 @@ def test_a_report_says_it_of_the_model(qtbot: Any, window: Window, tmp_path: Pat
         window.reports.write(tmp_path / "report.html")
     settle(qtbot, window)
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert f"{CHANGED}; numbers are those of the weights that were read" in page
+    assert f"{CHANGED}; numbers are those of the files that were read" in page
 
 
 def test_a_disk_that_does_not_answer_holds_up_nothing(
@@ -110,12 +137,12 @@ def test_a_disk_that_does_not_answer_holds_up_nothing(
 ) -> None:
     answers, asked = threading.Event(), list[threading.Thread]()
 
-    def hangs(model: OpenModel) -> str:
+    def hangs(model: OpenModel) -> FileChange | None:
         if threading.current_thread().name != LOOKING:
-            return ""
+            return None
         asked.append(threading.current_thread())
         answers.wait(SECONDS)
-        return CHANGED
+        return FileChange(changed=("model.safetensors",))
 
     monkeypatch.setattr(OpenModel, "file_change", property(hangs))
     monkeypatch.setattr(app_context, "A_MOMENT", 0.01)

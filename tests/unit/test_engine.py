@@ -24,12 +24,13 @@ from circuitlab.engine.cache import Cache
 from circuitlab.engine.codec import from_json, parse_params, to_json
 from circuitlab.engine.engine import Engine, memory_words
 from circuitlab.engine.export_data import WEIGHTS_UNKNOWN, data_bytes, export_of
+from circuitlab.engine.file_changes import FileChange
 from circuitlab.engine.request import Request, needs
 from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, BadModel, Cancelled, OverBudget, Refused, UsageError
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
-from tests.models import CONFIGS, FULL, directory
+from tests.models import CONFIGS, FULL, byte_tokenizer, directory
 
 TOKENS = (0, 5, 9, 5, 7)
 
@@ -95,6 +96,38 @@ def test_a_file_changed_on_disk_is_noticed(ref: ModelRef) -> None:
     assert opened.changed_on_disk
     assert store.reload(ref).opened.weights.config.n_ctx == 40
     assert store.sha256(ref) != sha
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"]
+)
+def test_each_file_that_a_model_is_read_from_is_noticed_and_named(name: str, tmp_path: Path) -> None:
+    folder = directory(tmp_path / "gpt2", CONFIGS["gpt2"])
+    byte_tokenizer().save(folder / "tokenizer.json")
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    for beside, text in (("tokenizer_config.json", "{}"), ("special_tokens_map.json", "{}"), ("chat_template.jinja", template)):
+        (folder / beside).write_text(text)
+    (folder / "notes.json").write_text("{}")
+    store = ModelStore()
+    model = store.open(reference(str(folder)))
+    assert model.file_change is None
+    text = (folder / name).read_text("utf-8")
+    (folder / "notes.json").write_text("[]")
+    (folder / name).unlink()
+    assert model.file_change == FileChange(gone=(name,))
+    (folder / name).write_text(text, "utf-8")
+    assert model.file_change is None, "it is what was read"
+    (folder / name).write_text(f"{text} ", "utf-8")
+    assert model.file_change == FileChange(changed=(name,)) and model.outdated and not model.changed_on_disk
+    again = store.reload(model.ref)
+    assert again.file_change is None and again.key != model.key
+
+
+def test_which_files_have_changed_is_said_in_words() -> None:
+    assert FileChange(changed=("config.json",)).words("gpt2") == "config.json of gpt2 has changed since it was opened"
+    several = FileChange(("a",), ("b", "c"), ("d", "e", "f", "g"))
+    gone, unreachable = "a of gpt2 is gone", "b and c cannot be reached"
+    assert several.words("gpt2") == f"{gone}, {unreachable}, d, e and 2 other files have changed since it was opened"
 
 
 def test_opened_now_it_is_what_the_files_hold(ref: ModelRef) -> None:

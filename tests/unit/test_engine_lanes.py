@@ -19,8 +19,8 @@ from circuitlab.analysis.base import NullContext, Result, find_analysis
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.engine import engine as engine_module
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.file_changes import file_identity
 from circuitlab.engine.in_flight import InFlight
-from circuitlab.engine.open_model import file_identity
 from circuitlab.engine.recording_context import RecordingContext
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore

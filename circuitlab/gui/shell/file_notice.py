@@ -33,7 +33,7 @@ class FileNotice(StandingLine):
         changed = self.context.changed_files(self.context.document.recorded)
         self._put_away = {ref: text for ref, text in self._put_away.items() if changed.get(ref) == text}
         said = [text for ref, text in changed.items() if ref not in self._put_away]
-        self.say(f"{' '.join(said)} {NUMBERS_READ.capitalize()}." if said else "")
+        self.say(" ".join(f"{text}." for text in (*said, NUMBERS_READ.capitalize())) if said else "")
 
     @Slot()
     def _reload_all(self) -> None:

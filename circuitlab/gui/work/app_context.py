@@ -30,7 +30,7 @@ from circuitlab.session_files.work import Work
 from circuitlab.state.model_change import without_missing
 from circuitlab.state.state import State
 
-NUMBERS_READ = "numbers are those of the weights that were read"
+NUMBERS_READ = "numbers are those of the files that were read"
 MOST_FACTS = 64  # models whose facts are cached: a slider may pass over thousands
 
 
@@ -214,9 +214,9 @@ class AppContext(QObject):
         self.look_at_files(A_MOMENT)
 
     def changed_files(self, state: State) -> dict[ModelRef, str]:
-        """Those of the models in use whose files are not what was opened, each with a sentence."""
-        changes = {ref: change for ref in models_of(state) if (change := self.files.change(ref))}
-        return {ref: f"The {_files(change)} of {self.name_of(ref)} {change}." for ref, change in changes.items()}
+        """Those of the models in use whose files are not what was opened, each with words that say which (`FileChange.words`)."""
+        changes = {ref: change for ref in models_of(state) if (change := self.files.change(ref)) is not None}
+        return {ref: change.words(self.name_of(ref)) for ref, change in changes.items()}
 
     def remarks_on(self, state: State) -> tuple[str, ...]:
         """For captions: which of the models in use are not those of the session, and whose files have changed since."""
@@ -226,8 +226,8 @@ class AppContext(QObject):
         return (*(Essential(f"not the model of this session: {name}") for name in names), *map(Essential, changed))
 
     def changed_remarks(self, state: State) -> dict[ModelRef, str]:
-        """`changed_files` as parts of a caption, which say of which weights numbers are."""
-        return {ref: f"{text[0].lower()}{text[1:-1]}; {NUMBERS_READ}" for ref, text in self.changed_files(state).items()}
+        """`changed_files` as parts of a caption, which say of which files numbers are."""
+        return {ref: f"{text}; {NUMBERS_READ}" for ref, text in self.changed_files(state).items()}
 
     def name_of(self, ref: ModelRef) -> str:
         """The name of a model in titles."""
@@ -284,8 +284,3 @@ class AppContext(QObject):
         """Apply a theme to every view."""
         self.theme = theme
         self.theme_changed.emit(theme)
-
-
-def _files(change: str) -> str:
-    """What it is that "has changed", "is gone" or "have changed": one file, or several."""
-    return "file" if change.startswith(("has ", "is ", "cannot ")) else "files"

@@ -13,6 +13,7 @@ from weakref import ReferenceType
 
 from PySide6.QtCore import QObject, Signal, Slot
 
+from circuitlab.engine.file_changes import FileChange
 from circuitlab.engine.open_model import OpenModel
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.subject import ModelRef
@@ -20,7 +21,7 @@ from circuitlab.model.subject import ModelRef
 LOOKING = "circuitlab-files"  # the thread
 A_MOMENT = 0.25  # s that an export waits for a disk: a local one answers in microseconds
 
-Found = tuple[tuple[OpenModel, str], ...]
+Found = tuple[tuple[OpenModel, FileChange | None], ...]
 
 
 class FileWatch(QObject):
@@ -35,15 +36,15 @@ class FileWatch(QObject):
     def __init__(self, store: ModelStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._store = store
-        self._found: dict[ModelRef, tuple[ReferenceType[OpenModel], str]] = {}  # which keeps no weights
+        self._found: dict[ModelRef, tuple[ReferenceType[OpenModel], FileChange]] = {}  # which keeps no weights
         self._looking: threading.Thread | None = None
         self._given_up: threading.Thread | None = None  # one for which an export has waited long enough
         self._seen.connect(self._take)
 
-    def change(self, ref: ModelRef) -> str:
+    def change(self, ref: ModelRef) -> FileChange | None:
         """What has become of the files of a model since it was opened (`OpenModel.file_change`), as far as it is known."""
         found = self._found.get(ref)
-        return found[1] if found is not None and found[0]() is self._store.peek(ref) is not None else ""
+        return found[1] if found is not None and found[0]() is self._store.peek(ref) is not None else None
 
     def look(self, refs: Iterable[ModelRef], seconds: float = 0) -> None:
         """Look at the files of these models; what is found within `seconds` is known when this returns, else later."""
@@ -83,7 +84,7 @@ class FileWatch(QObject):
         before = dict(self._found)
         for model, change in found:
             self._found.pop(model.ref, None)
-            if change:
+            if change is not None:
                 self._found[model.ref] = (ReferenceType(model), change)
         if before != self._found:
             self.changed.emit()

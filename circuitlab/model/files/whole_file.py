@@ -10,11 +10,14 @@ handle still refers to the old one.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
 import threading
 import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +28,19 @@ from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, cause
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+_NOTED: ContextVar[set[Path] | None] = ContextVar("noted", default=None)
+
+
+@contextlib.contextmanager
+def noted_files() -> Iterator[set[Path]]:
+    """The paths of the files that this thread opens as a `WholeFile` inside the block, once it has ended."""
+    paths = set[Path]()
+    before = _NOTED.set(paths)
+    try:
+        yield paths
+    finally:
+        _NOTED.reset(before)
 
 
 def shown(path: Path) -> str:
@@ -48,6 +64,8 @@ class WholeFile:
         self.size, self._written = now.st_size, now.st_mtime_ns
         self._lock = threading.Lock()
         self._map: mmap.mmap | None = None
+        if (noted := _NOTED.get()) is not None:
+            noted.add(path)
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes start … stop. Raises `BadModel` where the file ends earlier, or has been written into since it was opened."""
