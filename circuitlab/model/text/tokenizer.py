@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,8 +162,7 @@ class Tokenizer:
 
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""
-        names = {text: i for i, text in self._special.items()}
-        return next((names[n] for n in _BOS_NAMES if n in names), None)
+        return next((self._special_ids[n] for n in _BOS_NAMES if n in self._special_ids), None)
 
     def first_added(self) -> int | None:
         """The special token that the tokenizer itself prepends to a text, None if it prepends none.
@@ -190,7 +190,7 @@ class Tokenizer:
             return self._inner.token_to_id(name)
         if isinstance(unknown := getattr(model, "unk_id", None), int):  # of Unigram
             return unknown
-        return next((i for i, text in self._special.items() if text == "<unk>"), None)
+        return self._special_ids.get("<unk>")
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
@@ -235,10 +235,15 @@ class Tokenizer:
         ids = self.front(bos)
         return ids == (self.bos,), self._special[ids[0]] if ids and ids != (self.bos,) else ""
 
+    @cached_property
+    def _special_ids(self) -> Mapping[str, int]:
+        """The ids of all special tokens by their spellings."""
+        return {text: i for i, text in self._special.items()}
+
     def _special_id(self, spelling: str) -> int:
-        ids = {text: i for i, text in self._special.items()}
+        ids = self._special_ids
         if spelling not in ids:
-            some = " ".join(list(ids)[:8]) + (" …" if len(ids) > 8 else "")
+            some = " ".join(islice(ids, 8)) + (" …" if len(ids) > 8 else "")
             raise BadInput(
                 "There is no such special token.",
                 expected=f"one of {some}" if ids else "a tokenizer with special tokens",
