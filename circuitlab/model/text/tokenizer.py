@@ -83,6 +83,7 @@ class Tokenizer:
     adds_bos = False
     chat: ChatTemplate | None = None
     notes: tuple[str, ...] = ()
+    _unknown: int | None = None  # of Unigram, of which the library's object does not say it
 
     def __init__(
         self, inner: _Tokenizer, bos: int | None = None, own: TokenizerProcess | SentencePieceEncoder | None = None
@@ -134,15 +135,12 @@ class Tokenizer:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
             refuse_vocabulary(spec)
-            if isinstance(spec, dict) and isinstance(model := spec.get("model"), dict) and KEY in model:
-                return cls._of_sentencepiece(spec, data, bos)
-            reason = unbounded(spec) if isinstance(spec, dict) else ""
-            if not reason:
-                return cls(_Tokenizer.from_str(text), bos)
-            log.info("%s encodes in a separate process: %s", name, reason)
-            bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(TEXT_STEPS)}))
-            tokenizer = cls(bare, bos, TokenizerProcess(data))
-            tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+            if not isinstance(spec, dict):
+                return cls(_Tokenizer.from_str(text), bos)  # which says what it is
+            tokenizer = cls._described(spec, data, name, bos)
+            model = spec.get("model")
+            unknown = model.get("unk_id") if isinstance(model, dict) else None
+            tokenizer._unknown = unknown if isinstance(unknown, int) else None
             return tokenizer
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -150,6 +148,19 @@ class Tokenizer:
             expected = error.expected if isinstance(error, BadModel) else "a tokenizers file"
             reason = error.got if isinstance(error, BadModel) else cause(error)
             raise BadModel(f"{name} cannot be read.", expected=expected, got=reason, remedy=_REMEDY) from error
+
+    @classmethod
+    def _described(cls, spec: JsonDict, data: bytes, name: str, bos: int | None) -> Tokenizer:
+        """The tokenizer of a description, where its rules may run. Raises whatever the library does, and `ValueError`."""
+        if isinstance(model := spec.get("model"), dict) and KEY in model:
+            return cls._of_sentencepiece(spec, data, bos)
+        if not (reason := unbounded(spec)):
+            return cls(_Tokenizer.from_str(data.decode("utf-8")), bos)
+        log.info("%s encodes in a separate process: %s", name, reason)
+        bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(TEXT_STEPS)}))
+        tokenizer = cls(bare, bos, TokenizerProcess(data))
+        tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+        return tokenizer
 
     @classmethod
     def _of_sentencepiece(cls, spec: JsonDict, data: bytes, bos: int | None) -> Tokenizer:
@@ -185,12 +196,9 @@ class Tokenizer:
     @property
     def unknown(self) -> int | None:
         """The id of the token for what the vocabulary cannot spell, None without one that is named."""
-        model = self._inner.model
-        if isinstance(name := getattr(model, "unk_token", None), str):
+        if isinstance(name := getattr(self._inner.model, "unk_token", None), str):
             return self._inner.token_to_id(name)
-        if isinstance(unknown := getattr(model, "unk_id", None), int):  # of Unigram
-            return unknown
-        return self._special_ids.get("<unk>")
+        return self._special_ids.get("<unk>") if self._unknown is None else self._unknown
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
