@@ -14,7 +14,7 @@ from circuitlab.model.archives.getting import check
 from circuitlab.model.archives.index import size_words
 from circuitlab.model.catalogue.entries import Entry, HubSource, Package, Source
 from circuitlab.model.catalogue.getting import Got, get, kept
-from circuitlab.model.catalogue.places import here, opens, place_words, size_of
+from circuitlab.model.catalogue.places import here, lacking, opens, place_words, size_of
 from circuitlab.model.sources.hub import HubName
 
 _WIDEST = 110
@@ -63,6 +63,8 @@ def _say(entry: Entry, revision: str, got: Got) -> None:
     name = entry.name if revision == "main" else f"{entry.name}@{revision}"
     brought = "now in" if got.fetched else "already here:" if got.source.kind == "hub" else "already here, verified:"
     print(f"{name}: {brought} {place_words(got.source, revision)}")
+    if needs := lacking(got.source):
+        print(needs)
     found = here(entry, revision)
     if found is not None and found[1] != got.ref:  # another source of it comes first
         name = str(HubName.parse(got.ref.origin.where)) if got.source.kind == "hub" else got.ref.origin.where

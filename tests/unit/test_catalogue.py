@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from circuitlab.model.catalogue import getting
 from circuitlab.model.catalogue.entries import Package, catalogue, entry_of
 from circuitlab.model.catalogue.getting import Progress, get, kept
 from circuitlab.model.catalogue.pip_settings import PUBLIC, settings_of
-from circuitlab.model.catalogue.places import here, opens
+from circuitlab.model.catalogue.places import here, lacking, opens
 from circuitlab.model.origin import File, Hub
 from circuitlab.model.sources.transfer_meter import Meter
 from tests import hub_server
@@ -452,6 +453,13 @@ def test_a_name_that_is_not_here_says_the_command(shelf: Catalogued, capsys: pyt
         assert f"circuitlab get {NAME}" in raised.value.remedy
     for words in ([NAME], ["info", NAME], ["open", NAME]):
         assert main(words) == 3 and f"circuitlab get {NAME}" in capsys.readouterr().err
+
+
+def test_packed_weights_say_what_they_need_before_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, plain = catalogue()["smollm2-135m"].sources
+    assert lacking(packed) == lacking(plain) == ""
+    monkeypatch.setitem(sys.modules, "gguf", None)  # as where it is not installed
+    assert "circuitlab[gguf]" in lacking(packed) and lacking(plain) == ""
 
 
 def test_a_path_comes_before_a_name(shelf: Catalogued, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

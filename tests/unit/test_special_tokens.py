@@ -25,6 +25,7 @@ from circuitlab.model.text.reading import SpecialSwitch
 from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.session_files.migrations import migrated
 from circuitlab.state.model_change import state_for, state_on
+from tests.lines_run import lines_run
 from tests.models import byte_tokenizer, directory, with_special
 from tests.patience import SECONDS
 from tests.session_files import opened, saved_and_opened
@@ -254,6 +255,22 @@ def test_any_special_token_stands_in_front(tmp_path: Path, capsys: pytest.Captur
     assert told["special"] == {"<|bos|>": 0, "<|x|>": 257, "<|y|>": 258}
     assert main(["info", folder]) == 0
     assert "<|bos|>, id 0" in (out := capsys.readouterr().out) and "<|bos|> <|x|> <|y|>" in out
+
+
+def test_a_keystroke_costs_the_same_beside_thousands_of_special_tokens() -> None:
+    spec = json.loads(byte_tokenizer().file_text())
+    how, n = spec["added_tokens"][0], byte_tokenizer().n_tokens
+    costs: list[int] = []
+    for count in (10, 20_000):
+        more = [how | {"id": n + i, "content": f"<special_{i}>"} for i in range(count)]
+        ours = Tokenizer.from_bytes(json.dumps(spec | {"added_tokens": [how, *more]}).encode())
+        ours.encode("", "<special_3>")  # the first one looks through all of them
+        text = "a <special_5> and <spec <special_ " * 20
+        assert ours.encode(text, "<special_3>", special=True).count(n + 5) == 20
+        costs.append(
+            lines_run(lambda ours=ours, text=text: (ours.quick(text, True), ours.encode(text + "b", "<special_3>", True)))
+        )
+    assert costs[1] < 3 * costs[0]
 
 
 def test_what_stands_in_front_does_not_go_to_a_model_that_lacks_it(tmp_path: Path) -> None:

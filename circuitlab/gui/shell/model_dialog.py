@@ -30,7 +30,7 @@ from circuitlab.model.archives.index import size_words
 from circuitlab.model.catalogue.entries import Entry, HubSource, Package, Source, catalogue
 from circuitlab.model.catalogue.getting import Got, kept
 from circuitlab.model.catalogue.getting import get as fetched
-from circuitlab.model.catalogue.places import here, opens, place_words, size_of
+from circuitlab.model.catalogue.places import here, lacking, opens, place_words, size_of
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 
 COLUMNS = ("Model", "Size", "Licence", "On this machine")
@@ -231,7 +231,8 @@ class ModelDialog(FetchDialog):
         self.weights.setEnabled(self.weights.count() > 1 and not busy)
         self.training.setEnabled(self.training.count() > 1 and not busy)
         if not busy:
-            self.status.setText("" if source is None else _status(source, self.revision, ready))
+            words = () if source is None else (_status(source, self.revision, ready), lacking(source))
+            self.status.setText(" ".join(filter(None, words)))
 
 
 def _here(entry: Entry) -> str:

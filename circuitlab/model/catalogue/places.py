@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from circuitlab.errors import NotFetched
 from circuitlab.model.archives.index import size_words
@@ -36,6 +37,12 @@ def place_words(source: Source, revision: str = "main") -> str:
         return str(source.fetched_folder / source.opens)
     name = source.name(revision)
     return str(snapshot(name) or name.folder)
+
+
+def lacking(source: Source) -> str:
+    """What is still to be installed before these weights can be read, as a sentence, "" for nothing."""
+    packed = isinstance(source, Package) and source.opens.endswith(".gguf")
+    return "Its weights are packed, which needs: pip install 'circuitlab[gguf]'." if packed and find_spec("gguf") is None else ""
 
 
 def size_of(source: Source) -> str:

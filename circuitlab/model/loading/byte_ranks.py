@@ -85,7 +85,7 @@ def tekken_description(data: bytes, name: str) -> JsonDict:
         if (
             not isinstance(expression, str)
             or len(kept) != n_all - n_special
-            or [t["rank"] for t in kept] != list(range(len(kept)))
+            or any(not _is_number(t["rank"]) or t["rank"] != i for i, t in enumerate(kept))
         ):
             raise ValueError("tokens that are not in the order of their ranks")
         tokens = [base64.b64decode(t["token_bytes"], validate=True) for t in kept]

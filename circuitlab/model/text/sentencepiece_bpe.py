@@ -12,15 +12,26 @@ from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # kinds of pieces, as the format of SentencePiece numbers them
-LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges
+_LONGEST = 256  # characters of a piece, which is divided at each of them to find its merges; 16 unless a training says otherwise
 _MOST_MERGES = 2**20  # of Gemma's, the largest: 0.6 million
 _SPACE = "▁"
 
 Piece = tuple[str, float, int]  # text, score, kind
 
 
-class Unmergeable(Exception):
+class Unmergeable(ValueError):
     """Pieces that no model has: why, after "it has"."""
+
+
+def too_long(piece: Piece) -> bool:
+    """Whether a piece is longer than those that are divided or looked for here."""
+    return len(piece[0]) > _LONGEST
+
+
+def need_short(pieces: Iterable[Piece], *kinds: int) -> None:
+    """Raise `Unmergeable` where a piece of one of these kinds is longer than those of models."""
+    if any(too_long(piece) for piece in pieces if piece[2] in kinds):
+        raise Unmergeable(f"pieces longer than {number_of(_LONGEST, 'character')}")
 
 
 def bpe_description(
@@ -38,8 +49,9 @@ def bpe_description(
     `in_front`: whether a text begins with a space of its own; `added`: pieces that are looked for before all rules. Raises
     `Unmergeable`.
     """
+    need_short(pieces, NORMAL)
     # a longer symbol of the user's own is found whole, before any merge
-    merged = [(text, score) for text, score, kind in pieces if kind in kinds and (kind == NORMAL or len(text) <= LONGEST)]
+    merged = [(piece[0], piece[1]) for piece in pieces if piece[2] in kinds and not too_long(piece)]
     blank = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
     back: list[JsonDict] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
     back += [{"type": "ByteFallback"}, {"type": "Fuse"}]
@@ -74,8 +86,6 @@ def _merges(pieces: Iterable[tuple[str, float]], vocab: Mapping[str, int]) -> li
     scores = dict(pieces)
     merges: list[tuple[float, int, int, int, list[str]]] = []
     for text, score in scores.items():
-        if len(text) > LONGEST:
-            raise Unmergeable(f"pieces longer than {number_of(LONGEST, 'character')}")
         halves = ((text[:k], text[k:]) for k in range(1, len(text)))
         merges += [(-score, -len(a), vocab[a], vocab[b], [a, b]) for a, b in halves if a in scores and b in scores]
         if len(merges) > _MOST_MERGES:

@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from tokenizers import Tokenizer as Inner
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
-from circuitlab.model.text.sentencepiece_bpe import LONGEST, NORMAL, UNKNOWN, USER, Piece
+from circuitlab.model.text.sentencepiece_bpe import NORMAL, UNKNOWN, USER, Piece, need_short
 from circuitlab.model.text.sentencepiece_merging import Merging, compete
 from circuitlab.model.text.sentencepiece_normaliser import SPACE, LongestKeys, Normaliser, Rules
 from circuitlab.model.text.sentencepiece_unigram import Unigram
 
 KEY = "sentencepiece"
 _FLAGS = ("in_front", "suffix", "collapses", "escapes")
+_QUICK, _USUAL_LOOKS = 1500, 16  # characters that take few ms, where as many pieces at most may begin at one: of 1 to 16 letters
 _ALL = 2**20  # spaces that are taken from the beginning of a decoded text
 
 
@@ -37,8 +38,9 @@ def stated(rules: Rules, pieces: Sequence[Piece]) -> JsonDict:
 def unigram_description(pieces: Sequence[Piece], rules: Rules, added: list[JsonDict], byte_fallback: bool) -> JsonDict:
     """The contents of a `tokenizer.json` of a Unigram model, the steps for other programs as `transformers` has them.
 
-    Raises `ValueError` where no piece stands for the unknown.
+    Raises `ValueError` where no piece stands for the unknown, `Unmergeable`.
     """
+    need_short(pieces, NORMAL, USER)
     unknown = next((i for i, (_, _, kind) in enumerate(pieces) if kind == UNKNOWN), None)
     if unknown is None:
         raise ValueError("no piece for what is unknown")
@@ -89,8 +91,6 @@ def _steps(rules: Rules) -> JsonDict:
 class SentencePieceEncoder:
     """Encodes as SentencePiece does. `data`: the bytes of its `tokenizer.json`; `quick`: characters that take few ms."""
 
-    quick = 1500
-
     def __init__(self, inner: Inner, spec: JsonObject, data: bytes) -> None:
         """`inner`: the vocabulary, its decoder, and for BPE its merges. Raises `ValueError` for what no description says."""
         model = spec["model"]
@@ -104,6 +104,8 @@ class SentencePieceEncoder:
         self._normalised = Normaliser(Rules(_table(said.get("table")), symbols, **{flag: said[flag] for flag in _FLAGS}))
         divided = Unigram if unigram else Merging if said.get("scores") is not None else None
         self._divided = divided(pieces, model.get("byte_fallback") is True) if divided is not None else None
+        looks = self._divided.most_looks if isinstance(self._divided, Unigram) else _USUAL_LOOKS
+        self.quick = _QUICK * _USUAL_LOOKS // max(_USUAL_LOOKS, looks)
         texts = {text for text, _, _ in pieces}
         listed = spec.get("added_tokens") or ()
         plain = {t["content"]: t for t in listed if not t["special"] and t["content"] not in texts}
@@ -162,10 +164,10 @@ def _pieces(vocab: object, kinds: object, scores: object, unigram: bool) -> list
         for i in ids:
             kind_of[i] = int(kind)
     pieces = [(text, score, kind) for (text, score), kind in zip(listed, kind_of, strict=True)]
-    if any(len(text) > LONGEST for text, _, kind in pieces if kind != NORMAL):
-        raise ValueError(f"pieces longer than {LONGEST} characters")
-    if unigram and any(len(text) > LONGEST or not text for text, _, kind in pieces if kind in (NORMAL, USER)):
-        raise ValueError(f"pieces longer than {LONGEST} characters, or without text")
+    if unigram:
+        need_short(pieces, NORMAL, USER)
+    if any(not text for text, _, kind in pieces if kind in (NORMAL, USER)):
+        raise ValueError("pieces without text")
     if (unigram or scores is not None) and UNKNOWN not in kind_of:
         raise ValueError("no piece for what is unknown")
     return pieces

@@ -19,13 +19,13 @@ from circuitlab.model.text.not_read import NotRead
 from circuitlab.model.text.sentencepiece_bpe import (
     BYTE,
     CONTROL,
-    LONGEST,
     NORMAL,
     UNKNOWN,
     UNUSED,
     USER,
     Unmergeable,
     bpe_description,
+    too_long,
 )
 from circuitlab.model.text.sentencepiece_encoder import normalising, unigram_description
 from circuitlab.model.text.sentencepiece_normaliser import Normaliser, Rules
@@ -72,24 +72,19 @@ def description(data: bytes, name: str, in_front: bool | None = None) -> JsonDic
             f"{name} cannot be read.", expected="pieces spelled differently", got=f"{twice[:40]!r} twice", remedy=_REMEDY
         )
     added = [_added(i, text, kind) for i, (text, _, kind) in enumerate(spec.pieces) if kind in (UNKNOWN, CONTROL, USER)]
-    if spec.kind == _UNIGRAM:
-        return unigram_description(spec.pieces, spec.rules, [t for t in added if t["special"]], spec.byte_fallback)
     try:
+        if spec.kind == _UNIGRAM:
+            return unigram_description(spec.pieces, spec.rules, [t for t in added if t["special"]], spec.byte_fallback)
         merged = bpe_description(spec.pieces, vocab, (NORMAL,), spec.unknown, spec.rules.in_front, added, spec.byte_fallback)
+        return normalising(merged, spec.rules, spec.pieces)
     except Unmergeable as error:
         raise NotRead(f"it has {error}") from error
-    return normalising(merged, spec.rules, spec.pieces)
 
 
 def _refuse(spec: _Spec) -> None:
-    lengths = [len(text) for text, _, kind in spec.pieces if kind in (NORMAL, USER)]
     reasons = (
         (spec.kind not in (_UNIGRAM, _BPE), "its model is of words or characters; BPE and Unigram are read"),
         (spec.kind == _BPE and _reaches_unused(spec), "it has pieces that are merged and not used"),
-        (
-            spec.kind == _UNIGRAM and max(lengths, default=0) > LONGEST,
-            f"it has pieces longer than {number_of(LONGEST, 'character')}",
-        ),
         (sum(len(text) for text, _, _ in spec.pieces) > _MOST_CHARACTERS, "its pieces are longer than those of any model"),
     )
     for applies, reason in reasons:
@@ -100,10 +95,9 @@ def _refuse(spec: _Spec) -> None:
 def _reaches_unused(spec: _Spec) -> bool:
     """Whether merging may make a piece that SentencePiece then takes apart again, as it is not to be used."""
     joined = {text for text, _, kind in spec.pieces if kind in (NORMAL, UNUSED)}
-    unused = [text for text, _, kind in spec.pieces if kind == UNUSED]
-    return any(
-        len(t) == 1 or len(t) > LONGEST or any(t[:k] in joined and t[k:] in joined for k in range(1, len(t))) for t in unused
-    )
+    unused = [piece for piece in spec.pieces if piece[2] == UNUSED]
+    halves = lambda t: ((t[:k], t[k:]) for k in range(1, len(t)))
+    return any(len(p[0]) == 1 or too_long(p) or any(a in joined and b in joined for a, b in halves(p[0])) for p in unused)
 
 
 def _added(i: int, text: str, kind: int) -> JsonDict:

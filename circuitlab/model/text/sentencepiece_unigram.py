@@ -53,6 +53,7 @@ class Unigram:
                 if len(text) > 1:
                     lengths.setdefault(text[:2], set()).add(len(text))
         self._lengths = {begins: tuple(sorted(found)) for begins, found in lengths.items()}
+        self.most_looks = 1 + max(map(len, lengths.values()), default=0)  # pieces that are looked for at one character
 
     def __call__(self, text: str) -> list[int]:
         """The ids of a normalised text; unknown characters side by side are one id, where they are not bytes."""

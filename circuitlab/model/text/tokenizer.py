@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +83,7 @@ class Tokenizer:
     adds_bos = False
     chat: ChatTemplate | None = None
     notes: tuple[str, ...] = ()
+    _unknown: int | None = None  # of Unigram, of which the library's object does not say it
 
     def __init__(
         self, inner: _Tokenizer, bos: int | None = None, own: TokenizerProcess | SentencePieceEncoder | None = None
@@ -133,15 +135,12 @@ class Tokenizer:
             text = data.decode("utf-8")
             spec = json.loads(text, object_pairs_hook=_once)
             refuse_vocabulary(spec)
-            if isinstance(spec, dict) and isinstance(model := spec.get("model"), dict) and KEY in model:
-                return cls._of_sentencepiece(spec, data, bos)
-            reason = unbounded(spec) if isinstance(spec, dict) else ""
-            if not reason:
-                return cls(_Tokenizer.from_str(text), bos)
-            log.info("%s encodes in a separate process: %s", name, reason)
-            bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(TEXT_STEPS)}))
-            tokenizer = cls(bare, bos, TokenizerProcess(data))
-            tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+            if not isinstance(spec, dict):
+                return cls(_Tokenizer.from_str(text), bos)  # which says what it is
+            tokenizer = cls._described(spec, data, name, bos)
+            model = spec.get("model")
+            unknown = model.get("unk_id") if isinstance(model, dict) else None
+            tokenizer._unknown = unknown if isinstance(unknown, int) else None
             return tokenizer
         except (KeyboardInterrupt, SystemExit):
             raise
@@ -149,6 +148,19 @@ class Tokenizer:
             expected = error.expected if isinstance(error, BadModel) else "a tokenizers file"
             reason = error.got if isinstance(error, BadModel) else cause(error)
             raise BadModel(f"{name} cannot be read.", expected=expected, got=reason, remedy=_REMEDY) from error
+
+    @classmethod
+    def _described(cls, spec: JsonDict, data: bytes, name: str, bos: int | None) -> Tokenizer:
+        """The tokenizer of a description, where its rules may run. Raises whatever the library does, and `ValueError`."""
+        if isinstance(model := spec.get("model"), dict) and KEY in model:
+            return cls._of_sentencepiece(spec, data, bos)
+        if not (reason := unbounded(spec)):
+            return cls(_Tokenizer.from_str(data.decode("utf-8")), bos)
+        log.info("%s encodes in a separate process: %s", name, reason)
+        bare = _Tokenizer.from_str(json.dumps({**spec, **dict.fromkeys(TEXT_STEPS)}))
+        tokenizer = cls(bare, bos, TokenizerProcess(data))
+        tokenizer._byte_level = '"ByteLevel"' in json.dumps(spec.get("decoder"))
+        return tokenizer
 
     @classmethod
     def _of_sentencepiece(cls, spec: JsonDict, data: bytes, bos: int | None) -> Tokenizer:
@@ -161,8 +173,7 @@ class Tokenizer:
 
     def likely_bos(self) -> int | None:
         """A special token whose name is one of the usual names of BOS."""
-        names = {text: i for i, text in self._special.items()}
-        return next((names[n] for n in _BOS_NAMES if n in names), None)
+        return next((self._special_ids[n] for n in _BOS_NAMES if n in self._special_ids), None)
 
     def first_added(self) -> int | None:
         """The special token that the tokenizer itself prepends to a text, None if it prepends none.
@@ -188,12 +199,9 @@ class Tokenizer:
     @property
     def unknown(self) -> int | None:
         """The id of the token for what the vocabulary cannot spell, None without one that is named."""
-        model = self._inner.model
-        if isinstance(name := getattr(model, "unk_token", None), str):
+        if isinstance(name := getattr(self._inner.model, "unk_token", None), str):
             return self._inner.token_to_id(name)
-        if isinstance(unknown := getattr(model, "unk_id", None), int):  # of Unigram
-            return unknown
-        return next((i for i, text in self._special.items() if text == "<unk>"), None)
+        return self._special_ids.get("<unk>") if self._unknown is None else self._unknown
 
     def file_text(self) -> str:
         """The text of its `tokenizer.json`."""
@@ -238,10 +246,15 @@ class Tokenizer:
         ids = self.front(bos)
         return ids == (self.bos,), self._special[ids[0]] if ids and ids != (self.bos,) else ""
 
+    @cached_property
+    def _special_ids(self) -> Mapping[str, int]:
+        """The ids of all special tokens by their spellings."""
+        return {text: i for i, text in self._special.items()}
+
     def _special_id(self, spelling: str) -> int:
-        ids = {text: i for i, text in self._special.items()}
+        ids = self._special_ids
         if spelling not in ids:
-            some = " ".join(list(ids)[:8]) + (" …" if len(ids) > 8 else "")
+            some = " ".join(islice(ids, 8)) + (" …" if len(ids) > 8 else "")
             raise BadInput(
                 "There is no such special token.",
                 expected=f"one of {some}" if ids else "a tokenizer with special tokens",

@@ -147,6 +147,23 @@ def test_damaged_tekken_files_are_typed_errors(tmp_path: Path, name: str) -> Non
         find_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("rank", [float, str, lambda rank: bool(rank) if rank < 2 else rank])
+def test_ranks_that_are_no_whole_numbers_are_refused(tmp_path: Path, rank: Any) -> None:
+    file = tekken()
+    for token in file["vocab"]:
+        token["rank"] = rank(token["rank"])
+    (tmp_path / "tekken.json").write_text(json.dumps(file))
+    with pytest.raises(BadModel, match=r"tekken\.json cannot be read") as caught:
+        find_tokenizer(tmp_path)
+    assert "order of their ranks" in caught.value.got
+
+
+def test_what_stands_for_the_unknown_is_no_bos(tmp_path: Path) -> None:
+    write(tmp_path, config={"bos_token_id": 0})
+    ours = opened(tmp_path)
+    assert ours.raw(0) == "<unk>" and (ours.unknown, ours.bos) == (0, 1)
+
+
 def test_tokens_that_are_spelled_alike_are_refused(tmp_path: Path) -> None:
     file = tekken()
     file["vocab"][300] = file["vocab"][301] | {"rank": 300}

@@ -18,6 +18,7 @@ from circuitlab.model.loading.tokenizer_files import find_tokenizer
 from circuitlab.model.text.sentencepiece_file import description
 from circuitlab.model.text.sentencepiece_normaliser import Normaliser, Rules
 from circuitlab.model.text.tokenizer import Tokenizer
+from tests.lines_run import lines_run
 from tests.unit.families.test_sentencepiece import PROSE, TEXTS, model_file, opened, trained
 from tests.unit.families.test_tokenizers import model_in, write
 
@@ -127,6 +128,35 @@ def test_a_folder_with_a_unigram_model_opens_with_its_text(tmp_path: Path) -> No
     assert "there" in [tokenizer.display(i).strip("·") for i in tokenizer.search("there", 5)]
     with pytest.raises(BadInput, match="fails on this text"):
         tokenizer.encode("half a character: \ud800")
+
+
+def test_fewer_characters_are_quick_where_many_pieces_begin_at_each() -> None:
+    nested = opened(model_file([*FEW, *(("a" * n, -1.0 - n, 1) for n in range(2, 257))], b"\x18\x01"))
+    usual = opened(cached("unigram", "identity"))
+    longest = lambda tokenizer: next(n for n in range(1500, 0, -1) if tokenizer.quick("a" * n))
+    assert longest(usual) == 1500 and 50 < longest(nested) < 150
+    keystroke = lambda tokenizer: lines_run(lambda: tokenizer.encode_uncached("a" * longest(tokenizer)))
+    assert keystroke(nested) < 10 * keystroke(usual)
+
+
+def test_a_symbol_longer_than_pieces_are_is_found_whole_where_a_text_is_normalised() -> None:
+    library = pytest.importorskip("sentencepiece")
+    symbol = "<" + "turn" * 100 + ">"
+    data = trained(**_USUAL, user_defined_symbols=[symbol, "<turn"])
+    theirs, ours = library.SentencePieceProcessor(model_proto=data), opened(data)
+    for text in (f"the {symbol} girl", f"{symbol}{symbol}", f"a {symbol[:-1]} ﬁ {symbol}>"):
+        assert list(ours.encode_uncached(text)) == theirs.encode(text)
+
+
+@pytest.mark.parametrize("unknown", ["<unk>", "<?>"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_what_stands_for_the_unknown_is_no_bos(tmp_path: Path, kind: str, unknown: str) -> None:
+    """The first Llamas in Hugging Face's form say 0."""
+    folder = write(tmp_path / "t", config={"bos_token_id": 0})
+    (folder / "tokenizer.model").write_bytes(trained(model_type=kind, unk_piece=unknown, **_USUAL))
+    found = find_tokenizer(folder)
+    assert found is not None
+    assert found.raw(0) == unknown and (found.unknown, found.bos) == (0, 1)
 
 
 def test_tokens_added_behind_the_pieces_divide_the_text(tmp_path: Path) -> None:

@@ -165,6 +165,10 @@ def _pieces(keys: _Keys) -> list[Piece]:
     return list(zip(keys.tokens, scores.tolist(), keys.types.tolist(), strict=True))
 
 
+def _unlike(keys: _Keys, error: Unmergeable) -> BadModel:
+    return _bad(keys.header, "tokens", "pieces as a model has them", str(error))
+
+
 def _unigram(keys: _Keys) -> JsonDict:
     """SentencePiece's Unigram model, with its rules of normalising."""
     pieces, table = _pieces(keys), keys.get("precompiled_charsmap", np.zeros(0, dtype=np.uint8))
@@ -179,6 +183,8 @@ def _unigram(keys: _Keys) -> JsonDict:
     )
     try:
         return unigram_description(pieces, rules, _added(keys, (UNKNOWN, CONTROL)), byte_fallback=False)
+    except Unmergeable as error:
+        raise _unlike(keys, error) from error
     except ValueError as error:
         raise _bad(keys.header, "token_type", "a token of the kind 2, for what is unknown", str(error)) from error
 
@@ -192,6 +198,6 @@ def _sentencepiece(keys: _Keys) -> JsonDict:
     try:
         spec = bpe_description(pieces, vocab, (NORMAL, USER), text, in_front, _added(keys, (UNKNOWN, CONTROL, USER)))
     except Unmergeable as error:
-        raise _bad(keys.header, "tokens", "pieces as a model has them", str(error)) from error
+        raise _unlike(keys, error) from error
     kinds = set(keys.types.tolist())  # a user's symbol divides the text before a space is put in front of each part
     return spec if USER in kinds or UNKNOWN not in kinds else normalising(spec, Rules(in_front=in_front, collapses=False), pieces)
