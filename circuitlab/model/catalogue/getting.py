@@ -85,7 +85,7 @@ def _get_hub(source: HubSource, revision: str, place: str, on_progress: OnProgre
 
     name, known = source.name(revision), dict(source.files) if revision == "main" else {}
     brought = Path(os.path.expanduser(place)) if place else None
-    if brought is not None and not brought.exists():
+    if brought is not None and not os.path.exists(brought):  # also for a name that no disk takes
         raise UsageError(
             f"There is nothing to take {source.model} from.",
             expected=f"a folder with the files of {source.repo}, or the file of its weights",
@@ -100,7 +100,7 @@ def _get_hub(source: HubSource, revision: str, place: str, on_progress: OnProgre
         if not known:
             error.remedy = f"{_UNKNOWN} {error.remedy} Or open the files by their path, unverified: circuitlab {printable(place)}"
             raise
-        bring(plan_of_files(name, brought, known), brought, on_progress, cancelled, alone=True)
+        bring(plan_of_files(name, brought, known, source.size), brought, on_progress, cancelled, alone=True)
         return
     listed = {file.name: file.etag.lower() for file in what.files}
     if changed := [one for one, sha256 in known.items() if listed.get(one) != sha256]:

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from circuitlab.counting import number_of
 from circuitlab.disk.files import made_folder, read_at_most, unwritable, write_whole
-from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, UsageError
+from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, UsageError, cause, printable
 from circuitlab.model.sources.hub import (
     FINAL,
     INDEXES,
@@ -45,6 +46,7 @@ __all__ = ["HubFile", "Plan", "Progress", "bring", "fetch", "plan", "plan_of_fil
 
 _COMPANIONS = ("config.json", *TOKENIZERS)
 _LARGEST_CONFIG = 2**20
+_LARGEST_BESIDE = 2**26  # bytes; the largest tokenizer that is read
 
 
 @dataclass(frozen=True)
@@ -179,18 +181,19 @@ def bring(
     """
     meter = Meter(what.total, on_progress, cancelled)
     folder = place if place.is_dir() else place.parent
-    for file in what.files:
+    at = {file: place if place.is_file() and file is what.files[-1] else folder / file.name for file in what.files}
+    there = {file for file, path in at.items() if file.etag and path.is_file()}
+    if alone and (lacking := [file.name for file in what.files if file not in there]):
+        raise BadInput(
+            f"{lacking[0]} is not there.",
+            expected=f"{lacking[0]} of {what.name} in {folder}",
+            got="a folder without it",
+            remedy="Bring it, too: the files of a model belong in one folder.",
+        )
+    for file in reversed(what.files) if alone else what.files:  # first the weights, of which it is known what they must be
         meter.file = file.name
-        brought = place if place.is_file() and file is what.files[-1] else folder / file.name
-        if file.etag and brought.is_file():
-            brought_into_cache(what.name, what.commit, file, brought, meter)
-        elif alone:
-            raise BadInput(
-                f"{file.name} is not there.",
-                expected=f"{file.name} of {what.name} in {folder}",
-                got="a folder without it",
-                remedy="Bring it, too: the files of a model belong in one folder.",
-            )
+        if file in there:
+            brought_into_cache(what.name, what.commit, file, at[file], meter)
         else:
             _take(what, file, meter)
         if file.name == "config.json" and what.files[-1].name.endswith(FINAL) and not alone:
@@ -200,11 +203,29 @@ def bring(
     return _whole(what)
 
 
-def plan_of_files(name: HubName, place: Path, known: Mapping[str, str]) -> Plan:
+def plan_of_files(name: HubName, place: Path, known: Mapping[str, str], nbytes: int) -> Plan:
     """The plan of files that somebody brought where the hub cannot be asked: the weights by their sha256, `known` by name, and
-    the small files that lie beside them, as they are."""
+    the small files that lie beside them, as they are.
+
+    `nbytes`: of the model, about: what is far larger is not read. Raises `BadInput`, also for one that cannot be read.
+    """
     folder = place if place.is_dir() else place.parent
-    beside = [HubFile(one, 0, git_name(folder / one)) for one in _COMPANIONS if (folder / one).is_file()]
+    small = [one for one in _COMPANIONS if (folder / one).is_file()]
+    weights = [place] if place.is_file() else [folder / one for one in known if (folder / one).is_file()]
+    try:
+        bounds = dict.fromkeys(weights, 2 * nbytes + _LARGEST_BESIDE) | {folder / one: _LARGEST_BESIDE for one in small}
+        for path, most in bounds.items():
+            if (size := path.stat().st_size) > most:
+                raise BadInput(
+                    f"{printable(path.name)} is not of {name}.",
+                    expected=f"a file of at most {number_of(most, 'byte')}",
+                    got=number_of(size, "byte"),
+                    remedy="Copy or download it again from the model's page on the hub.",
+                )
+        beside = [HubFile(one, 0, git_name(folder / one)) for one in small]
+    except OSError as error:
+        what, remedy = f"A file of {name} cannot be read.", "Check the folder, and that you may read what is in it."
+        raise BadInput(what, expected=f"its files in {printable(folder)}", got=cause(error), remedy=remedy) from error
     if not any(one.name == "config.json" for one in beside):
         beside.insert(0, HubFile("config.json", 0))
     return Plan(name, name.revision, (*beside, *(HubFile(one, 0, sha256) for one, sha256 in known.items())))

@@ -25,7 +25,8 @@ from circuitlab.counting import number_of
 from circuitlab.disk.file_lock import FileLock
 from circuitlab.disk.files import FULL, made_folder, on_disk, writing
 from circuitlab.disk.own_files import open_own
-from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, cause
+from circuitlab.disk.regular_file import opened_regular, pieces
+from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, cause, printable
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.silent_server import asked, heard
 from circuitlab.model.sources.transfer_meter import Meter
@@ -92,11 +93,11 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
 
     `file` must have a hash: nothing else says that it is the one.
     """
-    if not _is_whole(brought, checked_hash(file.etag, file.name), file.size, meter):
+    if got := _other_bytes(brought, checked_hash(file.etag, file.name), file.size, meter):
         raise BadInput(
-            f"{brought.name} is not the file that the hub has under that name.",
+            f"{printable(brought.name)} is not the file that the hub has under that name.",
             expected=f"{hash_words(file.etag)}" + (f", {number_of(file.size, 'byte')}" if file.size else ""),
-            got=_got(brought),
+            got=got,
             remedy="Copy or download it again from the model's page on the hub; or open what you have by its path, as it is.",
         )
     link, blob = name.folder / "snapshots" / commit / file.name, name.folder / "blobs" / file.etag.lower()
@@ -104,8 +105,8 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
         made_folder(blob.parent)
         part = blob.with_name(f"{blob.name}{PART}-{secrets.token_hex(6)}")
         try:
-            with writing(part), brought.open("rb") as source, open_own(part, append=False) as copy:
-                while chunk := source.read(1 << 22):
+            with writing(part), opened_regular(brought) as source, open_own(part, append=False) as copy:
+                for chunk in pieces(source):
                     meter.add(len(chunk))
                     copy.write(chunk)
                 copy.flush()
@@ -125,9 +126,15 @@ def git_name(path: Path) -> str:
     return _digest(path, 40, lambda n: None)
 
 
-def _got(path: Path) -> str:
+def _other_bytes(path: Path, etag: str, size: int, meter: Meter) -> str:
+    """What a file is that has not this size (0: not known) and the hash that names it, "" for one that has."""
     try:
-        return f"{hash_words(_digest(path, 64, lambda n: None))}, {number_of(path.stat().st_size, 'byte')}"
+        if size and (there := path.stat().st_size) != size:
+            return number_of(there, "byte")
+        if len(etag) not in (40, 64):  # of another length, which nobody can check
+            return ""
+        came = _digest(path, len(etag), lambda n: meter.add(0, moved=False))
+        return "" if came == etag.lower() else f"{hash_words(came)}, {number_of(path.stat().st_size, 'byte')}"
     except OSError as error:
         return cause(error)
 
@@ -346,8 +353,8 @@ def _digest(path: Path, length: int, on_read: Callable[[int], None]) -> str:
     digest = hashlib.sha256()
     if length == 40:
         digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 22):
+    with opened_regular(path) as file:
+        for chunk in pieces(file):
             on_read(len(chunk))
             digest.update(chunk)
     return digest.hexdigest()

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Inner
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.model.text.sentencepiece_bpe import NORMAL, UNKNOWN, USER, Piece, need_short
-from circuitlab.model.text.sentencepiece_merging import Merging, compete
+from circuitlab.model.text.sentencepiece_merging import Merging, otherwise
 from circuitlab.model.text.sentencepiece_normaliser import SPACE, LongestKeys, Normaliser, Rules
 from circuitlab.model.text.sentencepiece_unigram import Unigram
 
@@ -61,10 +61,10 @@ def unigram_description(pieces: Sequence[Piece], rules: Rules, added: list[JsonD
 
 def normalising(spec: JsonDict, rules: Rules, pieces: Sequence[Piece]) -> JsonDict:
     """The description of a BPE model with what `tokenizers` would do otherwise; as it is where that is nothing."""
-    equals = compete(pieces)
-    if rules.plain and not equals:
+    differs = otherwise(pieces)
+    if rules.plain and not differs:
         return spec
-    said = stated(rules, pieces) | ({"scores": [score for _, score, _ in pieces]} if equals else {})
+    said = stated(rules, pieces) | ({"scores": [score for _, score, _ in pieces]} if differs else {})
     return {**spec, **_steps(rules), "model": {**spec["model"], KEY: said}}
 
 

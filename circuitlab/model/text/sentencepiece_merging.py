@@ -1,6 +1,8 @@
-"""SentencePiece's BPE where pieces of equal scores compete: `tokenizers` ranks every merge, SentencePiece goes by the place.
+"""SentencePiece's BPE where `tokenizers` would merge otherwise.
 
-Vocabularies to which pieces were added later have many of one score, as those for Chinese that were added to Llama's.
+Pieces of equal scores compete: `tokenizers` ranks every merge, SentencePiece goes by the place. Vocabularies to which pieces were
+added later have many of one score, as those for Chinese that were added to Llama's. And `tokenizers` merges pieces alone,
+SentencePiece texts: of a vocabulary that was cut down, "▁was" may be a piece and "w" none.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from circuitlab.model.text.sentencepiece_normaliser import SPACE, LongestKeys
 from circuitlab.model.text.sentencepiece_unigram import Spelling
 
 
-def compete(pieces: Iterable[Piece]) -> bool:
-    """Whether pieces of one score, other than runs of spaces, could both be merged."""
-    counts = Counter(score for text, score, kind in pieces if kind == NORMAL and len(text) > 1 and text.strip(SPACE))
-    return any(n > 1 for n in counts.values())
+def otherwise(pieces: Iterable[Piece]) -> bool:
+    """Whether pieces of one score, other than runs of spaces, could both be merged, or one from a character that is no piece."""
+    normal = {text: score for text, score, kind in pieces if kind == NORMAL}
+    counts = Counter(score for text, score in normal.items() if len(text) > 1 and text.strip(SPACE))
+    return any(n > 1 for n in counts.values()) or any(c not in normal for text in normal if len(text) > 1 for c in text)
 
 
 class Merging:
