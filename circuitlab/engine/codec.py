@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import resource
 from circuitlab.engine.store import reference
 from circuitlab.errors import UsageError, advising, bounded, quoted
 from circuitlab.model.plain import fields, from_json, out_of_bounds, to_json, type_name
@@ -157,6 +160,12 @@ def _parse_tuple(kind: object, text: str, name: str) -> tuple[object, ...]:
     return tuple(_parsed(kind, part, f"{name}[{i}]") for i, (kind, part) in enumerate(zip(kinds, parts, strict=True)))
 
 
+def _prompt_set(text: str) -> str:
+    """The path of the shipped prompt set of this name, where no file has it; else the text itself."""
+    path = resource("prompts", f"{text}.tsv")
+    return str(path) if re.fullmatch(r"\w+", text) and path.is_file() and not Path(text).exists() else text
+
+
 def _parse_plain(kind: Any, text: str, name: str) -> object:
     bad = UsageError(f"The value of {name} cannot be read.", expected=type_name(kind), got=quoted(text))
     if get_origin(kind) is Literal:
@@ -167,7 +176,7 @@ def _parse_plain(kind: Any, text: str, name: str) -> object:
     if kind in (Head, Target):
         return kind.parse(text)
     if kind is TextRef:
-        return TextRef(text)
+        return TextRef(_prompt_set(text) if name == "file" else text)
     if kind is SeriesRef:
         return SeriesRef(reference(text.strip()).source)
     if kind is bool:

@@ -1,12 +1,14 @@
 """A prompt set: a text file with one prompt a line, over which analyses give mean and spread.
 
-    prompt ⇥ answer ⇥ other answer ⇥ other prompt
+    prompt ⇥ answer ⇥ other answer ⇥ other prompt ⇥ source
 
-separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\\n`, `\\t`
-and `\\\\` stand for a newline, a tab and a backslash; spaces count; spellings of special tokens are letters; empty lines and
-lines that begin with # are skipped; a line ends in a newline, with or without a carriage return. The target is the answer's first
-token, or that minus the first token of the other one. Tokens with which both answers begin, as the space of " 0" and " 1" where
-digits are tokens of their own, decide nothing: they move to the end of the prompt. The other prompt is what is patched from.
+separated by tabs; the answers may be left out (the target is then the token that follows, or the model's own). `\n`, `\t`
+and `\\` stand for a newline, a tab and a backslash; spaces count; spellings of special tokens are letters; empty lines and
+lines that begin with # are skipped; a line ends in a newline, with or without a carriage return. The target is the answer's
+first token, or that minus the first token of the other one. Tokens with which both answers begin, as the space of " 0" and " 1"
+where digits are tokens of their own, decide nothing: they move to the end of the prompt. The other prompt is what is patched
+from. The source is the part of the prompt that the answer follows from, such as the word that it translates; where none is
+given, it is where the answer itself stood before.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Prompt:
     """One line: its text, its tokens (with BOS where the model has one) and its target.
 
     `longer`: an answer has more tokens than the first, which alone is measured. `other`: the other prompt's tokens, () for none.
+    `source`: positions of the line's source, () for none.
     `moved`: so many tokens at the end of text, tokens and `other` are those with which both answers begin.
     """
 
@@ -39,10 +42,11 @@ class Prompt:
     longer: bool = False
     other: tuple[int, ...] = ()
     moved: int = 0
+    source: tuple[int, ...] = ()
 
 
 def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """(line number from 1, prompt and answers) of every line that is not skipped. Raises `BadInput` for more than four fields,
+    """(line number from 1, prompt and answers) of every line that is not skipped. Raises `BadInput` for more than five fields,
     and for more than `MOST` prompts."""
     lines = []
     # not splitlines(): a form feed or a line separator inside a prompt is part of it
@@ -51,8 +55,8 @@ def lines_of(text: str) -> list[tuple[int, tuple[str, ...]]]:
         if not line.strip() or line.startswith("#"):
             continue
         fields = tuple(re.sub(r"\\[nt\\]", lambda m: _ESCAPES[m[0]], part) for part in line.split("\t"))
-        if len(fields) > 4:
-            expected = "prompt, answer, other answer, other prompt"
+        if len(fields) > 5:
+            expected = "prompt, answer, other answer, other prompt, source"
             raise BadInput(
                 f"Line {number} of a prompt set has too many fields.",
                 expected=expected,
@@ -114,7 +118,7 @@ def read_prompts(
 def read_prompt(number: int, fields: tuple[str, ...], name: str, tokenizer: Tokenizer, config: ModelConfig) -> Prompt:
     """One line, as `lines_of` gives it. Raises `BadInput` where it does not fit the model."""
     prompt, *rest = fields
-    answers, others = rest[:2], rest[2:]
+    answers, (other_prompt, source) = rest[:2], (*rest[2:], "", "")[:2]
     ids = [tokenizer.encode(answer) for answer in answers if answer]
     if not all(ids) or (any(answers[1:]) and not answers[0]):
         raise BadInput(
@@ -133,10 +137,29 @@ def read_prompt(number: int, fields: tuple[str, ...], name: str, tokenizer: Toke
             remedy="Correct the line; fields stand between tabs.",
         )
     tokens = _tokens(prompt, number, name, tokenizer, config, both)
-    other = _tokens(others[0], number, name, tokenizer, config, both) if others and others[0] else ()
+    other = _tokens(other_prompt, number, name, tokenizer, config, both) if other_prompt else ()
     target = Target(tuple(one[len(both)] for one in ids))
     longer = any(len(one) > len(both) + 1 for one in ids)
-    return Prompt(prompt + tokenizer.decode(both) if both else prompt, tokens, target, longer, other, len(both))
+    text = prompt + tokenizer.decode(both) if both else prompt
+    own = tokens[: len(tokens) - len(both)]
+    places = _places(source, prompt, own, number, name, tokenizer) if source else ()
+    return Prompt(text, tokens, target, longer, other, len(both), places)
+
+
+def _places(source: str, prompt: str, tokens: tuple[int, ...], number: int, name: str, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The positions of the last place in a prompt where `source` stands; a token that has a part of it is one of them."""
+    at = prompt.rfind(source)
+    if at < 0:
+        raise BadInput(
+            f"The source in line {number} of {name} is not in its prompt.",
+            expected="a part of the prompt",
+            got=quoted(source),
+            remedy="Correct the line; fields stand between tabs.",
+        )
+    front = tokens[: len(tokens) - len(tokenizer.encode(prompt))]  # BOS
+    before, through = ((*front, *tokenizer.encode(prompt[:end])) for end in (at, at + len(source)))
+    first, last = (len(_common_beginning(part, tokens)) for part in (before, through))
+    return tuple(range(first, last + (last < len(through))))
 
 
 def _common_beginning(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """How a window uses its room: the share of its figures, heights of docks, nested scroll bars, texts that are cut.
 
-    python -m tests.gui.room --size 1280x800 --scale 1.0,1.6 --theme dark --out FOLDER
+    python -m tests.gui.room --model smollm2-135m --size 1280x800 --scale 1.0,1.6 --theme light,dark --out FOLDER
 
-prints a line for every arrangement at every size, and paints each into the folder.
+prints a line for every arrangement at every size, and paints each into the folder in every theme.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def main() -> None:
     from circuitlab.draw.look.app import application
 
     given: Any = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--model", default=None)
+    given.add_argument("--text", default=None)
     given.add_argument("--size", default="1280x800,1920x1080")
     given.add_argument("--scale", default="1.0,1.3,1.6")
     given.add_argument("--theme", default="light")
@@ -96,8 +98,8 @@ def main() -> None:
     given.add_argument("--out", type=Path, default=None)
     asked = given.parse_args()
     application(offscreen=True)
-    window = make_window(None, None, remember=False)
-    window.set_theme(asked.theme)
+    window = make_window(asked.model, asked.text, remember=False)
+    themes = asked.theme.split(",")
     sizes = [tuple(map(int, size.split("x"))) for size in asked.size.split(",")]
     window.resize(*sizes[0])
     window.show()
@@ -120,9 +122,13 @@ def main() -> None:
                 )
                 for words in (*found.nested, *found.cut):
                     print("   ", words)
-                if asked.out is not None:
-                    asked.out.mkdir(parents=True, exist_ok=True)
-                    file = f"{name}-{scale}-{size[0]}-{asked.theme}.png".replace(" ", "-")
+                if asked.out is None:
+                    continue
+                asked.out.mkdir(parents=True, exist_ok=True)
+                for theme in themes:
+                    window.set_theme(theme)
+                    settle(window)
+                    file = f"{name}-{scale}-{size[0]}-{theme}.png".replace(" ", "-")
                     picture(window, QSize(*size), 1).save(str(asked.out / file))
     window.close()
 

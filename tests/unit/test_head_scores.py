@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,25 @@ def test_on_random_tokens_interventions_act_where_they_are_asked_for_and_need_no
     np.testing.assert_allclose(found, np.mean(expected), rtol=1e-6)
     before = plain.of("prefix_matching")[1, 0] if on == "scores" else plain.score
     assert abs(found - before) > 1e-6
+
+
+def test_layers_are_shown_as_they_come(tmp_path: Path) -> None:
+    """The scores of each layer, then of each layer the control; none that is shown is another in the end."""
+    shown = list[Any]()
+
+    class Shows(NullContext):
+        def partial(self, result: Any) -> None:
+            shown.append(result)
+
+    subject = Subject(ModelRef(f"file:{directory(tmp_path / 'm', CONFIGS['gpt2'])}"), (), (), EXACT)
+    whole: Any = Engine(ModelStore()).answer(Request.named("head_scores", HeadScoresParams(), subject), Shows()).result
+    layers = whole.mean.shape[1]
+    assert len(shown) == 2 * (layers - 1) and all(0 < a.done < b.done < 1 for a, b in pairwise(shown))
+    for i, one in enumerate(shown):
+        of_scores, of_control = (i + 1, 0) if i < layers - 1 else (layers, i - layers + 2)
+        assert [np.isfinite(x[0]).all(1).tolist() for x in (one.mean, one.control)] == [
+            [layer < n for layer in range(layers)] for n in (of_scores, of_control)
+        ]
+        np.testing.assert_array_equal(one.mean[:, :of_scores], whole.mean[:, :of_scores])
+        np.testing.assert_array_equal(one.spread[:, :of_scores], whole.spread[:, :of_scores])
+        np.testing.assert_array_equal(one.control[:, :of_control], whole.control[:, :of_control])

@@ -94,7 +94,8 @@ def test_empty_answers_are_none_unless_another_one_follows() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# one\na\tb\tc\td\te", "Line 2 .* too many fields"),
+        ("# one\na\tb\tc\td\ta\tf", "Line 2 .* too many fields"),
+        ("a b\tc\t\t\td", "source in line 1 .* is not in its prompt"),
         ("a\n" + "x" * 48, "Line 2 .* does not fit"),  # 48 and BOM: one more than the context
         ("", "no prompt"),
         ("# nothing\n\n", "no prompt"),
@@ -121,6 +122,18 @@ def test_what_both_answers_begin_with_is_part_of_the_prompt() -> None:
     assert (alone.text, alone.moved, alone.longer) == ("a", 0, True), "one answer has nothing in common with another"
     (accents,) = read("a\té\tè")  # two bytes each, of which the first is the same and no text
     assert accents.tokens == (0, *ids("a"), ids("é")[0]) and accents.target.tokens == (ids("é")[1], ids("è")[1])
+
+
+def test_a_fifth_field_is_where_the_answer_comes_from(small: tuple[Tokenizer, ModelConfig]) -> None:
+    (one,) = read("no no\t 10\t 12\t\tno")
+    assert one.source == (4, 5) and one.moved == 2, "the last of two places, behind BOS"
+    assert read("ab\tc")[0].source == ()
+    (part,) = read_prompts("the mill\tx\t\t\tmi", "set", *small)
+    words = [small[0].decode((token,)) for token in part.tokens]
+    assert "".join(words[i] for i in part.source).strip().startswith("mi"), words
+    for line, prompt in zip(lines_of(shipped("translation")), read_prompts(shipped("translation"), "set", *small), strict=True):
+        said = small[0].decode(tuple(prompt.tokens[i] for i in prompt.source))
+        assert said == line[1][4], "whole tokens"
 
 
 def test_an_empty_prompt_needs_a_bos() -> None:

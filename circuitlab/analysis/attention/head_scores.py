@@ -9,7 +9,7 @@ own interventions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -111,10 +111,19 @@ class HeadScoresResult(Result):
         return Table(tuple(columns))
 
 
-def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: str, edited: bool = False) -> np.ndarray:
+def scores_on(
+    inputs: Inputs,
+    tokens: Tensor,
+    judged: Tensor,
+    ctx: Ctx,
+    text: str,
+    edited: bool = False,
+    show: Callable[[np.ndarray], None] = lambda scores: None,
+) -> np.ndarray:
     """[score, sample, layer, head] of a batch of prompts; `judged`: the tokens that the scores compare.
 
-    `edited`: with the subject's interventions, one prompt after the other.
+    `edited`: with the subject's interventions, one prompt after the other. `show`: called with the scores of the layers so far,
+    NaN for the others, where the prompts are of one batch.
     """
     config, edits = inputs.weights.config, inputs.subject.edits if edited else ()
     if edits:
@@ -131,6 +140,8 @@ def scores_on(inputs: Inputs, tokens: Tensor, judged: Tensor, ctx: Ctx, text: st
         for layer, pattern in patterns(inputs.weights, tokens[some]):
             ctx.tick(start * config.n_layers + layer * len(pattern), len(tokens) * config.n_layers, text)
             out[:, some, layer] = all_scores(pattern, judged[some], config.window(layer))
+            if step >= len(tokens) and layer + 1 < config.n_layers:
+                show(out)
     return out
 
 
@@ -200,29 +211,31 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
     fit = fit_to_context(config, p.block, p.repeats)
     assert fit is not None  # else refused
     repeated = repeated_random(config, bos, fit.block, fit.repeats, p.samples, p.seed)
-    scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens", p.edited)
+    drawn = drawn_words(config, bos, fit.block)
+    sample = sampled(
+        f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
+    )
+
+    def result(scores: np.ndarray, control: np.ndarray, *more: str, done: float = 1.0) -> HeadScoresResult:
+        return HeadScoresResult(
+            mean=scores.mean(axis=1),
+            spread=scores.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(scores[:, 0], np.nan),
+            control=control.mean(axis=1),
+            conventions=(*words, sample, *drawn, *more, *edit_words(inputs, p.edited)),
+            done=done,
+        )
+
+    share = lambda found: float(np.isfinite(found[0, 0]).any(-1).mean()) / 2  # of both batches, the layers that have a score
+    later = lambda found: ctx.partial(result(found, np.full_like(found, np.nan), done=share(found)))
+    scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens", p.edited, later)
     other = repeated.clone()
     rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
     ids, differ = different_random(drawable(config, bos), size, rng)
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(ids)
-    control = scores_on(inputs, other, repeated, ctx, "control", p.edited)
-    spread = scores.std(axis=1, ddof=1) if p.samples > 1 else np.full_like(scores[:, 0], np.nan)
-    sample = sampled(
-        f"{number_of(p.samples, 'sample')} of {'BOS + ' if bos is not None else ''}{sample_words(config, p)}, seed {p.seed}"
-    )
-    return HeadScoresResult(
-        mean=scores.mean(axis=1),
-        spread=spread,
-        control=control.mean(axis=1),
-        conventions=(
-            *words,
-            sample,
-            *drawn_words(config, bos, fit.block),
-            control_words(config, differ),
-            *hidden_words(config, scores.mean(axis=1), repeated),
-            *edit_words(inputs, p.edited),
-        ),
-    )
+    later = lambda found: ctx.partial(result(scores, found, done=0.5 + share(found)))
+    control = scores_on(inputs, other, repeated, ctx, "control", p.edited, later)
+    hidden = hidden_words(config, scores.mean(axis=1), repeated)
+    return result(scores, control, control_words(config, differ), *hidden)
 
 
 def _on_text(inputs: Inputs, p: HeadScoresParams, ctx: Ctx, words: tuple[str, ...]) -> HeadScoresResult:

@@ -5,8 +5,9 @@
 w_i is 1, or the result's `weight`: the number of tokens that a mean loss is over, so that the mean over prompts is a mean over
 tokens. With equal weights sd is the usual standard deviation.
 Each prompt's target comes from its line: the answer, or the answer minus the other answer, at the prompt's last position, which
-is behind the tokens with which both answers begin; activations for patching or resampling come from the line's other prompt.
-Beside what is averaged stands how probable the model finds the two answers there.
+is behind the tokens with which both answers begin; activations for patching or resampling come from the line's other prompt,
+and what the answer follows from is the line's source. Beside what is averaged stands how probable the model finds the two
+answers there.
 The subject's interventions act in every prompt; they must not name positions.
 """
 
@@ -214,6 +215,8 @@ def with_prompt(params: Any, prompt: Prompt) -> Any:
         )
     if "source" in names and prompt.other:
         changes["source"] = prompt.other
+    if "sources" in names and prompt.source:
+        changes["sources"] = prompt.source
     return replace(params, **changes)
 
 

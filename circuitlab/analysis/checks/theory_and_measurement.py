@@ -186,7 +186,12 @@ def _memory(c: ModelConfig, n: int, p: TheoryAndMeasurementParams, dtype: str = 
     return largest + 3 * 8 * c.n_layers * c.n_heads * (len(PREDICTED) + len(MEASURED) + 2)
 
 
-@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: TheoryAndMeasurementParams) -> float:
+    asked = dict(_part(name, p) for name in (*PREDICTED, *MEASURED) if _why_not(c, name, p) is None)
+    return sum(one.cost(c, 2 * BLOCK, params) * (p.samples if one is ablation else 1) for one, params in asked.items())
+
+
+@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def theory_and_measurement(inputs: Inputs, p: TheoryAndMeasurementParams, ctx: Ctx) -> TheoryAndMeasurementResult:
     """Theory against measurement: what each head's weights predict beside what is measured, with rank correlations."""
     check_counts(samples=p.samples)

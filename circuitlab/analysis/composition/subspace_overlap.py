@@ -164,7 +164,11 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
     return (4 * 8 * (10 * c.n_heads * c.d_model * c.d_head + 4 * pairs + 4 * at_once + 6 * c.d_model**2 + mlp)) // 3
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> float:
+    return float(c.n_layers * c.n_heads) ** 2 * (2 * c.d_head**2 * c.d_model + 20.0 * c.d_head**3)
+
+
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> SubspaceOverlapResult:
     """Principal angles between the subspaces heads write and read, for all pairs; weighted overlap with embeddings and MLPs."""
     c = inputs.weights.config

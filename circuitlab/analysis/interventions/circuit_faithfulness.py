@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least
+from circuitlab.analysis.cost import of_run
 from circuitlab.analysis.interventions._circuit_sets import CUT, KEPT, NONE, Sets, edge_sets, head_sets
 from circuitlab.analysis.interventions._metric import Effect
 from circuitlab.analysis.interventions._other_sets import n_others
@@ -114,7 +115,12 @@ def _memory(config: ModelConfig, n: int, p: KeepOnlyParams) -> int:
     return 8 * (trial + streams + 4 * config.n_heads * n * n) + edges + random + sweep_bytes(config, n, p.source)
 
 
-@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(config: ModelConfig, n: int, p: KeepOnlyParams) -> float:
+    """Of some twenty circuits: those drawn at random to compare with, and the one that is chosen."""
+    return 20 * of_run(config, n)
+
+
+@analysis(version=4, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def keep_only(inputs: Inputs, p: KeepOnlyParams, ctx: Ctx) -> KeepOnlyResult:
     """Circuit faithfulness, completeness and minimality of a set of heads or edges, against random sets of the same size."""
     config = inputs.weights.config

@@ -98,7 +98,11 @@ def _holds(version: int, config: ModelConfig, p: PreviousHeadSpectrumParams) -> 
     return version == 4 and p.scores == "both"
 
 
-@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def _cost(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> float:
+    return 2000.0 * c.n_layers * c.n_heads * c.d_head**3 + 4.0 * c.d_vocab * c.d_model**2
+
+
+@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config

@@ -61,7 +61,8 @@ def _plane(state: State) -> State:
 
 
 def _prompt_sets(state: State) -> State:
-    return state.with_view("prompt_sets", state.view("prompt_sets", PromptSetsView))
+    view = replace(state.view("prompt_sets", PromptSetsView), what="answer_attention", prompts="translation", page="heads")
+    return state.with_view("prompt_sets", view)
 
 
 ARGUMENTS = (

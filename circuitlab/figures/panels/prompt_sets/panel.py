@@ -52,6 +52,7 @@ What = Literal[
     "patching",
     "term_importance",
     "head_scores",
+    "answer_attention",
     "neurons",
     "distances",
     "receivers",
@@ -66,6 +67,7 @@ BY_HEAD: dict[str, tuple[dict[str, object], str]] = {
     "patching": ({"what": "head", "grid": "all"}, "effect"),
     "term_importance": ({"heads": True}, "heads"),
     "head_scores": ({"on": "text"}, "mean"),
+    "answer_attention": ({}, "attention"),
 }
 # averages that are listed: analysis, parameters, array
 LISTS: dict[str, tuple[str, dict[str, object], str]] = {
@@ -82,6 +84,7 @@ TITLES = {
     "patching": "change of the target when the head is patched from the other prompt",
     "term_importance": "loss that the head's own terms remove, beyond the direct path",
     "head_scores": "prefix matching on the prompts",
+    "answer_attention": "attention from where the answer is predicted to what it follows from",
     "neurons": "part of the target that each neuron writes",
     "distances": "part of the target that all heads write from each distance",
     "receivers": "change of the target when one later head reads {sender}'s output from the other prompt",
