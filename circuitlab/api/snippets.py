@@ -10,6 +10,7 @@ from circuitlab.analysis.base import Result, TextRef
 from circuitlab.engine.codec import as_text
 from circuitlab.engine.open_model import step_of
 from circuitlab.engine.request import Request
+from circuitlab.model.catalogue.places import name_of
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.state.edit_syntax import text_of_edit
 
@@ -56,7 +57,7 @@ def _changes(compared: Mapping[tuple[str, str], bool]) -> list[str]:
 
 def _opened(ref: ModelRef) -> str:
     step, assumed = step_of(ref), f", assume={dict(ref.assume)!r}" if ref.assume else ""
-    return f"lab.open({ref.source!r}{'' if step is None else f', step={step}'}{assumed})"
+    return f"lab.open({(name_of(ref) or ref.source)!r}{'' if step is None else f', step={step}'}{assumed})"
 
 
 def _computed(request: Request[Result], model: str) -> str:

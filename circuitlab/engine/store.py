@@ -25,7 +25,7 @@ from circuitlab.model.constructed import RopeInduction, build, named
 from circuitlab.model.files.whole_file import noted_files
 from circuitlab.model.loading import Opened, open_model, resolve
 from circuitlab.model.loading.checkpoint import is_gguf, look, weight_files
-from circuitlab.model.origin import Builtin, Constructed, File, Hub, origin_of
+from circuitlab.model.origin import Builtin, Catalogue, Constructed, File, Hub, origin_of
 from circuitlab.model.sources.hub import HubName, looks_like_a_name, told_apart
 from circuitlab.model.subject import ModelRef
 from circuitlab.model.tensor_bytes import tensor_bytes
@@ -64,8 +64,11 @@ def reference(text: str) -> ModelRef:
         return ModelRef.of(origin)
     if text in shipped_models() and not path.exists():
         return ModelRef.of(Builtin(text))
-    if not path.exists() and (listed := named_in_catalogue(text)) is not None:
-        return listed
+    if isinstance(origin, Catalogue) or not path.exists():
+        if (listed := named_in_catalogue(origin.where if isinstance(origin, Catalogue) else text)) is not None:
+            return listed
+        if isinstance(origin, Catalogue):
+            return ModelRef.of(origin)  # which nothing opens, and that says so
     path = Path(os.path.realpath(path))  # of links that lead in a circle, too
     if path.parent == shipped("models").resolve() and path.name in shipped_models():
         return ModelRef.of(Builtin(path.name))  # one model has one name, or a session has it twice

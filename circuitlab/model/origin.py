@@ -35,6 +35,12 @@ class Hub(Origin):
     kind = "hub"
 
 
+class Catalogue(Origin):
+    """A model of the catalogue in a file that is passed on, by its name; where it lies on this machine is a `File`."""
+
+    kind = "catalogue"
+
+
 class Constructed(Origin):
     """A model computed from parameters: its name, and parameters after a question mark."""
 
@@ -63,7 +69,7 @@ class Unknown(Origin):
         return self.text
 
 
-_KINDS = {kind.kind: kind for kind in (Builtin, File, Hub, Constructed, Stored, InSession)}
+_KINDS = {kind.kind: kind for kind in (Builtin, File, Hub, Catalogue, Constructed, Stored, InSession)}
 
 
 def origin_of(source: str) -> Origin:

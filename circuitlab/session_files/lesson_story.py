@@ -1,7 +1,7 @@
 """A session's story for a lesson, and a lesson's story for a session: models and files by names that need no table.
 
-In a lesson a model is named as on the command line: `attn-only-2l`, `hub:OWNER/NAME`, `construct:…`; a person's own model or file
-by its path from the lesson's folder, `./mine` or `../runs/mine`.
+In a lesson a model is named as on the command line: `attn-only-2l`, `hub:OWNER/NAME`, `construct:…`, a name of the catalogue; a
+person's own model or file by its path from the lesson's folder, `./mine` or `../runs/mine`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import shipped_models
 from circuitlab.engine.store import reference
 from circuitlab.errors import BadInput
+from circuitlab.model.catalogue.places import name_of
 from circuitlab.model.origin import Builtin, File
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.assembly import with_paths
@@ -74,6 +75,8 @@ def for_lesson(session: Session, path: Path, views: Views) -> LessonStory:
 
 def _lesson_name(ref: ModelRef, folder: Path) -> str:
     """How a lesson in `folder` names a model."""
+    if name := name_of(ref):
+        return name
     match ref.origin:
         case File(path):
             return _relative(path, folder)

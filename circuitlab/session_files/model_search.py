@@ -16,6 +16,8 @@ from circuitlab.disk.paths import shipped_models
 from circuitlab.disk.regular_file import on_another_machine
 from circuitlab.engine.store import GIB, ModelStore
 from circuitlab.errors import BadModel, Cancelled, UsageError
+from circuitlab.model.catalogue.entries import catalogue
+from circuitlab.model.catalogue.places import opens
 from circuitlab.model.constructed import SOURCES
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES, look
 from circuitlab.model.origin import Builtin, Constructed, File, Hub
@@ -147,7 +149,7 @@ class _Search:
         places = dict.fromkeys((entry.ref.source, *(str(File(path)) for path in entry.earlier)))
         yield from ((source, True) for source in places if not self._elsewhere(source))
         names = {name.lower(), entry.ref.name.lower()}
-        elsewhere = (*self._recent, *(str(Builtin(one)) for one in shipped_models()), *_in_cache(), *SOURCES)
+        elsewhere = (*self._recent, *(str(Builtin(one)) for one in shipped_models()), *_in_cache(), *_fetched(), *SOURCES)
         seen = set(places)
         for sources in (self._near(), elsewhere):
             alike = [source for source in sources if ModelRef(source).name.lower() in names]
@@ -196,6 +198,15 @@ def _models_below(folder: Path) -> Iterator[Path]:
 
 def _is_searched(entry: os.DirEntry[str]) -> bool:
     return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+
+
+def _fetched() -> Iterator[str]:
+    """The sources of the catalogue's models that are on this machine."""
+    try:
+        entries = tuple(catalogue().values())
+    except BadModel:
+        return
+    yield from (ref.source for entry in entries for source in entry.sources if (ref := opens(source)) is not None)
 
 
 def _in_cache() -> Iterator[str]:

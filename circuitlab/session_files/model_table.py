@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from circuitlab.model.catalogue.places import name_of
 from circuitlab.model.subject import ModelRef
 from circuitlab.session_files.session import ModelEntry, Note, Session
 from circuitlab.state.state import State
@@ -24,7 +25,8 @@ def with_models(models: Models, refs: Iterable[ModelRef]) -> Models:
     table = dict(models)
     for ref in (replace(one, checkpoint=None) for one in refs):
         if ref not in names_by_ref(table):
-            free = (f"{ref.name} {i}" if i > 1 else ref.name for i in range(1, len(table) + 2))
+            own = name_of(ref) or ref.name
+            free = (f"{own} {i}" if i > 1 else own for i in range(1, len(table) + 2))
             table[next(name for name in free if name not in table)] = ModelEntry(ref)
     return table
 

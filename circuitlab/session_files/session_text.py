@@ -20,6 +20,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,7 +28,8 @@ from circuitlab import __version__
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadInput, UsageError, cause, printable, stated
-from circuitlab.model.origin import File
+from circuitlab.model.catalogue.places import at_its_place, name_of
+from circuitlab.model.origin import Catalogue, File
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.session_files.in_pictures.limits import REMEDY as DAMAGED
 from circuitlab.session_files.in_pictures.reading import picture_text
@@ -179,9 +181,15 @@ def _model(value: object, where: str, folder: Path) -> ModelEntry:
     earlier = _list(table.get("was", []), f"{where}.was")
     if not all(isinstance(one, str) and "\0" not in one for one in (*assume.values(), *earlier)):
         _refuse(where, "texts in assume and was", json.dumps(value))
-    ref = ModelRef(source or str(File(_absolute(path, folder))), None, tuple(sorted(assume.items())))
+    ref = replace(_ref(source or str(File(_absolute(path, folder)))), assume=tuple(sorted(assume.items())))
     sha256, settings = (_text(table, name, where) for name in ("sha256", "settings"))
     return ModelEntry(ref, sha256, tuple(_absolute(one, folder) for one in earlier), settings, _rest(table, _ENTRY))
+
+
+def _ref(source: str) -> ModelRef:
+    """A model as a file names it: one of the catalogue is where that puts it on this machine, whether or not it is there."""
+    ref = ModelRef(source)
+    return (at_its_place(ref.origin.where) if isinstance(ref.origin, Catalogue) else None) or ref
 
 
 def _file(value: object, where: str, folder: Path) -> FileEntry:
@@ -266,7 +274,8 @@ def _relative(path: str, folder: Path | None) -> str:
 
 
 def _model_table(entry: ModelEntry, folder: Path | None) -> JsonDict:
-    origin = entry.ref.origin
+    name = name_of(entry.ref)
+    origin = Catalogue(name) if name else entry.ref.origin
     table: JsonDict = {"path": _relative(origin.where, folder)} if isinstance(origin, File) else {"source": str(origin)}
     table |= {"was": [_relative(one, folder) for one in entry.earlier]} if entry.earlier else {}
     table |= {name: value for name, value in (("sha256", entry.sha256), ("settings", entry.settings)) if value}

@@ -14,6 +14,7 @@ from circuitlab.engine.codec import params_of
 from circuitlab.engine.model_words import ModelWords
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, UsageError
+from circuitlab.model.catalogue.places import name_of
 from circuitlab.model.origin import Builtin
 from circuitlab.model.plain import to_json
 from circuitlab.model.subject import Head, ModelRef, Target
@@ -57,9 +58,9 @@ class StoreNames:
         self.store, self.names = store, names or {}
 
     def model(self, ref: ModelRef) -> str:
-        """A name of `names`, else the source, of a shipped model without its kind."""
+        """A name of `names`, else the source, of a shipped model and one of the catalogue without its kind."""
         base = replace(ref, checkpoint=None)
-        return self.names.get(base) or (base.origin.where if isinstance(base.origin, Builtin) else base.source)
+        return self.names.get(base) or name_of(base) or (base.origin.where if isinstance(base.origin, Builtin) else base.source)
 
     def _words(self, ref: ModelRef) -> ModelWords | None:
         """None for a model of which nothing is known any more: it is spoken of in ids."""

@@ -22,6 +22,7 @@ from circuitlab.gui.widgets.dialog import Dialog
 from circuitlab.gui.widgets.labels import paragraph
 from circuitlab.gui.work.runner import Runner
 from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.catalogue.places import name_of
 from circuitlab.model.loading.checkpoint import WEIGHT_FILES
 from circuitlab.model.origin import File, Hub
 from circuitlab.model.subject import ModelRef
@@ -48,6 +49,8 @@ def _whereabouts(staged: Staged, name: str) -> str:
     entry = staged.session.models[name]
     if name in staged.missing:
         more = "" if name in staged.needed else " Only steps of the story or notes need it."
+        if listed := name_of(entry.ref):
+            return f"{listed} of the catalogue is not on this machine: File → Get a model… fetches it.{more}"
         if isinstance(entry.ref.origin, Hub):
             return f"{place(entry.ref)} is not downloaded: File → Open from the hub… fetches it.{more}"
         where = f"{staged.name} does not say where it was." if staged.of_picture else f"It was at {place(entry.ref)}."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from pathlib import Path
 
-from circuitlab.errors import NotFetched
+from circuitlab.errors import BadModel, NotFetched
 from circuitlab.model.archives.index import size_words
 from circuitlab.model.catalogue.entries import Entry, Package, Source, entry_of
 from circuitlab.model.origin import File, Hub
@@ -18,7 +19,7 @@ def opens(source: Source, revision: str = "main") -> ModelRef | None:
     if isinstance(source, Package):
         if revision != "main" or any(source.place(one) is None for one in source.files):
             return None
-        return ModelRef.of(File(os.path.realpath(source.fetched_folder / source.opens)))
+        return ModelRef.of(File(str(_place(source))))
     name = source.name(revision)
     return None if snapshot(name) is None else ModelRef.of(Hub(str(name)))
 
@@ -48,6 +49,44 @@ def lacking(source: Source) -> str:
 def size_of(source: Source) -> str:
     """How much is fetched, in words."""
     return size_words(source.zip.size) if isinstance(source, Package) else f"about {round(source.size / 2**20, -1):,.0f} MiB"
+
+
+def name_of(ref: ModelRef) -> str:
+    """The name of the catalogue that brings a model here, as `NAME` typed again opens it; "" for any other.
+
+    That is one whose file or folder lies, or would lie, where the first source of the name puts it: another source has other
+    weights. Of the hub a reference names the model by itself.
+    """
+    if not isinstance(ref.origin, File):
+        return ""
+    place = Path(ref.origin.where)
+    folders = (place.parent, place)  # of what is opened by its file, and as a whole
+    for folder in folders:
+        found = _entry(folder.parent.name)
+        if found is not None and isinstance(package := found.sources[0], Package) and place == _place(package):
+            return found.name
+    return ""
+
+
+def at_its_place(name: str) -> ModelRef | None:
+    """The reference of a model of the catalogue where its first source puts it, whether or not it is there; None where the
+    catalogue has no such package.
+    """
+    found = _entry(name)
+    return ModelRef.of(File(str(_place(found.sources[0])))) if found and isinstance(found.sources[0], Package) else None
+
+
+def _place(package: Package) -> Path:
+    return Path(os.path.realpath(package.fetched_folder / package.opens))
+
+
+def _entry(name: str) -> Entry | None:
+    """An entry by its name alone; None where there is none that can be read."""
+    try:
+        found = None if "@" in name else entry_of(name)
+    except BadModel:
+        return None
+    return None if found is None else found[0]
 
 
 def named_in_catalogue(text: str) -> ModelRef | None:

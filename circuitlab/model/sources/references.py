@@ -6,7 +6,7 @@ from pathlib import Path
 
 from circuitlab.disk.paths import model_dir, shipped_models
 from circuitlab.errors import BadModel, quoted
-from circuitlab.model.origin import Builtin, Constructed, File, Hub, Stored
+from circuitlab.model.origin import Builtin, Catalogue, Constructed, File, Hub, Stored
 from circuitlab.model.sources.hub import HubName, in_cache
 from circuitlab.model.subject import ModelRef
 
@@ -35,6 +35,13 @@ def resolve(ref: ModelRef) -> Path:
             expected="the model itself",
             got="results of it in a session",
             remedy="Open the session where the model is, or choose the model when the session is opened.",
+        )
+    if isinstance(origin, Catalogue):
+        raise BadModel(
+            "There is no such model in the catalogue.",
+            expected="a name that circuitlab get lists",
+            got=quoted(origin.where),
+            remedy="The file may be of a newer version of CircuitLab. Choose the model's own files.",
         )
     expected = "file:PATH, builtin:NAME, hub:NAME or construct:NAME"
     raise BadModel(
