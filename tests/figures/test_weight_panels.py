@@ -16,8 +16,10 @@ from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
+from circuitlab.analysis.spectra.pair_positivity import PairPositivityParams
 from circuitlab.analysis.spectra.positivity_plane import PreviousHeadSpectrumParams
 from circuitlab.caption_parts import Essential
+from circuitlab.counting import number
 from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
@@ -325,7 +327,7 @@ def test_a_graph_of_many_heads_has_those_with_an_edge(engine: Engine, tmp_path: 
     state = State(ModelRef(f"file:{directory(tmp_path / 'model', shape)}")).select(heads=(Head(19, 3),))
     result = answer(engine, state, "composition", CompositionParams())
     pairs = pairs_of(result, "score").take(np.arange(12))
-    view = CompositionView(by="score", top=12)
+    view = CompositionView(form="graph", by="score", top=12)
     figure = drawn(engine, state, "composition", view)
     assert "of 80 heads those with an edge, and selected ones" in figure.caption
     graph = figure.find("composition")
@@ -367,3 +369,46 @@ def test_numbers_beside_heads_say_what_they_are_wherever_they_stand(engine: Engi
     (words,) = (part for part in figure.brief if "prefix matching" in part)
     assert isinstance(words, Essential)
     assert re.search(r"0\.4 on random tokens, on\W10\W×\W25\W×\W4 \(", words)
+
+
+@pytest.mark.parametrize("form", ["graph", "matrix", "list"])
+def test_pairs_by_positivity_are_of_keys_and_have_their_composition_beside_it(engine: Engine, state: State, form: Any) -> None:
+    pairs = answer(engine, state, "pair_positivity", PairPositivityParams()).pairs
+    scores = answer(engine, state, "composition", CompositionParams()).scores[1]
+    view = CompositionView(form=form, by="positivity", through="V", top=9)
+    (mark,) = drawn(engine, state, "composition", view).marks()
+    best = np.sort(pairs[np.isfinite(pairs)])[::-1][:9]
+    if isinstance(mark, Heatmap):
+        assert mark.name == "K" and mark.levels == (-1, 1) and mark.colour_bar
+        np.testing.assert_array_equal(mark.values, pairs[1:, :, :-1].reshape(8, 8).astype(np.float32))
+    elif isinstance(mark, Edges):
+        assert mark.values is not None and mark.unit == "positivity" and set(mark.kinds) == {1}
+        np.testing.assert_array_equal(np.sort(mark.values)[::-1], best)
+    else:
+        assert isinstance(mark, Rows)
+        columns = {c.name: c.values for c in mark.columns}
+        np.testing.assert_array_equal(columns["positivity"], best)
+        for row, key in enumerate(mark.ids.tolist()):
+            place = tuple(key[:4])
+            assert (columns["positivity"][row], columns["K-composition"][row]) == (pairs[place], scores[place])
+            assert (columns["destination"][row], columns["source"][row]) == (f"L{key[0]}H{key[1]}", f"L{key[2]}H{key[3]}")
+
+
+def test_positivity_is_asked_for_only_where_it_is_shown_and_a_part_of_it_says_so(engine: Engine, state: State) -> None:
+    panel, facts = find_panel("composition"), facts_of(engine, state.model)
+    others = state.with_view("composition", CompositionView(by="z"))
+    assert "positivity" not in panel.ask(others, facts).by_role
+    shown = state.with_view("composition", CompositionView(by="positivity", form="list")).with_edge(Head(0, 3), Head(2, 1), "K")
+    answers: dict[str, Any] = {role: engine.answer(request) for role, request in panel.ask(shown, facts).by_role.items()}
+    whole = panel.figure(shown, facts, answers, {})
+    value = answers["positivity"].result.pairs[2, 1, 0, 3]
+    assert f"positivity {number(value, '.3f')}" in whole.title and "so far" not in whole.caption and whole.shown is None
+    result = answers["positivity"].result
+    pairs = np.full_like(result.pairs, np.nan)
+    pairs[1, 0, 0, :2] = result.pairs[1, 0, 0, :2]
+    part = replace(answers["positivity"], result=replace(result, pairs=pairs, done=2 / 48), complete=False)
+    figure = panel.figure(shown, facts, {**answers, "positivity": part}, {})
+    assert "positivity so far of 2 of 48 pairs, those of high K-composition first" in figure.caption
+    assert "positivity not yet computed" in figure.title
+    (rows,) = figure.marks()
+    assert isinstance(rows, Rows) and len(rows.ids) == int((pairs[1, 0, 0, :2] > 0).sum())

@@ -219,10 +219,10 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     if isinstance(ctx.previous, PairPositivityResult):
         pairs[:], raw[:] = ctx.previous.pairs, ctx.previous.pairs_raw
     phrases, unscaled = pair_words(inputs, p.embed), left_unscaled(c, p.embed, shared=True)
-    result = lambda done, *more: PairPositivityResult(
+    result = lambda done: PairPositivityResult(
         pairs=pairs if done == 1 else pairs.copy(),
         pairs_raw=raw if done == 1 else raw.copy(),
-        conventions=words(inputs, *phrases, *more, ends=False, unscaled=unscaled),
+        conventions=words(inputs, *phrases, ends=False, unscaled=unscaled),
         done=done,
     )
     if c.n_layers < 2:
@@ -232,21 +232,18 @@ def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPo
     left, total, at, size = order[~known], len(order), 0, FIRST
     shown = time.monotonic()
     with torch.inference_mode(), ThreadPoolExecutor(max(1, torch.get_num_threads())) as workers:
-        every = _Every(inputs, p, ctx, total, workers)
+        every = _Every(inputs, p, ctx, total - len(left), total, workers)
         while at < len(left):
             for places, centred, plain in every.scores(left[at : at + size]):
                 pairs.ravel()[places], raw.ravel()[places] = centred, plain
                 if at and time.monotonic() - shown >= SHOWN_EVERY:
-                    ctx.partial(result(every.done / total, _SO_FAR))
+                    ctx.partial(result(every.done / total))
                     shown = time.monotonic()
             at, size = at + size, size * GROWTH
             if at < len(left):
-                ctx.partial(result(every.done / total, _SO_FAR))
+                ctx.partial(result(every.done / total))
                 shown = time.monotonic()
     return result(1.0)
-
-
-_SO_FAR = "pairs are computed in the order of their K-composition"
 
 
 def _by_composition(inputs: Inputs) -> np.ndarray:
@@ -262,14 +259,16 @@ def _by_composition(inputs: Inputs) -> np.ndarray:
 class _Every:
     """The scores of pairs of all layers. `done`: how many of the `total` are known."""
 
-    def __init__(self, inputs: Inputs, p: PairPositivityParams, ctx: Ctx, total: int, workers: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, inputs: Inputs, p: PairPositivityParams, ctx: Ctx, done: int, total: int, workers: ThreadPoolExecutor
+    ) -> None:
         self._inputs, self._p, self._ctx, self._workers = inputs, p, ctx, workers
         self._c = c = inputs.weights.config
         self._dtype, self._grams = working_dtype(inputs), grams_of(inputs, p.embed)
         self._at_once = _at_once(c)
         size = number_size(inputs.subject.conventions.dtype) * 4 * c.n_layers * c.n_heads * c.d_head * c.d_model
         self._kept: dict[int, Heads] | None = {} if size <= inputs.memory // KEPT_SHARE else None
-        self.done, self._total = 0, total
+        self.done, self._total = done, total
 
     def scores(self, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(some of the `places`, centred, raw), part by part: eigenvalues in the workers, products here."""

@@ -9,6 +9,7 @@ from html import escape
 from math import ceil
 from typing import Literal
 
+import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
@@ -18,6 +19,7 @@ from circuitlab.draw.plots._number_axis import NumberAxis
 from circuitlab.draw.plots._step_labels import BARE, LONGEST, LONGEST_ON_PAPER, TICK, AxisRoom, StepLabels
 from circuitlab.figures.marks import Axis
 
+FEW_SPANS = 12  # ranges of which each is named as far as there is room
 BEYOND = 6.0  # px that a title may be longer than its axis
 NUMBERS = 44  # px that numbers beside a plot have at least
 ASIDE = 15  # px that half a label may reach beyond its axis
@@ -300,25 +302,51 @@ class LabelAxis(NumberAxis):
             p.drawText(QPointF(at - width / 2, TICK + metrics.ascent()), text)
 
     def _spans(self, p: QPainter, font: object) -> None:
-        """Names of ranges, each in the middle of its range; omitted where there is no room."""
+        """Names of ranges, each in the middle of its range; omitted where there is no room, of many every second, third, …"""
         metrics, end = QFontMetricsF(font), -1e9
         p.setFont(font)
-        p.setPen(self.theme.colour("muted"))
-        for first, stop, name in self.spec.spans:
-            middle = (self.place(first) + self.place(stop - 1)) / 2
-            if self.vertical:
-                left = middle - metrics.height() / 2
-                room = metrics.height()
-            else:
-                room = metrics.horizontalAdvance(name)
-                left = max(middle - room / 2, min(end + 5, middle))
+        for first, stop, name in self._named_spans(metrics):
+            middle = self._middle(first, stop)
+            room = self._along(metrics, name)
+            left = middle - room / 2
+            if not self.vertical:
+                left = max(left, min(end + 5, middle))
             if left < end:
                 continue
             end = left + room
+            chosen = self.chosen is not None and first <= self.chosen < stop
+            p.setPen(self.theme.colour("accent" if chosen else "muted"))
             if self.vertical:
                 p.drawText(QPointF(self.width() - TICK - metrics.horizontalAdvance(name), left + metrics.ascent()), name)
             else:
                 p.drawText(QPointF(left, TICK + metrics.ascent()), name)
+
+    def _middle(self, first: int, stop: int) -> float:
+        """px along the axis of the middle of a range."""
+        return (self.place(first) + self.place(stop - 1)) / 2
+
+    def _along(self, metrics: QFontMetricsF, name: str) -> float:
+        """px that the name of a range takes along the axis."""
+        return metrics.height() if self.vertical else metrics.horizontalAdvance(name)
+
+    def _named_spans(self, metrics: QFontMetricsF) -> list[tuple[int, int, str]]:
+        """The ranges that are named: all of a few; of many, such as layers, those at a step at which names stand side by side.
+
+        The chosen one is among them, and its neighbours make room for it.
+        """
+        spans = list(self.spec.spans)
+        if len(spans) <= FEW_SPANS:
+            return spans
+        middles = np.array([self._middle(first, stop) for first, stop, _ in spans])
+        room = max(self._along(metrics, name) for _, _, name in spans) + (0 if self.vertical else 5)
+        apart = max(float(np.abs(np.diff(middles)).min()), 1e-9)
+        named = set(range(0, len(spans), max(1, ceil(round(room / apart, 3)))))
+        at = next(
+            (i for i, (first, stop, _) in enumerate(spans) if self.chosen is not None and first <= self.chosen < stop), None
+        )
+        if at is not None:
+            named = {i for i in named if abs(middles[i] - middles[at]) >= room} | {at}
+        return [spans[i] for i in sorted(named)]
 
     def _title(self, p: QPainter) -> None:
         if not self.labels.shows_title(self.room) or min(self.width(), self.height()) < 1:  # a picture without room has no title

@@ -9,14 +9,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams, HeadScoresResult, head_scores, short_sample
+from circuitlab.analysis.base import Result
 from circuitlab.analysis.composition.scores import CompositionParams, CompositionResult, composition
 from circuitlab.analysis.ordering import descending
+from circuitlab.analysis.spectra.pair_positivity import PairPositivityParams, PairPositivityResult, pair_positivity
 from circuitlab.caption_parts import Essential, OnPaper, Sense
 from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import bounded
 from circuitlab.figures.contracts.common import (
     caption,
+    captions,
     edge_hints,
     head_column,
     hints,
@@ -33,11 +36,13 @@ from circuitlab.model.subject import Head
 from circuitlab.state.state import Kind, State
 
 KINDS: tuple[Kind, ...] = ("Q", "K", "V")
-Measure = Literal["minus baseline", "score", "z"]
-UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z"}
+Measure = Literal["minus baseline", "score", "z", "positivity"]
+BASED: tuple[Measure, ...] = ("minus baseline", "score", "z")  # measures of composition scores, through any of the three
+UNITS = {"minus baseline": "score − baseline", "score": "score", "z": "z", "positivity": "positivity"}
 MARKED = 0.4  # a head with such a score is marked
 MANY = 64  # heads: of a model with more, a graph has those with an edge, and hues for those that are selected
 NOTE, MOST_NOTES = 160, 4  # characters of a note on paper, and notes
+POSITIVITY = "Σλ / Σ|λ|: near 1, the destination looks for the tokens that the source moved to the keys"
 MARKS = {"prefix_matching": "ind", "previous_token": "prev"}
 
 
@@ -45,14 +50,23 @@ MARKS = {"prefix_matching": "ind", "previous_token": "prev"}
 class CompositionView:
     """The controls of the composition graph."""
 
-    form: Literal["graph", "matrix", "list"] = control("graph", label="As", kind="tabs")
+    form: Literal["auto", "graph", "matrix", "list"] = control(
+        "auto", label="As", kind="tabs", tip=f"auto: a graph, or of a model with more than {MANY} heads the list"
+    )
     through: Literal["Q K V", "apart", "Q", "K", "V"] = control(
-        "Q K V", label="", tip="Through queries, keys, values: together in one picture, each in its own, or one of them"
+        "Q K V",
+        label="",
+        tip="Through queries, keys, values: together in one picture, each in its own, or one of them",
+        when="by",
+        values=BASED,
     )
     by: Measure = control(
         "minus baseline",
         label="By",
-        tip="The score, its excess over the baseline of a random rotation, or that excess in standard deviations",
+        tip=(
+            "The score, its excess over the baseline of a random rotation, or that excess in standard deviations; or of keys the "
+            "positivity of the pair: Σλ / Σ|λ| of the later head's QK circuit behind the earlier head's OV circuit"
+        ),
     )
     top: int = control(60, label="Top", tip="How many edges are drawn at most", low=1, high=5000, kind="slider")
     least: float = control(0.0, label="≥", tip="Edges of a smaller score are left out", low=0.0, high=1.0, kind="slider")
@@ -80,14 +94,17 @@ class Pairs(NamedTuple):
 
 
 def requests(state: State, facts: Facts) -> Requests | Why:
-    """All kinds at once, so that changing what is shown computes nothing; and the scores that name heads."""
+    """All kinds at once, so that changing what is shown computes nothing; the positivity of pairs only where it is shown, as it
+    takes long; and the scores that name heads."""
     if (why := weights_refusal(facts)) is not None:
         return why
     if facts.config.n_layers < 2:
         return Why("This model has one layer: no head has an earlier one to read from.")
     subject = of_weights(state)
+    pairs = {"positivity": Request(pair_positivity, PairPositivityParams(scores="centred"), subject)}
     return {
         "composition": Request(composition, CompositionParams(), subject),
+        **(pairs if _view(state).by == "positivity" else {}),
         "scores": Request(head_scores, HeadScoresParams(), subject),
     }
 
@@ -96,53 +113,89 @@ def _view(state: State) -> CompositionView:
     return state.view("composition", CompositionView)
 
 
+def _form(view: CompositionView, facts: Facts) -> Literal["graph", "matrix", "list"]:
+    """The form that is drawn: of many heads a graph hides more than it shows."""
+    if view.form != "auto":
+        return view.form
+    return "list" if facts.config.n_layers * facts.config.n_heads > MANY else "graph"
+
+
 def _kinds(view: CompositionView) -> tuple[str, ...]:
+    if view.by == "positivity":
+        return ("K",)
     return (view.through,) if view.through in KINDS else KINDS
 
 
-def _measured(result: CompositionResult, by: Measure) -> np.ndarray:
-    """[kind, dest_layer, dest_head, src_layer, src_head] of the measure."""
+@dataclass(frozen=True)
+class _Found:
+    """The answers that pairs are read from; `positivity` where that is their measure."""
+
+    composition: Answer[CompositionResult]
+    positivity: Answer[PairPositivityResult] | None = None
+
+    @property
+    def result(self) -> CompositionResult:
+        return self.composition.result
+
+    @property
+    def both(self) -> tuple[Answer[Result] | None, ...]:
+        """What values derived from both are remembered by."""
+        return self.composition, self.positivity
+
+    def measured(self, by: Measure) -> np.ndarray:
+        """[kind, dest_layer, dest_head, src_layer, src_head] of the measure."""
+        return _measured(self.result, by, None if self.positivity is None else self.positivity.result)
+
+
+def _measured(result: CompositionResult, by: Measure, positivity: PairPositivityResult | None = None) -> np.ndarray:
+    """[kind, dest_layer, dest_head, src_layer, src_head] of the measure; positivity has values of keys alone."""
+    if by == "positivity":
+        values = np.full(result.scores.shape, np.nan)
+        if positivity is not None:
+            values[result.kinds.index("K")] = positivity.pairs
+        return values
     if by == "z":
         return result.z
     return result.scores if by == "score" else result.scores - np.float32(result.baseline)
 
 
-def pairs_of(result: CompositionResult, by: Measure) -> Pairs:
-    """Every pair that has a score, strongest first."""
-    values = _measured(result, by)
+def pairs_of(result: CompositionResult, by: Measure, positivity: PairPositivityResult | None = None) -> Pairs:
+    """Every pair that has a value, strongest first."""
+    values = _measured(result, by, positivity)
     scored = np.flatnonzero(np.isfinite(values))
     order = scored[descending(values.ravel()[scored])]
     columns = (*np.unravel_index(order, values.shape), *(array.ravel()[order] for array in (result.scores, result.z, values)))
     return Pairs(*columns)
 
 
-def _shown(answer: Answer[CompositionResult], view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
+def _shown(found: _Found, view: CompositionView, kinds: tuple[str, ...]) -> tuple[Pairs, int]:
     """The pairs that are drawn, and how many there are of these kinds."""
 
     def make() -> tuple[Pairs, int]:
-        pairs = memo(answer, ("pairs", view.by), lambda: pairs_of(answer.result, view.by))
+        positivity = None if found.positivity is None else found.positivity.result
+        pairs = memo(found.both, ("pairs", view.by), lambda: pairs_of(found.result, view.by, positivity))
         of_kinds = pairs.take(np.flatnonzero(np.isin(pairs.kind, [KINDS.index(k) for k in kinds])))
-        strong = of_kinds.score >= view.least
+        strong = (of_kinds.value if view.by == "positivity" else of_kinds.score) >= view.least
         strong &= (of_kinds.value > 0) if view.by != "score" else True
         return of_kinds.take(np.flatnonzero(strong)[: view.top]), len(of_kinds.kind)
 
-    return memo(answer, ("shown", view.by, view.top, view.least, kinds), make)
+    return memo(found.both, ("shown", view.by, view.top, view.least, kinds), make)
 
 
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Graph, matrix or list."""
-    answer = answers.of("composition", composition)
-    result = answer.result
     view = _view(state)
-    kinds = _kinds(view)
-    groups = [(k,) for k in kinds] if view.through == "apart" or view.form == "matrix" else [kinds]
+    positive = answers.of("positivity", pair_positivity) if view.by == "positivity" else None
+    answer = _Found(answers.of("composition", composition), positive)
+    kinds, form = _kinds(view), _form(view, facts)
+    groups = [(k,) for k in kinds] if view.through == "apart" or form == "matrix" else [kinds]
     shown = [_shown(answer, view, group) for group in groups]
-    if view.form == "matrix":
+    if form == "matrix":
         marks: tuple[Mark, ...] = tuple(_matrix(answer, view, kind, state) for kind in kinds)
         counted = None
     else:
         counted = (sum(len(pairs.kind) for pairs, _ in shown), sum(n for _, n in shown))
-        if view.form == "list":
+        if form == "list":
             pairs, total = _shown(answer, view, kinds)
             marks, counted = (replace(_list(answer, view, pairs, kinds, state), total=total),), None
         else:
@@ -151,17 +204,27 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
                 _graph(answer, view, pairs, group, state, facts, behaviour)
                 for group, (pairs, _) in zip(groups, shown, strict=True)
             )
-    words = _marked(facts, answers.find("scores", head_scores)) if view.form == "graph" else ""
-    key, note_texts = _daggers(facts, [pairs for pairs, _ in shown]) if view.form == "graph" else ("", OnPaper(""))
-    title = _title(result, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
-    wide = Essential(f"wider lines: larger {UNITS[view.by]}", Sense(of_differences="")) if view.form == "graph" else ""
+    words = _marked(facts, answers.find("scores", head_scores)) if form == "graph" else ""
+    key, note_texts = _daggers(facts, [pairs for pairs, _ in shown]) if form == "graph" else ("", OnPaper(""))
+    title = _title(answer, state.selection.edge, state.selection.edge_kind) + (f" · † {key}" if key else "")
+    wide = Essential(f"wider lines: larger {UNITS[view.by]}", Sense(of_differences="")) if form == "graph" else ""
     n = facts.config.n_layers * facts.config.n_heads
     left_out = (
-        Essential(f"of {number_of(n, 'head')} those with an edge, and selected ones") if view.form == "graph" and n > MANY else ""
+        Essential(f"of {number_of(n, 'head')} those with an edge, and selected ones") if form == "graph" and n > MANY else ""
     )
-    return Figure(
-        (marks,), title, caption(answer, wide, left_out, words, ("† " if key else "") + published(facts), note_texts), counted
-    )
+    more = (wide, left_out, words, ("† " if key else "") + published(facts), note_texts)
+    if positive is None:
+        return Figure((marks,), title, caption(answer.composition, *more), counted)
+    said = {"K-composition": answer.composition, "positivity": positive}
+    return Figure((marks,), title, captions(said, _computed(answer), *more), counted)
+
+
+def _computed(found: _Found) -> str:
+    """For the caption: of which pairs the positivity is known, while it is not of all; else ""."""
+    if found.positivity is None or found.positivity.complete:
+        return ""
+    known, every = found.positivity.result.known(), int(np.isfinite(found.result.scores[found.result.kinds.index("K")]).sum())
+    return Essential(f"positivity so far of {known:,} of {every:,} pairs, those of high K-composition first")
 
 
 def _daggers(facts: Facts, shown: Sequence[Pairs]) -> tuple[str, OnPaper]:
@@ -179,9 +242,11 @@ def _source_and_dest(edge_ids: np.ndarray) -> list[tuple[Head, Head]]:
     return [(Head(*key[2:4]), Head(*key[:2])) for key in edge_ids.tolist()]
 
 
-def _title(result: CompositionResult, edge: tuple[Head, Head] | None, kind: Kind) -> str:
+def _title(found: _Found, edge: tuple[Head, Head] | None, kind: Kind) -> str:
     """The chosen pair's own entry of the answer, which is one to all pairs; without a pair what was asked, and the baseline."""
-    title = f"Composition · baseline {result.baseline:.3f}"
+    result = found.result
+    asked = "Composition" if found.positivity is None else "Positivity of pairs, and K-composition"
+    title = f"{asked} · baseline {result.baseline:.3f}"
     if edge is None or kind not in result.kinds:
         return title
     source, dest = edge
@@ -189,7 +254,13 @@ def _title(result: CompositionResult, edge: tuple[Head, Head] | None, kind: Kind
         return title
     place = (result.kinds.index(kind), *dest, *source)
     score = f"{result.scores[place]:.3f}, z {number(result.z[place], '.1f')}"
-    return f"{kind}-composition {source} → {dest}: {score} · baseline {result.baseline:.3f}"
+    own = f"{kind}-composition {source} → {dest}: {score} · baseline {result.baseline:.3f}"
+    if found.positivity is None or kind != "K":
+        return own
+    value = found.positivity.result.pairs[place[1:]]
+    return (
+        f"{own} · positivity {'not yet computed' if np.isnan(value) and not found.positivity.complete else number(value, '.3f')}"
+    )
 
 
 def _marked(facts: Facts, answer: Answer[HeadScoresResult] | None) -> str:
@@ -219,7 +290,7 @@ def _behaviour(answer: Answer[HeadScoresResult] | None) -> dict[Head, str]:
     return memo(answer, "named", make)
 
 
-def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
+def _nodes(answer: _Found, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
     """Positions (layers from below, every second one shifted by half a head so that edges pass beside), labels, hues, ids."""
 
     def make() -> tuple[np.ndarray, tuple[str, ...], np.ndarray, np.ndarray]:
@@ -228,7 +299,7 @@ def _nodes(answer: Answer, facts: Facts) -> tuple[np.ndarray, tuple[str, ...], n
         xy = np.stack([head + 0.5 * (layer % 2), layer], axis=1).astype(float)
         return xy, tuple(map(str, heads)), np.array([head_hue(h) for h in heads]), ids(layer, head)
 
-    return memo(answer, "nodes", make)
+    return memo(answer.composition, "nodes", make)
 
 
 class _Drawn(NamedTuple):
@@ -246,12 +317,12 @@ class _Drawn(NamedTuple):
     alone: tuple[int, ...] = ()
 
 
-def _drawn(answer: Answer, facts: Facts, ends: np.ndarray, selected: set[tuple[int, int]], key: tuple[object, ...]) -> _Drawn:
+def _drawn(answer: _Found, facts: Facts, ends: np.ndarray, selected: set[tuple[int, int]], key: tuple[object, ...]) -> _Drawn:
     """Every head; of more than `MANY` those with an edge of `ends` and the selected ones, in rows of the layers that have any."""
     xy, labels, hues, node_ids = _nodes(answer, facts)
     n_layers, n_heads = facts.config.n_layers, facts.config.n_heads
     if n_layers * n_heads <= MANY:
-        rows = memo(answer, "rows", lambda: tuple((float(i), f"L{i}") for i in range(n_layers)))
+        rows = memo(answer.composition, "rows", lambda: tuple((float(i), f"L{i}") for i in range(n_layers)))
         return _Drawn(xy, labels, hues, node_ids, ends, rows)
     here = sorted(layer * n_heads + head for layer, head in selected if layer < n_layers and head < n_heads)
     alone = tuple(node for node in here if node not in ends)
@@ -264,13 +335,13 @@ def _drawn(answer: Answer, facts: Facts, ends: np.ndarray, selected: set[tuple[i
         rows = tuple((float(i), f"L{layer}") for i, layer in enumerate(layers.tolist()))
         return _Drawn(places, names, hues[nodes], node_ids[nodes], np.searchsorted(nodes, ends), rows, alone)
 
-    drawn = memo(answer, ("drawn", *key, alone), make)
+    drawn = memo(answer.both, ("drawn", *key, alone), make)
     own = lambda: np.where([tuple(node) in selected for node in drawn.ids.tolist()], drawn.hues, -1)
-    return drawn._replace(hues=memo(answer, ("hues", *key, tuple(here)), own))
+    return drawn._replace(hues=memo(answer.both, ("hues", *key, tuple(here)), own))
 
 
 def _graph(
-    answer: Answer[CompositionResult],
+    answer: _Found,
     view: CompositionView,
     pairs: Pairs,
     kinds: tuple[str, ...],
@@ -285,14 +356,14 @@ def _graph(
         return ends, (pairs.value / top_level(pairs.value)).astype(float), pairs.keys()
 
     key = (view.by, view.top, view.least, kinds)
-    ends, weights, edge_ids = memo(answer, ("edges", *key), make)
+    ends, weights, edge_ids = memo(answer.both, ("edges", *key), make)
     heads = {(h.layer, h.head) for h in state.selection.heads}
     drawn = _drawn(answer, facts, ends, heads, key)
     node_ids, of = drawn.ids, (*key, drawn.alone)
     published_names = hints(facts)
     mark = lambda node: " ".join(filter(None, (behaviour.get(Head(*node), ""), "†" if tuple(node) in published_names else "")))
     badge_key = ("badges", of, tuple(behaviour.items()), facts.known_heads())
-    badges = memo(answer, badge_key, lambda: tuple(map(mark, node_ids.tolist())))
+    badges = memo(answer.both, badge_key, lambda: tuple(map(mark, node_ids.tolist())))
     edge_badges, edge_notes = _edge_notes(facts, edge_ids)
     return Edges(
         name="composition" if len(kinds) > 1 else f"composition {''.join(kinds)}",
@@ -316,11 +387,11 @@ def _graph(
     )
 
 
-def _hints(answer: Answer, facts: Facts, node_ids: np.ndarray, of: tuple[object, ...]) -> tuple[str, ...]:
+def _hints(answer: _Found, facts: Facts, node_ids: np.ndarray, of: tuple[object, ...]) -> tuple[str, ...]:
     """[n]: what papers call each head, with the source; () where there is nothing of it. `of`: what the nodes follow from."""
     notes = hints(facts)
     make = lambda: tuple(notes.get((layer, head), "") for layer, head in node_ids.tolist())
-    return memo(answer, ("hints", of, facts.known_heads()), make) if notes else ()
+    return memo(answer.both, ("hints", of, facts.known_heads()), make) if notes else ()
 
 
 def _edge_notes(facts: Facts, edge_ids: np.ndarray) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -339,10 +410,11 @@ def _edge(state: State) -> tuple[int, ...]:
     return (-1,) * 5 if edge is None else (*edge[1], *edge[0], KINDS.index(state.selection.edge_kind))
 
 
-def _levels(answer: Answer[CompositionResult], view: CompositionView) -> tuple[float, float]:
+def _levels(answer: _Found, view: CompositionView) -> tuple[float, float]:
     """The colour range of every kind's matrix."""
-    result = answer.result
-    top = memo(answer, ("top", view.by), lambda: top_level(_measured(result, view.by)))
+    if view.by == "positivity":
+        return (-1.0, 1.0)
+    top = memo(answer.both, ("top", view.by), lambda: top_level(answer.measured(view.by)))
     return (0.0 if view.by == "score" else -top, top)
 
 
@@ -351,18 +423,24 @@ def _ids_of(heads: list[Head]) -> np.ndarray:
     return ids(np.array([h.layer for h in heads]), np.array([h.head for h in heads]))
 
 
-def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str, state: State) -> Heatmap:
+def _matrix(answer: _Found, view: CompositionView, kind: str, state: State) -> Heatmap:
     result = answer.result
     n_layers, n_heads = result.scores.shape[1:3]
     n = (n_layers - 1) * n_heads
 
     def make() -> np.ndarray:
-        by_pair = _measured(result, view.by)[result.kinds.index(kind)]
+        by_pair = answer.measured(view.by)[result.kinds.index(kind)]
         return np.ascontiguousarray(by_pair[1:, :, :-1].reshape(n, n), dtype=np.float32)
 
-    values = memo(answer, ("matrix", view.by, kind), make)
-    heads = memo(answer, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
-    names = lambda some: tuple(map(str, some))
+    values = memo(answer.both, ("matrix", view.by, kind), make)
+    heads = memo(answer.composition, "heads", lambda: [Head(i, h) for i in range(n_layers) for h in range(n_heads)])
+
+    def axis(label: str, first: int) -> Axis:
+        """The heads of all layers but one, from the layer `first` on; of many the layers have names in place of heads."""
+        some = heads[first * n_heads :][:n]
+        layers = [(i * n_heads, (i + 1) * n_heads, f"L{first + i}") for i in range(n_layers - 1)]
+        return Axis(label, tuple(map(str, some)), spans=tuple(layers) if len(heads) > MANY else ())
+
     edge = state.selection.edge if state.selection.edge_kind == kind else None
     return Heatmap(
         name=kind,
@@ -370,31 +448,33 @@ def _matrix(answer: Answer[CompositionResult], view: CompositionView, kind: str,
         levels=_levels(answer, view),
         map="magnitude" if view.by == "score" else "signed",
         unit=UNITS[view.by],
-        x=memo(answer, ("x", kind), lambda: Axis(f"source, {kind}", names(heads[:n]))),
-        y=memo(answer, "y", lambda: Axis("destination", names(heads[n_heads:]))),
+        x=memo(answer.composition, ("x", kind), lambda: axis(f"source, {kind}", 0)),
+        y=memo(answer.composition, "y", lambda: axis("destination", 1)),
         row=None if edge is None else (edge[1].layer - 1) * n_heads + edge[1].head,
         col=None if edge is None else edge[0].layer * n_heads + edge[0].head,
-        row_ids=memo(answer, "row_ids", lambda: _ids_of(heads[n_heads:])),
-        col_ids=memo(answer, "col_ids", lambda: _ids_of(heads[:n])),
-        colour_bar=view.through in KINDS,
+        row_ids=memo(answer.composition, "row_ids", lambda: _ids_of(heads[n_heads:])),
+        col_ids=memo(answer.composition, "col_ids", lambda: _ids_of(heads[:n])),
+        colour_bar=len(_kinds(view)) == 1,
     )
 
 
-def _list(answer: Answer[CompositionResult], view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
+def _list(answer: _Found, view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
-        columns = (
-            RowColumn("through", np.array(list(KINDS), dtype=object)[pairs.kind]),
-            head_column(pairs.src_layer, pairs.src, "source"),
-            head_column(pairs.dest_layer, pairs.dest, "destination"),
-            RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score))),
+        heads = head_column(pairs.src_layer, pairs.src, "source"), head_column(pairs.dest_layer, pairs.dest, "destination")
+        of_scores = (
             RowColumn("− baseline", pairs.score - np.float32(result.baseline), digits=3),
             RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side rotated at random; skewed: no p-value"),
         )
-        return columns, pairs.keys()
+        if view.by == "positivity":
+            positivity = RowColumn("positivity", pairs.value, digits=3, bar=True, levels=(-1.0, 1.0), tip=POSITIVITY)
+            return (*heads, positivity, RowColumn("K-composition", pairs.score, digits=3), *of_scores), pairs.keys()
+        score = RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score)))
+        through = RowColumn("through", np.array(list(KINDS), dtype=object)[pairs.kind])
+        return (through, *heads, score, *of_scores), pairs.keys()
 
-    columns, keys = memo(answer, ("list", view.by, view.top, view.least, kinds), make)
+    columns, keys = memo(answer.both, ("list", view.by, view.top, view.least, kinds), make)
     chosen = tuple(np.flatnonzero((keys == _edge(state)).all(axis=1)).tolist())
     return Rows("pairs", columns, keys, chosen=chosen, searchable=True, ranked=True)
 
@@ -419,9 +499,19 @@ PANEL = register(
         name="composition",
         title="Composition",
         view=CompositionView,
-        equation="Q: ‖W_OV¹ W_QK²‖ / (‖W_OV¹‖ ‖W_QK²‖);  K: W_QK²ᵀ in its place;  V: W_OV²;  baseline √(1/d_model)",
-        source="Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Three kinds of composition”",
-        help="Layers from below. Click an edge to read the pair in tables and spectra, a head to read it alone.",
+        equation=(
+            "Q: ‖W_OV¹ W_QK²‖ / (‖W_OV¹‖ ‖W_QK²‖);  K: W_QK²ᵀ in its place;  V: W_OV²;  baseline √(1/d_model);  "
+            "positivity: Σλ / Σ|λ| of W_E W_QK² W_OV¹ᵀ W_Eᵀ"
+        ),
+        source=(
+            "Elhage et al. 2021, A Mathematical Framework for Transformer Circuits, “Three kinds of composition”, "
+            "“Mechanistic view of induction heads”"
+        ),
+        help=(
+            "Layers from below. Click an edge to read the pair in tables and spectra, a head to read it alone. By positivity, "
+            "those pairs come first whose later head looks for the very tokens that the earlier head moved: so a previous-token "
+            "head and its induction head stand out. Pairs of high K-composition are computed first."
+        ),
         requests=requests,
         draw=draw,
         optional=("scores",),
