@@ -300,7 +300,7 @@ def test_bugs_are_looked_for_in_any_text(tmp_path: Path) -> None:
 def test_bugs_need_a_text(tmp_path: Path) -> None:
     path, c = made(tmp_path, "attention-only")
     p = SkipTrigramsParams(bugs=True)
-    with pytest.raises(Refused, match=r"no bigrams.*text=FILE"):
+    with pytest.raises(Refused, match=r"no bigrams.*choose a text \(text=FILE\)"):
         ask(path, "skip_trigrams", p)
     with_corpus(path, c.d_vocab, limit=16 * 261 + 2048 + 30)
     with pytest.raises(Refused, match="rare"):

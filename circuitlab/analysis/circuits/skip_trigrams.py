@@ -205,9 +205,8 @@ def _corpus(inputs: Inputs, text: TextRef | None) -> CorpusBigrams:
         return counted(inputs.text(text), inputs.weights.config.d_vocab, base_name(text.path))
     corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     if corpus is None:
-        raise Refused(
-            "there are no bigrams of a training text beside this model, so it is not known which ones it lacks: name a text=FILE."
-        )
+        absent = "there are no bigrams of a training text beside this model, so it is not known which ones it lacks"
+        raise Refused(f"{absent}: choose a text (text=FILE).")
     if not corpus.complete:
         raise Refused("the file of bigrams leaves out rare ones, so it is not known which ones the text lacks.")
     return corpus
