@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from circuitlab import api
+from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.composition.scores import CompositionParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
@@ -24,6 +26,7 @@ from circuitlab.draw.look.theme import DARK, LIGHT
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
+from circuitlab.errors import Refused
 from circuitlab.figures.contracts.panel import Facts, Why, facts_of, find_panel
 from circuitlab.figures.contracts.selection_reading import of_weights, token_read
 from circuitlab.figures.marks import Edges, Figure, Heatmap, Hit, Lines, Points, Rows
@@ -212,6 +215,25 @@ def test_tables_of_circuits_read_rows_of_w_e_as_the_norm_does_and_as_stored_wher
         alike = [drawn(engine, state, "circuits", CircuitsView(page=page, unnormalised=on)) for on in (False, True)]
         assert alike[0].caption == alike[1].caption and "W_E rows" not in alike[0].caption
     assert shown(facts_of(engine, normed.model)) and not shown(facts_of(engine, state.model))
+
+
+def test_bugs_are_of_the_text_that_is_chosen_and_sources_in_use_have_their_rank(
+    engine: Engine, state: State, tmp_path: Path
+) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text("".join(map(chr, np.random.default_rng(3).integers(33, 126, 3000))), encoding="utf-8")
+    with pytest.raises(Refused, match="no bigrams"):
+        drawn(engine, state, "circuits", CircuitsView(page="bugs"))
+    bugs = drawn(engine, state, "circuits", CircuitsView(page="bugs", corpus=str(file)))
+    table = bugs.find("triples")
+    assert isinstance(table, Rows) and len(table.ids) and "corpus: words.txt, 3,000 tokens" in bugs.caption
+    p = SkipTrigramsParams(Head(2, 1), bugs=True, text=TextRef(str(file)))
+    np.testing.assert_array_equal(table.columns[-1].values, answer(engine, state, "skip_trigrams", p).followed)
+    assert table.columns[-1].name == "of" and (table.columns[-1].values > 0).all()
+    used = drawn(engine, state, "circuits", CircuitsView(page="in text")).find("used")
+    assert isinstance(used, Rows)
+    ranks = next(column.values for column in used.columns if column.name == "by weights")
+    assert ((ranks >= 1) & (ranks <= CONFIGS["attention-only"].d_vocab)).all()
 
 
 def test_own_tokens_stand_beside_the_copying_score(engine: Engine, state: State) -> None:

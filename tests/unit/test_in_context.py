@@ -143,6 +143,14 @@ def _bytes(ask: Asker, text: str) -> tuple[int, ...]:
     return tokenizer.encode(text)
 
 
+def test_short_pieces_take_the_memory_of_a_short_context() -> None:
+    """What is asked of a model with a long context is not refused for the length of pieces that nobody asked for."""
+    long, analysis = replace(CONFIGS["llama"], n_ctx=100_000), find_analysis("in_context")
+    of = lambda config, length: analysis.memory(config, 0, InContextParams(on="file", length=length), "float32")
+    assert of(long, 64) == of(replace(long, n_ctx=64), 0) == of(replace(long, n_ctx=64), 500)
+    assert of(long, 0) > 500 * of(long, 64)
+
+
 def test_pieces_follow_each_other() -> None:
     assert pieces(tuple(range(1, 11)), 0, 4, 9, 0) == [(0, 1, 2, 3), (0, 4, 5, 6), (0, 7, 8, 9)]
     assert pieces((1, 2, 3, 4), None, 2, 9, 0) == [(1, 2), (3, 4)]

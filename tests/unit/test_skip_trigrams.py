@@ -14,6 +14,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 
+from circuitlab.analysis.base import TextRef
 from circuitlab.analysis.circuits.bigram import BigramParams
 from circuitlab.analysis.circuits.direct_path import DirectPathParams
 from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams
@@ -29,7 +30,7 @@ from circuitlab.model.records.corpus_bigrams import FILE, _read
 from circuitlab.model.subject import Conventions, Head, ModelRef
 from circuitlab.training.bigrams import count_bigrams, write, write_bigrams
 from circuitlab.training.corpus import Stream
-from tests.models import CONFIGS, directory
+from tests.models import CONFIGS, byte_tokenizer, directory
 from tests.reference.slow_forward import SlowModel
 from tests.reference.whole_circuits import Whole, as_double, centred, gauged
 from tests.rounding import check_largest
@@ -274,10 +275,32 @@ def test_the_prompt_of_a_bug_begins_as_prompts_of_the_model_do(tmp_path: Path) -
     assert len(plain.probability) == 5 and np.isnan([plain.probability, plain.without_source, plain.in_corpus]).all()
 
 
+def test_bugs_are_looked_for_in_any_text(tmp_path: Path) -> None:
+    """The same text as a file and as the bigrams beside a model, which are counted elsewhere: the same bugs, exact counts."""
+    path = directory(tmp_path / "m", CONFIGS["attention-only"])
+    file = tmp_path / "words.txt"
+    file.write_text("".join(map(chr, np.random.default_rng(3).integers(33, 126, 3000))), encoding="utf-8")
+    tokens = np.array(byte_tokenizer().encode(file.read_text(encoding="utf-8")), np.uint16)
+    p = SkipTrigramsParams(HEAD, 50, bugs=True, text=TextRef(str(file)))
+    found = ask(path, "skip_trigrams", p)
+    assert any(part.startswith("corpus: words.txt, 3,000 tokens") for part in found.conventions)
+    write(path / FILE, count_bigrams([Stream("a", 1.0, tokens, tokens[:0])], CONFIGS["attention-only"].d_vocab), "a")
+    beside = ask(path, "skip_trigrams", replace(p, text=None))
+    assert len(found.source) and (found.score == beside.score).all() and (found.out == beside.out).all()
+    pairs = Counter(pairwise(tokens.tolist()))
+    for i, (d, o) in enumerate(zip(found.destination.tolist(), found.out.tolist(), strict=True)):
+        followers = {b: n for (a, b), n in pairs.items() if a == d}
+        assert o not in followers and found.followed[i] == sum(followers.values()) == pytest.approx(beside.followed[i], rel=1e-5)
+        unigram = ((tokens == o).sum() + 1) / (len(tokens) + CONFIGS["attention-only"].d_vocab)
+        expected = len(followers) * unigram / (sum(followers.values()) + len(followers)) if followers else unigram
+        assert found.in_corpus[i] == pytest.approx(expected)
+    assert np.isnan(ask(path, "skip_trigrams", SkipTrigramsParams(HEAD, 5)).followed).all()
+
+
 def test_bugs_need_a_text(tmp_path: Path) -> None:
     path, c = made(tmp_path, "attention-only")
     p = SkipTrigramsParams(bugs=True)
-    with pytest.raises(Refused, match="no bigrams"):
+    with pytest.raises(Refused, match=r"no bigrams.*choose a text \(text=FILE\)"):
         ask(path, "skip_trigrams", p)
     with_corpus(path, c.d_vocab, limit=16 * 261 + 2048 + 30)
     with pytest.raises(Refused, match="rare"):

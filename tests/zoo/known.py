@@ -60,7 +60,7 @@ NOT_COMPUTED: dict[str, dict[str, str]] = {
     "residual_norms": {"cosine": "the first part of the stream, or an output of length 0"},
     "score_expansion": {"softmax_score": _MASK},
     "side_by_side": {"loss": _FIRST, "probability": _OUTSIDE},
-    "skip_trigrams": _each(("probability", "without_source", "in_corpus"), "only of candidates for bugs"),
+    "skip_trigrams": _each(("probability", "without_source", "in_corpus", "followed"), "only of candidates for bugs"),
     "skip_trigrams_in_text": _each(
         ("destination_nats", "out_nats", "example_logit", "example_nats", "attention", "logit", "nats", "placed"), _WITHOUT
     ),

@@ -7,7 +7,8 @@ For destinations i of a text, the token t that came after i, and a source token 
     nats(s)  = Σ over i of  loss without s − loss with it                                  of what s adds to the logits at i
 
 N_i are the norms between the head and the logits, at their recorded scales (Elhage et al. 2021, "One-layer attention-only
-transformers": there the skip-trigrams are ranked by weights alone, here by what they do). Later layers are not run again:
+transformers": there the skip-trigrams are ranked by weights alone, here by what they do; beside each source stands its rank by
+weights, by ‖QK[:, s]‖ · ‖OV[s, :]‖ over all tokens, as `skip_trigrams` has it). Later layers are not run again:
 in a model of one layer without norms, `nats` is what the loss rises by where the head's attention to s is cut. The beginning of
 the text (BOS) is no source: what it adds is given apart, and
 
@@ -43,7 +44,9 @@ from circuitlab.analysis.base import (
 )
 from circuitlab.analysis.behaviour.samples import check_counts, needs_of, refuse_loss, run_on, text_pieces
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.ordering import descending
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, source_strengths
+from circuitlab.analysis.circuits.token_readings import refuse_table
+from circuitlab.analysis.ordering import Ranks, all_ranks, descending
 from circuitlab.errors import BadInput
 from circuitlab.model.block import soft_cap
 from circuitlab.model.config import ModelConfig
@@ -99,6 +102,9 @@ class SkipTrigramsInTextResult(Result):
     text's end), each with another destination or out token, with `example_logit`, `example_nats` [row, EXAMPLES], the most nats
     first.
 
+    `weights_rank`, `weights_equal` int64 [row]: the source's rank by weights among all tokens, and how many have an equal one; −1
+    where the model has no such tables.
+
     `total`: the head's whole effect on the tokens that came, in logits; `bos`, `others` (sources that are not listed), `placed`
     (by interventions) are the parts of it beside the rows. `predicted`: how many tokens came.
     """
@@ -116,6 +122,8 @@ class SkipTrigramsInTextResult(Result):
     example_logit: np.ndarray = over("source", "example", unit="logit")
     example_nats: np.ndarray = over("source", "example", unit="nats")
     texts: np.ndarray = over("text", "position", unit="token id", none=True)
+    weights_rank: np.ndarray = over("source", unit="rank", none=True, since=3)
+    weights_equal: np.ndarray = over("source", unit="tokens", none=True, since=3)
     total: float = scalar("logit")
     bos: float = scalar("logit")
     others: float = scalar("logit")
@@ -133,6 +141,7 @@ class SkipTrigramsInTextResult(Result):
                 Column("attention", self.attention),
                 Column("logit", self.logit, "logit"),
                 Column("nats", self.nats, "nats"),
+                Column("rank by weights", self.weights_rank, of="rank"),
             )
         )
 
@@ -147,11 +156,19 @@ def _memory(config: ModelConfig, n: int, p: SkipTrigramsInTextParams) -> int:
     length, texts = (n, 1) if p.on == "prompt" else (min(p.length or config.n_ctx, config.n_ctx), p.texts)
     stream = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
     logits = (ROWS + 4 * PAIRS) * config.d_vocab_out
+    strengths = 2 * config.d_head * (2 * config.d_vocab + config.d_vocab_out) + 4 * config.d_vocab + 2 * config.d_model**2
     places = 20 * texts * length * int(min(length, 1 / max(p.least, 1e-3)))
-    return 8 * (length * (stream + 8 * length + 4 * config.d_mlp) + PAIRS * length + logits + 6 * config.d_vocab + places)
+    return 8 * (
+        length * (stream + 8 * length + 4 * config.d_mlp) + PAIRS * length + logits + 6 * config.d_vocab + places + strengths
+    )
 
 
-@analysis(version=2, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: SkipTrigramsInTextParams) -> bool:
+    """Version 2 had no ranks by weights."""
+    return version == 2
+
+
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def skip_trigrams_in_text(inputs: Inputs, p: SkipTrigramsInTextParams, ctx: Ctx) -> SkipTrigramsInTextResult:
     """Skip-trigrams in use: the sources through which a head raised the tokens that came, with nats gained and examples."""
     check_heads(inputs.weights.config, p.head)
@@ -171,6 +188,7 @@ def skip_trigrams_in_text(inputs: Inputs, p: SkipTrigramsInTextParams, ctx: Ctx)
             used.add(i, reading, ctx)
     count, nats = used.by_source(inputs.weights.config.d_vocab)
     chosen = sums.strongest(nats if p.by == "nats" else sums.logit, p.sources)
+    by_weights, weights_words = _by_weights(inputs, p.head, ctx)
     bos_words = "BOS is no source" if bos_of(inputs.weights) is not None else ""
     scales = " at recorded norm scales" if inputs.weights.config.norm != "none" else ""
     counted = f"used from {p.least:.3g} of attention on, for count and nats"
@@ -184,10 +202,23 @@ def skip_trigrams_in_text(inputs: Inputs, p: SkipTrigramsInTextParams, ctx: Ctx)
         **used.arrays(chosen),  # pyright: ignore[reportArgumentType]
         texts=_padded(texts),
         **sums.parts(chosen),
+        weights_rank=by_weights.rank[chosen],
+        weights_equal=by_weights.equal[chosen],
         remainder=sums.remainder(),
         predicted=sums.predicted,
-        conventions=tuple(filter(None, (*inputs.convention_words(), *words, direct, counted, bos_words))),
+        conventions=tuple(filter(None, (*inputs.convention_words(), *words, direct, counted, bos_words, weights_words))),
     )
+
+
+def _by_weights(inputs: Inputs, head: Head, ctx: Ctx) -> tuple[Ranks, str]:
+    """(Ranks [d_vocab] of all sources by weights, words for the caption)."""
+    c = inputs.weights.config
+    if reason := refuse_table(c, SkipTrigramsParams.embed, (head,)):
+        nowhere = np.full(c.d_vocab, -1)
+        return Ranks(nowhere, nowhere), f"no rank by weights: {reason.rstrip('.')}"
+    found = all_ranks(source_strengths(inputs, head, ctx))
+    distance = ", rotary positions left out" if c.positions == "rotary" else ""
+    return Ranks(found.rank.astype(np.int64), found.equal.astype(np.int64)), f"rank by weights: ‖QK[:, s]‖ · ‖OV[s, :]‖{distance}"
 
 
 def _padded(texts: list[tuple[int, ...]]) -> np.ndarray:

@@ -178,7 +178,7 @@ def _refuse(config: ModelConfig, p: InContextParams) -> str | None:
 
 
 def _memory(config: ModelConfig, n: int, p: InContextParams) -> int:
-    length = config.n_ctx if p.on == "file" else p.block * p.repeats + 1 if p.on == "random" else n
+    length = min(p.length or config.n_ctx, config.n_ctx) if p.on == "file" else p.block * p.repeats + 1 if p.on == "random" else n
     per_token = config.n_layers * (config.d_model + 3 * config.n_heads * config.d_head) + 12 * config.d_model
     return 8 * (length * (per_token + 4 * config.d_mlp + p.texts) + 3 * min(ROWS, length) * config.d_vocab_out)
 

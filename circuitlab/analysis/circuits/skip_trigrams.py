@@ -7,6 +7,7 @@ nobody would write, such as "keep … in bay".) A *bug candidate* is a triple am
 whose bigram destination → out is nowhere in the training text, although the text has that destination with another of these outs,
 and that out with another of these destinations. What is left of it in the whole model is measured in prompts made for it:
 p(out | s d) against p(out | d) without the source, and against the text's own p(out | d), which is smoothed (`corpus_bigrams`).
+The text is that which the model was trained on, where its bigrams are beside the model, or any file.
 
 With `source` −1 the sources are those of the longest QK columns and OV rows, ‖QK[:, s]‖ · ‖OV[s, :]‖.
 """
@@ -14,12 +15,13 @@ With `source` −1 the sources are those of the longest QK columns and OV rows, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, added, analysis, at_least, over
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
@@ -37,10 +39,11 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
 )
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
+from circuitlab.disk.paths import base_name
 from circuitlab.errors import Refused
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import logits
-from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
+from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of, counted
 from circuitlab.model.subject import Head
 from circuitlab.model.weights import bos_of
 
@@ -53,6 +56,7 @@ FORMULA = "score(s, d, o) = QK[d, s] · OV[s, o], each minus the mean of its row
 class SkipTrigramsParams:
     """`k` triples of one `source`, or (−1) of the `sources` strongest ones; `bugs`: only bug candidates.
 
+    `text`: a file that no bug is a bigram of, None for the training text, whose bigrams lie beside some models.
     `distance` from source to destination (rotary models; 0 is position-free). `embed`: what the head reads of each token.
     """
 
@@ -63,6 +67,7 @@ class SkipTrigramsParams:
     bugs: bool = False
     distance: int = at_least(0, 0)
     embed: Embedding = "normalised tokens"
+    text: TextRef | None = added(4, None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,8 +75,9 @@ class SkipTrigramsResult(Result):
     """`source`, `destination`, `out` int64, `qk`, `ov`, `score` [≤ k], the largest score first; `formula` of the score.
 
     For bug candidates: in the text `known_out` follows the destination, and `known_destination` precedes the out, the strongest
-    such of the same source; else −1. `probability`, `without_source`, `in_corpus` [≤ k] float64: of the out after a prompt of BOS
-    (if the model has one), source and destination; after BOS and destination; after the destination in the text. Else NaN.
+    such of the same source; else −1. `followed`: how many tokens follow the destination in the text, as training weighs its
+    texts; none of them is the bug's out. `probability`, `without_source`, `in_corpus` [≤ k] float64: of the out after a prompt of
+    BOS (if the model has one), source and destination; after BOS and destination; after the destination in the text. Else NaN.
     """
 
     source: np.ndarray = over("trigram", unit="token id")
@@ -85,6 +91,7 @@ class SkipTrigramsResult(Result):
     probability: np.ndarray = over("trigram", unit="probability")
     without_source: np.ndarray = over("trigram", unit="probability")
     in_corpus: np.ndarray = over("trigram", unit="probability")
+    followed: np.ndarray = over("trigram", unit="tokens", since=4)
     formula: str
 
     def table(self) -> Table:
@@ -93,6 +100,7 @@ class SkipTrigramsResult(Result):
         numbers = tuple(Column(name, getattr(self, name), str(self.unit_of(name))) for name in ("qk", "ov", "score"))
         measured = ("probability", "without_source", "in_corpus")
         numbers += tuple(Column(name.replace("_", " "), getattr(self, name), "probability") for name in measured)
+        numbers += (Column("followed", self.followed, "tokens"),)
         return Table((*tokens("source", "destination", "out"), *numbers, *tokens("known_out", "known_destination")))
 
 
@@ -113,7 +121,12 @@ def _memory(c: ModelConfig, n: int, p: SkipTrigramsParams) -> int:
     return 8 * (numbers + n_sources * (12 * width + 6 * min(p.k, width * width)) + 6 * width**2)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _holds(version: int, config: ModelConfig, p: SkipTrigramsParams) -> bool:
+    """Version 3 knew of no other text than the training text, and did not say how often a destination is in it."""
+    return version == 3 and p.text is None
+
+
+@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
     """Skip-trigrams source … destination → out that a head promotes most, or the "bugs" among them, absent from the text."""
     c = inputs.weights.config
@@ -121,7 +134,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     check_distance(c, p.distance)
     if p.source != -1:
         check_token(p.source, c.d_vocab)
-    corpus = _corpus(inputs) if p.bugs else None
+    corpus = _corpus(inputs, p.text) if p.bugs else None
     with torch.inference_mode():
         head = one_head(inputs, p.head)
         side = side_of(inputs, p.head, p.embed)
@@ -148,6 +161,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
     source, destination, out, known_out, known_destination = np.ascontiguousarray(best.T)
     qk, ov, score = np.ascontiguousarray(values.T.astype(inputs.subject.conventions.dtype))
     probability, without_source, in_corpus = measured
+    followed = np.full(len(best), np.nan) if corpus is None else corpus.totals[destination].astype(np.float64)
     return SkipTrigramsResult(
         source=source,
         destination=destination,
@@ -160,6 +174,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         probability=probability,
         without_source=without_source,
         in_corpus=in_corpus,
+        followed=followed,
         formula=formula,
         conventions=words(inputs, *conventions, scores=(p.head.layer,), unscaled=side.unscaled),
     )
@@ -184,11 +199,14 @@ def _measured(inputs: Inputs, triples: np.ndarray, corpus: CorpusBigrams | None,
     return probabilities
 
 
-def _corpus(inputs: Inputs) -> CorpusBigrams:
-    """The training text's bigrams. Raises `Refused` if it is not known which bigrams the text lacks."""
+def _corpus(inputs: Inputs, text: TextRef | None) -> CorpusBigrams:
+    """The bigrams of a file, or the training text's. Raises `Refused` if it is not known which bigrams the text lacks."""
+    if text is not None:
+        return counted(inputs.text(text), inputs.weights.config.d_vocab, base_name(text.path))
     corpus = corpus_of(inputs.subject.model, inputs.weights.config)
     if corpus is None:
-        raise Refused("there are no bigrams of a training text beside this model, so it is not known which ones the text lacks.")
+        absent = "there are no bigrams of a training text beside this model, so it is not known which ones it lacks"
+        raise Refused(f"{absent}: choose a text (text=FILE).")
     if not corpus.complete:
         raise Refused("the file of bigrams leaves out rare ones, so it is not known which ones the text lacks.")
     return corpus
@@ -205,19 +223,48 @@ def _one(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, side: Side, ctx: 
     return [p.source], qk, (row - row.mean())[None]
 
 
-def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, side: Side, ctx: Ctx) -> _SourcesFound:
-    """As `_one`, of the strongest sources: lengths of columns and rows come from d_head × d_head Gram matrices."""
-    c, read = inputs.weights.config, read_as(p.embed, p.head)
-    embed = inputs.answer(embedding_gram, EmbeddingGramParams(read, read))
+class _Factors(NamedTuple):
+    """Of every source: centred `keys` and `values` [d_vocab, d_head]; `outs` [d_head, ≥ n] of `n` tokens out; `strengths`
+    [d_vocab] float64, (‖QK[:, s]‖ · ‖OV[s, :]‖)².
+    """
+
+    keys: Tensor
+    values: Tensor
+    outs: Tensor
+    n: int
+    strengths: Tensor
+
+
+def _factors(inputs: Inputs, head: OneHead, side: Side, embed: Embedding, distance: int, ctx: Ctx) -> _Factors:
+    """Lengths of columns and rows come from d_head × d_head Gram matrices."""
+    c, read = inputs.weights.config, read_as(embed, head.head)
+    products = inputs.answer(embedding_gram, EmbeddingGramParams(read, read))
     keys, values = side.times(head.W_K, ctx, "keys"), side.times(head.W_V, ctx, "values")
     keys -= keys.mean(0)
     outs, n = out_factor(inputs, head.W_O, ctx)
-    W_Q = side.met(rotated(head.W_Q, c, p.head.layer, p.distance).double())
-    column = _squares(keys, W_Q.T @ torch.tensor(embed.gram(False)) @ W_Q)
+    W_Q = side.met(rotated(head.W_Q, c, head.head.layer, distance).double())
+    column = _squares(keys, W_Q.T @ torch.tensor(products.gram(False)) @ W_Q)
     row = _squares(values, (outs @ outs.T).double())
-    chosen = torch.topk(column * row, min(p.sources, len(keys))).indices
-    qk = _scores(c, side, head, keys[chosen], p.distance, ctx)
-    return chosen.tolist(), qk, (values[chosen] @ outs)[:, :n]
+    return _Factors(keys, values, outs, n, column * row)
+
+
+def source_strengths(inputs: Inputs, head: Head, ctx: Ctx) -> np.ndarray:
+    """[d_vocab] float64: (‖QK[:, s]‖ · ‖OV[s, :]‖)² of every source s, by which `skip_trigrams` chooses sources.
+
+    Rotary positions left out. The caller has asked `refuse_table`.
+    """
+    embed: Embedding = SkipTrigramsParams.embed
+    with torch.inference_mode():
+        side = side_of(inputs, head, embed)
+        return _factors(inputs, one_head(inputs, head), side, embed, 0, ctx).strengths.cpu().numpy()
+
+
+def _strongest(inputs: Inputs, p: SkipTrigramsParams, head: OneHead, side: Side, ctx: Ctx) -> _SourcesFound:
+    """As `_one`, of the strongest sources."""
+    factors = _factors(inputs, head, side, p.embed, p.distance, ctx)
+    chosen = torch.topk(factors.strengths, min(p.sources, len(factors.keys))).indices
+    qk = _scores(inputs.weights.config, side, head, factors.keys[chosen], p.distance, ctx)
+    return chosen.tolist(), qk, (factors.values[chosen] @ factors.outs)[:, : factors.n]
 
 
 def _squares(W: Tensor, gram: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ few hundredths of a nat. `training/bigrams.py` writes the file:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,7 +34,10 @@ _NAMES = ("offsets", "scale", "steps", "successors", "totals", "unigrams")
 
 @dataclass(frozen=True, eq=False)
 class CorpusBigrams:
-    """Bigrams of a corpus. `complete`: every pair of the text is stored; `text`: its name."""
+    """Bigrams of a corpus. `complete`: every pair of the text is stored; `text`: its name.
+
+    `steps` [pair]: quantised logarithms of the counts as a file has them, or the logarithms themselves (`counted`).
+    """
 
     offsets: np.ndarray
     successors: np.ndarray
@@ -87,6 +91,23 @@ def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
             remedy=_AGAIN,
         )
     return bigrams
+
+
+def counted(tokens: Sequence[int], n_vocab: int, text: str) -> CorpusBigrams:
+    """The bigrams of a text in tokens, every pair of it, in counts that are exact."""
+    ids = np.asarray(tokens, dtype=np.int64)
+    pairs, counts = np.unique(ids[:-1] * n_vocab + ids[1:], return_counts=True)
+    single = np.bincount(ids, minlength=n_vocab) + 1.0  # one more of each, so that no token is impossible
+    return CorpusBigrams(
+        offsets=np.searchsorted(pairs, np.arange(n_vocab + 1) * n_vocab),
+        successors=pairs % n_vocab,
+        steps=np.log(counts),
+        scale=np.array([0.0, 1.0]),
+        unigrams=single / single.sum(),
+        totals=np.bincount(pairs // n_vocab, counts, n_vocab).astype(np.float64),
+        complete=True,
+        text=f"{text}, {number_of(len(ids), 'token')}",
+    )
 
 
 _AGAIN = "Remove the file, or count the text again with the model's own tokenizer."

@@ -43,6 +43,7 @@ def _used(facts: Facts, answer: Answer[SkipTrigramsInTextResult], row: int) -> R
     def make() -> tuple[RowColumn, ...]:
         together = lambda lists: np.array([" ".join(texts(r[r >= 0][:SHOWN], facts)) for r in lists], dtype=object)
         top, logits = top_level(result.nats), digits(top_level(result.logit))
+        by_weights = "Rank of the source among all tokens, by ‖QK[:, s]‖ · ‖OV[s, :]‖"
         least = f"{answer.request.params.least:g}"
         return (
             RowColumn("source", texts(result.source, facts), tokens=True),
@@ -51,6 +52,11 @@ def _used(facts: Facts, answer: Answer[SkipTrigramsInTextResult], row: int) -> R
             RowColumn("nats", result.nats, digits=digits(top), map="signed", levels=(-top, top), tip="Gained where it was used"),
             RowColumn("uses", result.count, digits=0, tip=f"Destinations that attend to it with {least} or more"),
             RowColumn("logits", result.logit, digits=logits, tip="Attention × OV on the tokens that came"),
+            *(
+                (RowColumn("by weights", result.weights_rank, digits=0, tip=by_weights),)
+                if (result.weights_rank > 0).all()
+                else ()
+            ),
             RowColumn("attention", result.attention, digits=1, tip="Summed over all destinations", spare=True),
         )
 

@@ -77,6 +77,14 @@ class CircuitsView:
         when="page",
         values=("in text",),
     )
+    corpus: str = control(
+        "",
+        label="Text",
+        tip="The text that bugs are absent from; none: the one the model was trained on, where its bigrams lie beside it",
+        kind="file",
+        when="page",
+        values=("bugs",),
+    )
     after_mlp: bool = control(
         False,
         label="After first MLP",
@@ -121,7 +129,8 @@ def requests(state: State, facts: Facts) -> Requests | Why:
         qk = LargestEntriesParams(head, "QK", k=100, distance=distance, embed=embed)
         return {"OV": Request(largest_entries, ov, subject), "QK": Request(largest_entries, qk, subject)}
     source = -1 if state.selection.token is None else state.selection.token
-    skip = SkipTrigramsParams(head, source=source, bugs=view.page == "bugs", embed=_reading(view, facts))
+    bugs, corpus = view.page == "bugs", TextRef(view.corpus) if view.page == "bugs" and view.corpus else None
+    skip = SkipTrigramsParams(head, source=source, bugs=bugs, embed=_reading(view, facts), text=corpus)
     return {"skip": Request(skip_trigrams, skip, subject)}
 
 
@@ -257,8 +266,10 @@ def _skips(facts: Facts, answer: Answer[SkipTrigramsResult]) -> Figure:
             columns += (
                 RowColumn("p", result.probability, reads="probability", tip="Of the out, in a prompt of source and destination"),
                 RowColumn("p without", result.without_source, reads="probability", tip="In a prompt of the destination alone"),
-                RowColumn("p in text", result.in_corpus, reads="probability", tip="After the destination in the training text"),
+                RowColumn("p in text", result.in_corpus, reads="probability", tip="After the destination in the text, smoothed"),
             )
+        if params.bugs and (result.followed >= 0).all():  # a stored answer of an earlier version has none
+            columns += (RowColumn("of", result.followed, digits=0, tip="How many tokens follow the destination in the text"),)
         return columns, ids(result.source, result.destination, result.out)
 
     columns, keys = memo(answer, "rows", make)
