@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -44,7 +44,7 @@ def _split(expression: str, text: str) -> list[str]:
     return pytest.importorskip("regex").findall(expression, text)
 
 
-def _merged(parts: Sequence[bytes], ranks: dict[bytes, int]) -> list[bytes]:
+def _merged(parts: Sequence[bytes], ranks: Mapping[bytes, int]) -> list[bytes]:
     """The neighbours whose bytes have the lowest rank are joined, the first of equals, until none have one."""
     parts = list(parts)
     while len(parts) > 1:
@@ -55,9 +55,9 @@ def _merged(parts: Sequence[bytes], ranks: dict[bytes, int]) -> list[bytes]:
     return parts
 
 
-def reference(ranked: Sequence[bytes], expression: str, text: str) -> list[int]:
+def reference(ranks: Mapping[bytes, int], expression: str, text: str) -> list[int]:
     """Ranks of a text's tokens."""
-    ranks, out = {token: i for i, token in enumerate(ranked)}, []
+    out: list[int] = []
     for word in _split(expression, text):
         data = word.encode()
         out += [ranks[data]] if data in ranks else [ranks[t] for t in _merged([bytes((b,)) for b in data], ranks)]
@@ -65,6 +65,7 @@ def reference(ranked: Sequence[bytes], expression: str, text: str) -> list[int]:
 
 
 vocabulary = lru_cache(lambda: trained(N))
+ranks_of_it = lru_cache(lambda: {token: i for i, token in enumerate(vocabulary())})
 
 
 def tekken(**changes: Any) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def test_ids_of_tekken_are_those_of_the_ranks_behind_the_special_tokens(tmp_path
     ]  # fmt: skip
     for text in texts():
         ids = ours.encode(text)
-        assert list(ids) == [30 + rank for rank in reference(vocabulary(), TEKKEN, text)], text
+        assert list(ids) == [30 + rank for rank in reference(ranks_of_it(), TEKKEN, text)], text
         assert ours.decode(ids) == text
     assert all(ours.is_special(i) for i in range(30)) and not ours.is_special(30)
 
@@ -200,7 +201,7 @@ def test_llama_3_s_own_file_gives_the_ids_of_its_ranks(tmp_path: Path, name: str
         "<|python_tag|>", "<|reserved_special_token_250|>",
     ]  # fmt: skip
     for text in texts():
-        assert list(ours.encode(text)) == reference(vocabulary(), LLAMA3, text), text
+        assert list(ours.encode(text)) == reference(ranks_of_it(), LLAMA3, text), text
 
 
 def test_another_list_of_tiktoken_s_is_named_and_a_damaged_one_refused(tmp_path: Path) -> None:
