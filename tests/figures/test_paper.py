@@ -373,6 +373,22 @@ def test_a_badge_above_the_top_row_has_room(qtbot):
         ).horizontalAdvance("L0")
 
 
+def test_a_badge_stands_whole_or_not_at_all(qtbot):
+    """Heads side by side that match prefixes: of two badges one over the other the lower would read 0.8."""
+    n = 9
+    xy, badges = np.stack([np.arange(n), np.zeros(n)], axis=1), tuple(f"ind 0.8{i}" for i in range(n))
+    ends, names = np.array([[0, 8]]), tuple(f"L17H{i}" for i in range(n))
+    graph = Edges("g", xy, names, np.arange(n), ends, np.ones(1), np.zeros(1, int), badges=badges, chosen_nodes=(4,))
+    shown = []
+    for width in (60.0, 84.0, 174.0):
+        root = ET.fromstring(picture(Figure(((graph,),)), ".svg", Paper(width_mm=width, text="fonts")))
+        row = [t for t in texts(root) if t.said.startswith("ind ")]
+        assert {t.said for t in row} <= set(badges) and "ind 0.84" in {t.said for t in row}, "the chosen one before others"
+        assert not any((a.box.adjusted(1, 0, -1, 0) & b.box).isValid() for i, a in enumerate(row) for b in row[i + 1 :])
+        shown.append(len(row))
+    assert shown[0] < shown[2] == n
+
+
 def test_labels_of_tokens_are_never_smaller_than_the_least_size():
     sizes = set()
     for n in range(20, 40, 3):

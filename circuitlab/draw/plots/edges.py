@@ -304,7 +304,8 @@ class EdgesMark(XYPlot):
         middles = self._lines(np.array(badged, dtype=int)).mean(axis=1)
         for i, (x, y) in zip(badged, middles.tolist(), strict=True):
             if x == x:  # else an end has no coordinates
-                self._draw_badge(painter, QPointF(x, y), self.mark.edge_badges[i])
+                place = self._badge_place(painter, QPointF(x, y), self.mark.edge_badges[i])
+                self._draw_badge(painter, place, self.mark.edge_badges[i])
 
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
@@ -330,17 +331,31 @@ class EdgesMark(XYPlot):
             if labelled:
                 painter.setPen(self.theme.colour("text"))
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
-            if self.mark.badges and self.mark.badges[i]:
-                above = QPointF(box.center().x(), box.top() - self.theme.px(BADGE) / 2 - 1)
-                cross = self.theme.px(CROSS) if i in self.mark.struck else 0  # at the corner, beside the badge
-                self._draw_badge(painter, above, self.mark.badges[i], box.right() - cross if cross else math.inf)
-            if not labelled and (i in chosen or i == hovered):
+        self._draw_node_badges(painter, boxes, hovered)
+        for i in () if labelled else sorted(chosen | {hovered} - {-1}):
+            if (box := boxes[i]).x() == box.x():
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
         for i in self.mark.struck:
             if (box := boxes[i]).x() == box.x():
                 side = self.theme.px(CROSS)
                 paint_cross(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
+
+    def _draw_node_badges(self, painter: QPainter, boxes: list[QRectF], hovered: int) -> None:
+        """Above their nodes, the hovered and the chosen first; one that would cover a part of another is left to the pointer.
+
+        Of a badge that is half covered, 0.85 would read 0.8.
+        """
+        first, placed = {hovered, *self.mark.chosen_nodes}, list[QRectF]()
+        for i in sorted((i for i, text in enumerate(self.mark.badges) if text), key=lambda i: i not in first):
+            if (box := boxes[i]).x() != box.x():
+                continue
+            above = QPointF(box.center().x(), box.top() - self.theme.px(BADGE) / 2 - 1)
+            cross = self.theme.px(CROSS) if i in self.mark.struck else 0  # at the corner, beside the badge
+            place = self._badge_place(painter, above, self.mark.badges[i], box.right() - cross if cross else math.inf)
+            if not any(place.adjusted(1, 1, -1, -1).intersects(other) for other in placed):
+                placed.append(place)
+                self._draw_badge(painter, place, self.mark.badges[i])
 
     def _draw_rows(self, painter: QPainter) -> None:
         """Names of rows at the left edge."""
@@ -353,10 +368,12 @@ class EdgesMark(XYPlot):
         for (_, text), y in zip(self.mark.rows, places, strict=True):
             painter.drawText(QRectF(left, y - half, self.frame().width(), 2 * half), Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _draw_badge(self, painter: QPainter, centre: QPointF, text: str, most: float = math.inf) -> None:
+    def _badge_place(self, painter: QPainter, centre: QPointF, text: str, most: float = math.inf) -> QRectF:
         """Round `centre`, or to the left of it where it would reach beyond `most`."""
         width, height = QFontMetricsF(painter.font()).horizontalAdvance(text) + self.theme.px(6), self.theme.px(BADGE) - 2
-        place = QRectF(min(centre.x() - width / 2, most - width), centre.y() - height / 2, width, height)
+        return QRectF(min(centre.x() - width / 2, most - width), centre.y() - height / 2, width, height)
+
+    def _draw_badge(self, painter: QPainter, place: QRectF, text: str) -> None:
         painter.fillRect(place, self.theme.colour("background", 0.85))
         painter.setPen(self.theme.colour("muted"))
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)

@@ -269,7 +269,7 @@ def _marked(facts: Facts, answer: Answer[HeadScoresResult] | None) -> str:
         return ""
     assert answer is not None
     names, sample = "ind, prev: prefix matching and previous token", short_sample(facts.config, answer.request.params)
-    return Essential(f"{names} from {MARKED:g} on random tokens, {sample} (samples × block × repeats)")
+    return Essential(f"{names} from {MARKED:g}, where there is room, on random tokens, {sample} (samples × block × repeats)")
 
 
 def _behaviour(answer: Answer[HeadScoresResult] | None) -> dict[Head, str]:
