@@ -139,7 +139,7 @@ def _edit(edit: JsonObject, enabled: bool) -> Table:
 
 # -- version 1, in which spellings of special tokens were letters ---------------------------------------------------------------
 
-_MAY_SPELL = re.compile(r"[<\[{|｜▁]")  # one of these is in the spelling of any special token of the models that were known then
+_MAY_SPELL = re.compile(r"[<\[{|｜▁]")  # one of these is in the spelling of nearly any special token
 
 
 def _spelled(table: Table) -> Table:
@@ -161,7 +161,11 @@ def _inside(table: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _as_letters(words: Any) -> Any:
-    """The words of a step, of a pin, or of what a value is asked about."""
+    """The words of a step, of a pin, or of what a value is asked about.
+
+    A spelling of letters alone ("EOS") is not seen here. Every text that was saved has its ids, and these say how it was read
+    (`story.named_in_model.special_of`).
+    """
     if not isinstance(words, dict):
         return words
     texts = [words[key] for key in ("text", "draft") if isinstance(words.get(key), str)]

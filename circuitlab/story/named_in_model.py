@@ -7,6 +7,8 @@ from circuitlab.counting import number_of
 from circuitlab.engine.store import OpenModel
 from circuitlab.errors import BadInput, printable, quoted
 from circuitlab.model.subject import Target
+from circuitlab.model.text.reading import Front
+from circuitlab.model.text.tokenizer import Tokenizer
 from circuitlab.model.weights import bos_of
 from circuitlab.story.setup import Direction, Encoded, Occurrence, Random, Setup, Token, Where
 
@@ -49,6 +51,24 @@ def prompt_of(setup: Setup, otherwise: str, model: OpenModel) -> tuple[str, tupl
         return text, tokens, tokenizer.chosen_front(setup.front)
     bos = bool(tokens) and tokens[0] == first if setup.bos is None else setup.bos and first is not None
     return text, tokens, (bos, "")
+
+
+def special_of(setup: Setup, front: Front, model: OpenModel) -> bool:
+    """Whether spellings of special tokens in a setup's prompt are read as these: true unless it says otherwise, or, where it says
+    nothing, its ids are those of the text as letters, as all sessions had them that were saved before there was a word for it.
+    """
+    prompt, tokenizer = setup.prompt, model.opened.weights.tokenizer
+    if setup.special is not None or not isinstance(prompt, Encoded) or tokenizer is None or not tokenizer.spells(prompt.text):
+        return setup.special is not False
+    try:
+        ids = {special: _encoded(tokenizer, prompt, front, special) for special in (True, False)}
+    except BadInput:
+        return True
+    return ids[True] == prompt.ids or ids[False] != prompt.ids
+
+
+def _encoded(tokenizer: Tokenizer, prompt: Encoded, front: Front, special: bool) -> tuple[int, ...]:
+    return tokenizer.encode(tokenizer.long_enough(prompt.text, len(prompt.ids), special), front, special)
 
 
 def _random_ids(prompt: Random, model: OpenModel) -> tuple[int, ...]:

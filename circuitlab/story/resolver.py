@@ -25,7 +25,7 @@ from circuitlab.state.cuts import ablation
 from circuitlab.state.reference_names import differences
 from circuitlab.state.state import Pin, Selection, State
 from circuitlab.story.film import Scene, film_points, scenes_of_training, scenes_over
-from circuitlab.story.named_in_model import position_of, prompt_of, target_of, token_of
+from circuitlab.story.named_in_model import position_of, prompt_of, special_of, target_of, token_of
 from circuitlab.story.panel_names import need_some_panel
 from circuitlab.story.places import with_absolute_files
 from circuitlab.story.setup import (
@@ -219,7 +219,7 @@ class Resolver:
             self._selection(setup, model, tokens, strict),
             self._views(setup, model),
             draft=setup.draft or "",
-            special=setup.special is not False,
+            special=special_of(setup, front or bos, model),
             front=front,
         )
 

@@ -230,6 +230,22 @@ def test_a_session_of_before_shows_letters_where_it_did(tmp_path: Path) -> None:
     assert story[1]["values"]["v"]["special"] is False and "special" not in story[1]
 
 
+@pytest.mark.parametrize("spelling", ["EOS", "a special token", "<|x|>"])
+def test_the_ids_of_a_saved_text_say_whether_its_spellings_are_letters(tmp_path: Path, spelling: str) -> None:
+    folder, engine = with_special(directory(tmp_path / "m"), spelling), lab.engine()
+    model, text = lab.open(str(folder)), f"a{spelling}b"
+    letters, special = (model.tokens(text, bos=False, special=one) for one in (False, True))
+    assert len(letters) == len(text) and len(special) == 3
+    now = {"model": "m", "text": text, "bos": False}
+    table = {"circuitlab": "session", "version": 1, "models": {"m": {"path": str(folder)}}}
+    for version, ids, read in ((1, letters, False), (2, letters, False), (2, special, True), (2, (1, 2), True)):
+        state = opened(table | {"version": version, "now": now | {"tokens": list(ids)}}, tmp_path, engine)
+        assert (state.text, state.tokens, state.special) == (text, ids, read)
+        assert saved_and_opened(state, tmp_path, engine) == state
+    stated = opened(table | {"version": 2, "now": now | {"tokens": list(letters), "special": True}}, tmp_path, engine)
+    assert stated.special and stated.tokens == letters
+
+
 def test_any_special_token_stands_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(with_special(directory(tmp_path / "m"), "<|x|>", "<|y|>"))
     model = lab.open(folder, bos="<|x|>")
