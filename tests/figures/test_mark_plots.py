@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QFontMetricsF, QImage
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from circuitlab.draw.look.theme import DARK, LIGHT
@@ -543,6 +544,39 @@ def test_a_chosen_or_hovered_edge_keeps_its_dash_width_and_colour(view, theme, w
     assert 0.6 * np.ptp(old) < np.ptp(new) <= np.ptp(old), "no stronger, and hardly fainter"
     edge = lambda image, level: np.mean([abs(read(image, away) - level) for away in np.arange(-3, 3.5, 0.5)], axis=(0, 1)).item()
     assert 0.6 * edge(before, ground) < edge(after, band) < 1.1 * edge(before, ground), "nor wider"
+
+
+def test_labels_of_a_crowded_graph_never_stand_over_one_another_and_those_of_the_strongest_edges_are_written(view):
+    rng = np.random.default_rng(3)
+    n, places = 150, np.stack(np.divmod(rng.permutation(400)[:150], 20), axis=1).astype(float)
+    ends, weights = rng.permuted(np.tile(np.arange(n), (60, 1)), axis=1)[:, :2], np.linspace(1, 0.1, 60)
+    names, badges = tuple(f"L{i}H{i}" for i in range(n)), tuple("ind 0.93" * (i % 3 == 0) for i in range(n))
+    fields = {"hues": np.full(n, -1), "kinds": np.zeros(60, int), "badges": badges}
+    view.show_figure(Figure(((edges(xy=places, labels=names, ends=ends, weights=weights, **fields),),), "t"))
+    widget, dot = view.widget("graph"), 9.0
+    boxes = widget._boxes()
+    named = [i for i, box in enumerate(boxes) if box.width() > dot + 0.1]
+    assert 20 < len(named) < n
+    strongest = np.array([max((w for w, end in zip(weights, ends, strict=True) if i in end), default=0.0) for i in range(n)])
+    wide = {i: boxes[i].width() for i in named}
+    for i in set(range(n)) - set(named):  # what would have been its label meets a dot, or the label of a stronger edge
+        half = QPointF(max(wide.values()) / 2, boxes[named[0]].height() / 2)
+        met = QRectF(boxes[i].center() - half, boxes[i].center() + half).adjusted(-3, -3, 3, 3)
+        near = [j for j in range(n) if j != i and met.intersects(boxes[j])]
+        dots = [j for j in near if met.intersects(QRectF(boxes[j].center() - QPointF(4.5, 4.5), QSizeF(9, 9)))]
+        assert dots or any(strongest[j] >= strongest[i] for j in near)
+    less = [box.adjusted(2, 2, -2, -2) for box in boxes]
+    for i in named:
+        assert not [j for j, other in enumerate(less) if j != i and less[i].intersects(other)], names[i]
+    canvas = QPixmap(widget.viewport().size())  # outlives its painter
+    painter = QPainter(canvas)
+    taken = list(boxes)
+    for box in boxes:
+        widget._draw_badge(painter, [box.center() - QPointF(0, 20)], "ind 0.93", taken=taken)
+    painter.end()
+    written = [box.adjusted(2, 2, -2, -2) for box in taken[len(boxes) :]]
+    assert 0 < len(written) < n and not any(a.intersects(b) for a, b in combinations(written, 2))
+    assert not any(a.intersects(b) for a in written for b in less)
 
 
 def test_thousands_of_edges_are_a_few_curves(view):

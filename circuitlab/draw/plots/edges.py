@@ -33,6 +33,7 @@ DASHED_UP_TO = 1500
 DOT = 4.5
 FEW = 8  # nodes of a row that are named on paper however narrow it is
 BADGE = 16.0  # px above a node
+TOUCH = 2.0  # px by which two labels may meet
 HALO, PALE = 6.0, 0.2  # px on either side of a chosen or hovered edge, and how opaque: a faint edge must be seen on it
 
 
@@ -47,6 +48,7 @@ class EdgesMark(XYPlot):
         self._curves: list[Curve] = []
         self._rgb = np.zeros((0, 3), dtype=np.uint8)
         self._node_boxes: list[QRectF] = []
+        self._named = np.zeros(0, dtype=bool)  # [node] has its label, not a dot
         self._boxes_key: object = None
         self._boxes_arrays: tuple[object, object] = (None, None)  # held: another array cannot then have the id of one of these
         self._halos = Overlay(self, self._draw_halos, z=-1.0)  # below all edges, which keep kind and strength when chosen
@@ -191,17 +193,6 @@ class EdgesMark(XYPlot):
         """[node, 2] pixels."""
         return self.to_pixels(self.mark.xy[:, 0], self.mark.xy[:, 1])
 
-    def _labelled(self, nodes: np.ndarray) -> bool:
-        """Whether labels fit side by side."""
-        metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        widest = max((metrics.horizontalAdvance(t) for t in self.mark.labels), default=0.0) + self.theme.px(10)
-        if len(nodes) < 2:
-            return True
-        sample = nodes[np.isfinite(nodes).all(axis=1)][:200]
-        apart = np.abs(sample[:, None] - sample[None]) / (widest, metrics.height() + self.theme.px(6))
-        crowded = (apart.max(axis=2) + np.eye(len(sample)) * 9 < 0.9).any(axis=1)
-        return not len(crowded) or bool(crowded.mean() < 0.1)
-
     def _boxes(self) -> list[QRectF]:
         """A rectangle per node: its label, or a dot where labels would crowd. Computed once per view."""
         frame, view = self.frame(), self.box.viewRange()
@@ -211,13 +202,26 @@ class EdgesMark(XYPlot):
         return self._node_boxes
 
     def _place_boxes(self, nodes: np.ndarray) -> list[QRectF]:
-        if not self._labelled(nodes):
-            dot = DOT * self.theme.stroke
-            return [QRectF(x - dot, y - dot, 2 * dot, 2 * dot) for x, y in nodes.tolist()]
-        metrics = QFontMetricsF(self.theme.font(self.theme.small))
-        height = metrics.height() + self.theme.px(4)
-        wide = [metrics.horizontalAdvance(t) + self.theme.px(10) for t in self.mark.labels]
-        return [QRectF(x - w / 2, y - height / 2, w, height) for (x, y), w in zip(nodes.tolist(), wide, strict=True)]
+        """A label where it stands clear of all other nodes and of the labels of stronger edges, which come first; else a dot."""
+        metrics, dot = QFontMetricsF(self.theme.font(self.theme.small)), DOT * self.theme.stroke
+        wide = np.array([metrics.horizontalAdvance(t) for t in self.mark.labels]) + self.theme.px(10)
+        half = np.stack([wide, np.full(len(wide), metrics.height() + self.theme.px(4))], axis=1) / 2  # [node, (x, y)]
+        extent = np.full_like(half, dot)
+        for i in self._by_strength():
+            away, reach = np.abs(nodes - nodes[i]), extent + half[i]
+            meets = (away < reach - TOUCH).all(axis=1)
+            meets[i] = False
+            if not meets.any():
+                extent[i] = half[i]
+        self._named = (extent == half).all(axis=1)
+        return [QRectF(x - a, y - b, 2 * a, 2 * b) for (x, y), (a, b) in zip(nodes.tolist(), extent.tolist(), strict=True)]
+
+    def _by_strength(self) -> list[int]:
+        """The nodes, those of the strongest edge first."""
+        strongest = np.zeros(len(self.mark.xy))
+        for end in np.asarray(self.mark.ends).T:
+            np.maximum.at(strongest, end, self.mark.weights)
+        return np.argsort(-strongest, kind="stable").tolist()
 
     def id_at(self, at: QPointF) -> Id | None:
         """(0, node) on a node, else (1, edge) near an edge."""
@@ -304,22 +308,22 @@ class EdgesMark(XYPlot):
         middles = self._lines(np.array(badged, dtype=int)).mean(axis=1)
         for i, (x, y) in zip(badged, middles.tolist(), strict=True):
             if x == x:  # else an end has no coordinates
-                place = self._badge_place(painter, QPointF(x, y), self.mark.edge_badges[i])
-                self._draw_badge(painter, place, self.mark.edge_badges[i])
+                self._draw_badge(painter, [QPointF(x, y)], self.mark.edge_badges[i])
 
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
         self._draw_rows(painter)
-        labelled = bool(boxes) and boxes[0].width() > 2 * DOT * self.theme.stroke + 0.1
         painter.setFont(self.theme.font(self.theme.small))
         chosen, round_ = set(self.mark.chosen_nodes), self.theme.px(4)
         hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
         ground = np.array(self.theme.colour("background").getRgb()[:3])
         # A tint with a border in the head's hue: a hundred full hues would drown the edges.
-        tints = np.round(self._rgb * 0.2 + ground * 0.8).astype(int).tolist() if labelled else self._rgb.tolist()
+        tints = np.where(self._named[:, None], np.round(self._rgb * 0.2 + ground * 0.8), self._rgb).astype(int).tolist()
+        taken = [box for box in boxes if box.x() == box.x()]
         for i, box in enumerate(boxes):
             if box.x() != box.x():
                 continue  # a node without coordinates
+            labelled = self._named[i]
             ring = (
                 self.theme.colour("accent" if i in chosen else "text")
                 if i in chosen or i == hovered
@@ -331,31 +335,18 @@ class EdgesMark(XYPlot):
             if labelled:
                 painter.setPen(self.theme.colour("text"))
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, self.mark.labels[i])
-        self._draw_node_badges(painter, boxes, hovered)
-        for i in () if labelled else sorted(chosen | {hovered} - {-1}):
-            if (box := boxes[i]).x() == box.x():
+            if self.mark.badges and self.mark.badges[i]:
+                apart = box.height() / 2 + self.theme.px(BADGE) / 2 + 1
+                beside = [box.center() - QPointF(0, apart), box.center() + QPointF(0, apart)]
+                cross = self.theme.px(CROSS) if i in self.mark.struck else 0  # at the corner, beside the badge
+                self._draw_badge(painter, beside, self.mark.badges[i], box.right() - cross if cross else math.inf, taken)
+            if not labelled and (i in chosen or i == hovered):
                 painter.setPen(self.theme.colour("accent" if i in chosen else "text"))
                 painter.drawText(QPointF(box.right() + 4, box.bottom()), self.mark.labels[i])
         for i in self.mark.struck:
             if (box := boxes[i]).x() == box.x():
                 side = self.theme.px(CROSS)
                 paint_cross(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
-
-    def _draw_node_badges(self, painter: QPainter, boxes: list[QRectF], hovered: int) -> None:
-        """Above their nodes, the hovered and the chosen first; one that would cover a part of another is left to the pointer.
-
-        Of a badge that is half covered, 0.85 would read 0.8.
-        """
-        first, placed = {hovered, *self.mark.chosen_nodes}, list[QRectF]()
-        for i in sorted((i for i, text in enumerate(self.mark.badges) if text), key=lambda i: i not in first):
-            if (box := boxes[i]).x() != box.x():
-                continue
-            above = QPointF(box.center().x(), box.top() - self.theme.px(BADGE) / 2 - 1)
-            cross = self.theme.px(CROSS) if i in self.mark.struck else 0  # at the corner, beside the badge
-            place = self._badge_place(painter, above, self.mark.badges[i], box.right() - cross if cross else math.inf)
-            if not any(place.adjusted(1, 1, -1, -1).intersects(other) for other in placed):
-                placed.append(place)
-                self._draw_badge(painter, place, self.mark.badges[i])
 
     def _draw_rows(self, painter: QPainter) -> None:
         """Names of rows at the left edge."""
@@ -368,12 +359,21 @@ class EdgesMark(XYPlot):
         for (_, text), y in zip(self.mark.rows, places, strict=True):
             painter.drawText(QRectF(left, y - half, self.frame().width(), 2 * half), Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _badge_place(self, painter: QPainter, centre: QPointF, text: str, most: float = math.inf) -> QRectF:
-        """Round `centre`, or to the left of it where it would reach beyond `most`."""
-        width, height = QFontMetricsF(painter.font()).horizontalAdvance(text) + self.theme.px(6), self.theme.px(BADGE) - 2
-        return QRectF(min(centre.x() - width / 2, most - width), centre.y() - height / 2, width, height)
+    def _draw_badge(
+        self, painter: QPainter, centres: list[QPointF], text: str, most: float = math.inf, taken: list[QRectF] | None = None
+    ) -> None:
+        """Round the first of `centres` that is free, or to the left of it where it would reach beyond `most`; nowhere if none is.
 
-    def _draw_badge(self, painter: QPainter, place: QRectF, text: str) -> None:
+        `taken`: places that are not free, to which it adds its own.
+        """
+        width, height = QFontMetricsF(painter.font()).horizontalAdvance(text) + self.theme.px(6), self.theme.px(BADGE) - 2
+        places = [QRectF(min(c.x() - width / 2, most - width), c.y() - height / 2, width, height) for c in centres]
+        less = TOUCH, TOUCH, -TOUCH, -TOUCH
+        free = (one for one in places if not any(one.adjusted(*less).intersects(other) for other in taken or ()))
+        if (place := next(free, None)) is None:
+            return
+        if taken is not None:
+            taken.append(place)
         painter.fillRect(place, self.theme.colour("background", 0.85))
         painter.setPen(self.theme.colour("muted"))
         painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
