@@ -97,12 +97,14 @@ class Runner(QObject):
             slot.shown = slot.serial
             return answer
         lane = request.analysis.lane
+        if self._takes_over(slot, request):
+            return None
 
         def work(job: Job) -> Answer[R]:
             job.memory = self.engine.check(request)
             return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.reported.emit))
 
-        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work)
+        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work, request)
         return None
 
     def do(self, slot: WorkSlot, title: str, work: Callable[[Job], object], lane: str = "io") -> None:
@@ -134,32 +136,75 @@ class Runner(QObject):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
-    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object]) -> None:
+    def _takes_over(self, slot: WorkSlot, request: Request) -> bool:
+        """Whether a job that was put off answers this request: the slot gets what it has begun."""
+        job = next((one for one in self.jobs if one.put_off and one.request == request), None)
+        if job is None or slot in self._running:
+            return False
+        self._overtake(slot)
+        self._hand(job, slot)
+        job.put_off = False
+        self.jobs_changed.emit()
+        return True
+
+    def put_off(self, slot: WorkSlot) -> None:
+        """Nobody waits any more for what a slot asks: it goes on when nothing else of its lane has to, and fills the cache.
+
+        Whoever asks the same meanwhile has it. Other work than answers is cancelled.
+        """
+        for job in self.jobs:
+            if job.slot is slot and job.request is not None and not job.cancelled.is_set():
+                self._hand(job, WorkSlot(self))
+                job.put_off = True
+            elif job.slot is slot:
+                self.cancel(job)
+        self.jobs_changed.emit()
+
+    def _hand(self, job: Job, slot: WorkSlot) -> None:
+        """Let another slot be the one that a job is for; that of one which was put off ends."""
+        for jobs in (self._running, self._waiting):
+            if jobs.get(job.slot) is job:
+                del jobs[job.slot]
+                jobs[slot] = job
+        if job.put_off:
+            job.slot.deleteLater()
+        slot.serial += 1
+        job.slot, job.serial = slot, slot.serial
+
+    def _submit(
+        self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object], request: Request | None = None
+    ) -> None:
         if self._closed:
             return
         self._overtake(slot)
-        job, before = Job(slot, slot.serial, title, lane, work), self._waiting.get(slot)
+        job, before = Job(slot, slot.serial, title, lane, work, request=request), self._waiting.get(slot)
         if before is not None and before.lane != lane:
             del self._waiting[slot]
         self._waiting[slot] = job  # in the place of the one before it: at the end, those asked for first would always go first
-        if lane == "slow" and belongs(slot, self._lead):
-            self._give_way()
+        if lane == "slow":
+            self._give_way(belongs(slot, self._lead))
         self._next(lane)
         self.jobs_changed.emit()
 
-    def _give_way(self) -> None:
-        """Stop the slow job that runs for others than the lead. What it has computed is kept, and it begins again afterwards."""
+    def _give_way(self, to_lead: bool) -> None:
+        """Stop the slow job that was put off, or runs for others than the lead where that asks.
+
+        What it has computed is kept, and it begins again afterwards.
+        """
         for job in self._running.values():
-            if job.lane == "slow" and not job.cancelled.is_set() and not belongs(job.slot, self._lead):
+            others = job.put_off or (to_lead and not belongs(job.slot, self._lead))
+            if job.lane == "slow" and not job.cancelled.is_set() and others:
                 job.yields = True
                 job.cancelled.set()
 
     def _next(self, lane: str) -> None:
-        """Start the oldest waiting job of a lane, of the lead's first, if the lane is free; prefetch if it has none."""
+        """Start the oldest waiting job of a lane if the lane is free, of the lead's first, and last what was put off; prefetch if
+        it has none.
+        """
         if any(j.lane == lane for j in self._running.values()):
             return
         waiting = [job for job in self._waiting.values() if job.lane == lane]
-        job = next((job for job in waiting if belongs(job.slot, self._lead)), next(iter(waiting), None))
+        job = min(waiting, key=lambda job: (not belongs(job.slot, self._lead), job.put_off), default=None)
         if job is None:
             if lane == "live":
                 self.live_busy.clear()
@@ -200,8 +245,10 @@ class Runner(QObject):
         if self._running.get(job.slot) is job:
             del self._running[job.slot]
         if job.yields and current and isinstance(value, Cancelled) and isValid(job.slot) and not self._closed:
-            self._waiting[job.slot] = Job(job.slot, job.serial, job.title, job.lane, job.work)
+            self._waiting[job.slot] = job.anew()
             current = False
+        elif job.put_off and isValid(job.slot):
+            job.slot.deleteLater()
         self._next(job.lane)
         if current and not self._closed:
             self._deliver(kind, job, value)
@@ -240,6 +287,8 @@ class Runner(QObject):
             del self._waiting[job.slot]
             if isValid(job.slot):
                 job.slot.failed.emit(Cancelled(), job.slot.role)
+            if job.put_off and isValid(job.slot):
+                job.slot.deleteLater()
         self.jobs_changed.emit()
 
     def cancel_slot(self, slot: WorkSlot) -> None:
