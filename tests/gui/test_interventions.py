@@ -19,8 +19,9 @@ from circuitlab.figures.panels.circuit.panel import KeepOnlyView
 from circuitlab.gui.docks.interventions import InterventionsDock
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.strip import SIGNS
+from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, Target
-from circuitlab.state.cuts import ablation, with_edits
+from circuitlab.state.cuts import ablation, with_edits, words
 from circuitlab.state.state import Kind
 from tests.gui.driving import dock, heat, settle
 from tests.words import minus
@@ -286,3 +287,20 @@ def test_the_bar_names_what_is_cut_however_little_room_it_has(qtbot: Any, window
         top.compact(stage)
         assert "L0H1" in top.edits.text() and "+2" in top.edits.text(), stage
     assert all(f"z of {head}" in top.edits.toolTip() for head in ("L0H1", "L1H2", "L1H3"))
+
+
+def test_an_intervention_on_a_path_is_read_whole_in_the_narrow_dock(qtbot: Any, window: Window) -> None:
+    """Its words end with the path, which tells two of them apart."""
+    context = window.context
+    paths = [Intervention("zero", Site("k", 1, (2,)), path_from=Site("result", 0, (head,))) for head in (1, 2)]
+    context.apply(with_edits(context.document.recorded, *paths), "two paths")
+    window.layout_of_docks.go_to("interventions")
+    settle(qtbot, window)
+    shown = window.docks["interventions"]
+    assert window.width() == 1280 and isinstance(shown, InterventionsDock) and len(shown.rows) == 2
+    for row, edit in zip(shown.rows, paths, strict=True):
+        label = row.label
+        assert label.text() == words(edit) == label.toolTip() and label.isVisible()
+        assert label.fontMetrics().horizontalAdvance(label.text()) > label.width(), "or one line would do"
+        assert label.height() >= label.heightForWidth(label.width()) > label.fontMetrics().height()
+        assert row.remove.geometry().right() <= row.rect().right() and row.width() <= shown.area.viewport().width()

@@ -248,6 +248,68 @@ def test_numbers_come_from_the_engine_and_say_when_they_do_not(qtbot: Any, windo
     assert cursor.charFormat().underlineStyle() == QTextCharFormat.UnderlineStyle.DotLine
 
 
+LATE = """+++
+title = "Late"
+about = "A number that takes long."
+minutes = 1
++++
+
+## First
+
+```circuitlab
+model = "MODEL"
+text = "ab cab"
+heads = ["L1H3"]
+show = ["attention"]
+[values.copying]
+analysis = "copying_scores"
+set = { qk = false }
+read = "copying[L1H3]"
+```
+
+It is {copying}.
+
+## Second
+
+```circuitlab
+text = "xyz"
+```
+
+Words.
+"""
+
+
+def test_a_number_that_comes_late_is_there_when_one_comes_back_to_its_step(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is left while its number is computed: that goes on, and is begun once."""
+    context, tour, gate, begun = window.context, window.lessons.tour, threading.Event(), list[Any]()
+    (tmp_path / "late.md").write_text(LATE.replace("MODEL", context.document.state.model.source), encoding="utf-8")
+    answer = context.engine.answer
+
+    def held(request: Any, ctx: Any, **more: Any) -> Any:
+        if request.analysis.name == "copying_scores":
+            begun.append(request)
+            while not gate.wait(0.01):
+                ctx.tick(0, 1)
+        return answer(request, ctx, **more)
+
+    monkeypatch.setattr(context.engine, "answer", held)
+    window.lessons.begin(read(tmp_path / "late.md"))
+    qtbot.waitUntil(lambda: len(begun) == 1)
+    tour.next()
+    qtbot.waitUntil(lambda: context.document.recorded.text == "xyz")
+    gate.set()
+    settle(qtbot, window)
+    assert tour.number == 1 and context.engine.cached(begun[0]) is not None
+    tour.back()
+    settle(qtbot, window)
+    copying = context.engine.cached(begun[0]).result.copying[1, 3]
+    assert tour.value_texts == {"copying": f"{copying:.2f}".replace("-", "−")} and len(begun) == 1
+    tour.leave()
+    settle(qtbot, window)
+
+
 def test_links_point_into_the_window_and_none_leaves_it_unasked(
     qtbot: Any, window: Window, own: Lesson, monkeypatch: pytest.MonkeyPatch
 ) -> None:

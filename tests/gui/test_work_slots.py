@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from circuitlab.analysis.base import TextRef, find_analysis
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
+from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore, reference
@@ -105,7 +106,7 @@ def test_slots_that_nobody_needs_are_let_go_but_not_under_work(qtbot: QtBot) -> 
     qtbot.waitUntil(lambda: owner.findChildren(WorkSlot) == [first])
     assert slots["second"] is not second
     cancelled = list[WorkSlot]()
-    slots.cancel(cancelled.append)
+    slots.end(cancelled.append)
     assert len(cancelled) == 2
     qtbot.waitUntil(lambda: not owner.findChildren(WorkSlot))
 
@@ -200,3 +201,76 @@ def test_live_work_has_its_turn_whatever_it_costs(qtbot: Any, runner: Runner) ->
     go_on.set()
     qtbot.waitUntil(lambda: not runner.busy)
     assert [role for _, _, role in heard] == [0, 1, 2, 3]
+
+
+class Held:
+    """An engine's `answer` that waits for `gate`, and what it was begun on in order."""
+
+    def __init__(self, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate, self.begun, self._answer = threading.Event(), list[Request[Any]](), runner.engine.answer
+        monkeypatch.setattr(runner.engine, "answer", self)
+
+    def __call__(self, request: Request[Any], ctx: Any, **more: Any) -> Any:
+        self.begun.append(request)
+        while not self.gate.wait(0.01):
+            ctx.tick(0, 1)
+        return self._answer(request, ctx, **more)
+
+
+@pytest.fixture
+def asked(runner: Runner, tmp_path: Path) -> list[Request[Any]]:
+    """Three slow questions about a small model."""
+    ref = reference(str(directory(tmp_path / "model")))
+    runner.engine.store.open(ref)
+    ways = (CopyingScoresParams(), CopyingScoresParams(embed="normalised tokens"), CopyingScoresParams(qk=False))
+    return [Request.named("copying_scores", way, Subject(ref)) for way in ways]
+
+
+def test_what_is_put_off_goes_on_after_what_is_waited_for(
+    qtbot: Any, runner: Runner, asked: list[Request[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, heard, held = QObject(), list[tuple[str, Request[Any]]](), Held(runner, monkeypatch)
+    left, later, wanted = (WorkSlot(owner, n, answered=lambda a, role: heard.append((role, a.request))) for n in ("l", "m", "w"))
+    runner.ask(left, asked[0])
+    runner.ask(later, asked[1])
+    qtbot.waitUntil(lambda: len(held.begun) == 1)
+    runner.put_off(left)
+    runner.put_off(later)
+    assert not runner.is_busy(left) and not runner.is_busy(later) and len(runner.jobs) == 2
+    runner.ask(wanted, asked[2])
+    qtbot.waitUntil(lambda: len(held.begun) == 2)
+    held.gate.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert held.begun[:2] == [asked[0], asked[2]] and set(held.begun[2:]) == {asked[0], asked[1]}
+    assert heard == [("w", asked[2])] and all(runner.engine.cached(one) is not None for one in asked)
+    qtbot.waitUntil(lambda: not runner.findChildren(WorkSlot))
+
+
+def test_who_asks_for_what_was_put_off_has_what_it_has_begun(
+    qtbot: Any, runner: Runner, asked: list[Request[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, heard, held = QObject(), list[tuple[str, Request[Any]]](), Held(runner, monkeypatch)
+    left, back = (WorkSlot(owner, name, answered=lambda a, role: heard.append((role, a.request))) for name in ("left", "back"))
+    runner.ask(left, asked[0])
+    qtbot.waitUntil(lambda: len(held.begun) == 1)
+    runner.put_off(left)
+    assert runner.ask(back, asked[0]) is None and len(runner.jobs) == 1 and runner.is_busy(back)
+    held.gate.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert held.begun == [asked[0]] and heard == [("back", asked[0])]
+
+
+def test_what_is_put_off_can_be_cancelled_and_other_work_is(
+    qtbot: Any, runner: Runner, asked: list[Request[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, held, failed = QObject(), Held(runner, monkeypatch), list[object]()
+    question, work = (WorkSlot(owner, name, failed=lambda error, role: failed.append(role)) for name in ("question", "work"))
+    runner.ask(question, asked[0])
+    runner.do(work, "work", lambda job: job.cancelled.wait(SECONDS), "io")
+    qtbot.waitUntil(lambda: len(held.begun) == 1)
+    runner.put_off(question)
+    runner.put_off(work)
+    assert [job.cancelled.is_set() for job in runner.jobs if job.slot is work] == [True]
+    runner.cancel_all()
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert not failed and runner.engine.cached(asked[0]) is None

@@ -10,12 +10,11 @@ from PySide6.QtWidgets import QCheckBox, QDockWidget, QFrame, QHBoxLayout, QScro
 
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams, TokenLossResult, token_loss
 from circuitlab.counting import before_and_after, number_of
-from circuitlab.draw.look.plain_text import PlainLabel
+from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.pointing.focus_order import chain
 from circuitlab.engine.request import Answer, Request
 from circuitlab.gui.panel.panel_dock import on_screen
 from circuitlab.gui.panel.title_bar import TitleBar
-from circuitlab.gui.widgets.labels import ShortLabel
 from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
@@ -41,7 +40,8 @@ class EditRow(QWidget):
         self.on = QCheckBox(self)
         self.on.setToolTip("Switch this intervention on or off: to ablate or patch, or to leave the model as it is")
         self.on.clicked.connect(self._switch)
-        self.label = ShortLabel(self, fills=True)
+        self.label = PlainLabel(self)
+        self.label.setWordWrap(True)  # the end of the words says on which path it acts
         self.remove = QToolButton(self)
         self.remove.setText("Remove")
         self.remove.clicked.connect(self._remove)
@@ -59,7 +59,9 @@ class EditRow(QWidget):
         self.on.setEnabled(fits)
         self.on.setAccessibleName(words(edit))
         self.remove.setAccessibleName(f"Remove {words(edit)}")
-        self.label.setText(words(edit) + ("" if fits else " — does not fit this prompt"))
+        text = words(edit) + ("" if fits else " — does not fit this prompt")
+        self.label.setText(text)
+        self.label.setToolTip(tip_of(text))
 
     @Slot(bool)
     def _switch(self, on: bool) -> None:

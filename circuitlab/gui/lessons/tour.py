@@ -118,6 +118,8 @@ class Tour(QObject):
         """Begin a story, by default at the step where it was left. The present State is restored at its end."""
         if self._before is None:
             self._before = self.context.document.recorded
+        if self.lesson is not story:
+            self._stop()
         self.lesson = story
         self.ready = None
         self.go(self.first_step(story) if number is None else number)
@@ -154,7 +156,7 @@ class Tour(QObject):
         if self.lesson is None or not 0 <= number < len(self.lesson.steps):
             return
         follows = number == self.number + 1 and not again and self.ready is not None and self.error is None
-        self._stop()
+        self._stop(put_off=number != self.number)
         self.number = number
         if isinstance(self.lesson, Lesson):
             self.places.at(self.lesson, number)
@@ -212,10 +214,12 @@ class Tour(QObject):
         self.left.emit(stay)
         self.changed.emit()
 
-    def _stop(self) -> None:
+    def _stop(self, put_off: bool = False) -> None:
+        """Wait for nothing any more. `put_off`: the step is left and may be come back to, so what its numbers take goes on."""
+        runner = self.context.runner
         self.value_texts = {}  # before the jobs are cancelled: their end no longer matters
-        self.context.runner.cancel_slot(self._slot)
-        self._slots.cancel(self.context.runner.cancel_slot)
+        runner.cancel_slot(self._slot)
+        self._slots.end(runner.put_off if put_off else runner.cancel_slot)
 
     # -- the State and the numbers --------------------------------------------------------------------------------------
 

@@ -32,7 +32,14 @@ class Job:
     text: str = ""
     reported_at: float = 0.0  # time of the last progress report to the window
     cancelled: threading.Event = field(default_factory=threading.Event)
-    yields: bool = False  # cancelled to let the lead's work go first; it begins again afterwards
+    request: Request | None = None  # that it answers, None for other work
+    put_off: bool = False  # nobody waits for it any more; it goes on when nothing else of its lane has to
+    yields: bool = False  # cancelled to let other work go first; it begins again afterwards
+
+    def anew(self) -> Job:
+        """The same job from its beginning, with what the engine has kept of this one."""
+        own = self.slot, self.serial, self.title, self.lane, self.work, self.cost
+        return Job(*own, request=self.request, put_off=self.put_off)
 
     def set_progress(self, done: int, total: int, text: str) -> bool:
         """Note the progress, on the worker. Returns whether it is time to report it to the window."""

@@ -98,13 +98,14 @@ class Runner(QObject):
             slot.shown = slot.serial
             return answer
         lane = request.analysis.lane
+        if self._takes_over(slot, request):
+            return None
 
         def work(job: Job) -> Answer[R]:
             job.memory = self.engine.check(request)
             return self.engine.answer(request, JobCtx(job, request, self.live_busy, self.reported.emit))
 
-        cost = self.engine.cost(request) if lane == "slow" else 0.0  # live: each in its turn, however often the cheap ones ask
-        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work, cost)
+        self._submit(slot, f"{request.analysis.name.replace('_', ' ')} · {request.subject.model.name}", lane, work, request)
         return None
 
     def do(self, slot: WorkSlot, title: str, work: Callable[[Job], object], lane: str = "io") -> None:
@@ -136,23 +137,66 @@ class Runner(QObject):
             if job is not None and job.lane != "live":
                 job.cancelled.set()
 
-    def _submit(self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object], cost: float = 0.0) -> None:
+    def _takes_over(self, slot: WorkSlot, request: Request) -> bool:
+        """Whether a job that was put off answers this request: the slot gets what it has begun."""
+        job = next((one for one in self.jobs if one.put_off and one.request == request), None)
+        if job is None or slot in self._running:
+            return False
+        self._overtake(slot)
+        self._hand(job, slot)
+        job.put_off = False
+        self.jobs_changed.emit()
+        return True
+
+    def put_off(self, slot: WorkSlot) -> None:
+        """Nobody waits any more for what a slot asks: it goes on when nothing else of its lane has to, and fills the cache.
+
+        Whoever asks the same meanwhile has it. Other work than answers is cancelled.
+        """
+        for job in self.jobs:
+            if job.slot is slot and job.request is not None and not job.cancelled.is_set():
+                self._hand(job, WorkSlot(self))
+                job.put_off = True
+            elif job.slot is slot:
+                self.cancel(job)
+        self.jobs_changed.emit()
+
+    def _hand(self, job: Job, slot: WorkSlot) -> None:
+        """Let another slot be the one that a job is for; that of one which was put off ends."""
+        for jobs in (self._running, self._waiting):
+            if jobs.get(job.slot) is job:
+                del jobs[job.slot]
+                jobs[slot] = job
+        if job.put_off:
+            job.slot.deleteLater()
+        slot.serial += 1
+        job.slot, job.serial = slot, slot.serial
+
+    def _submit(
+        self, slot: WorkSlot, title: str, lane: str, work: Callable[[Job], object], request: Request | None = None
+    ) -> None:
         if self._closed:
             return
         self._overtake(slot)
-        job, before = Job(slot, slot.serial, title, lane, work, cost), self._waiting.get(slot)
+        # live: each in its turn, however often the cheap ones ask
+        cost = self.engine.cost(request) if request is not None and lane == "slow" else 0.0
+        job, before = Job(slot, slot.serial, title, lane, work, cost, request=request), self._waiting.get(slot)
         if before is not None and before.lane != lane:
             del self._waiting[slot]
         self._waiting[slot] = job  # in the place of the one before it: at the end, those asked for first would always go first
-        if lane == "slow" and belongs(slot, self._lead):
-            self._give_way()
+        if lane == "slow":
+            self._give_way(belongs(slot, self._lead))
         self._next(lane)
         self.jobs_changed.emit()
 
-    def _give_way(self) -> None:
-        """Stop the slow job that runs for others than the lead. What it has computed is kept, and it begins again afterwards."""
+    def _give_way(self, to_lead: bool) -> None:
+        """Stop the slow job that was put off, or runs for others than the lead where that asks.
+
+        What it has computed is kept, and it begins again afterwards.
+        """
         for job in self._running.values():
-            if job.lane == "slow" and not job.cancelled.is_set() and not belongs(job.slot, self._lead):
+            others = job.put_off or (to_lead and not belongs(job.slot, self._lead))
+            if job.lane == "slow" and not job.cancelled.is_set() and others:
                 job.yields = True
                 job.cancelled.set()
 
@@ -175,10 +219,13 @@ class Runner(QObject):
         job.started_at = time.monotonic()
         self._pools[lane].submit(self._run, job)
 
-    def _place(self, job: Job) -> tuple[bool, bool, float]:
-        """Where a job stands among those that wait: the lead's, what is in sight, the cheapest; of equals the oldest is first."""
+    def _place(self, job: Job) -> tuple[bool, bool, bool, float]:
+        """Where a job stands among those that wait: the lead's, what is in sight, the cheapest; of equals the oldest is first.
+
+        Last is what was put off.
+        """
         slot = job.slot
-        return not belongs(slot, self._lead), not (isValid(slot) and slot.in_sight()), job.cost
+        return not belongs(slot, self._lead), job.put_off, not (isValid(slot) and slot.in_sight()), job.cost
 
     def _run(self, job: Job) -> None:
         """Do a job, on its worker."""
@@ -206,8 +253,10 @@ class Runner(QObject):
         if self._running.get(job.slot) is job:
             del self._running[job.slot]
         if job.yields and current and isinstance(value, Cancelled) and isValid(job.slot) and not self._closed:
-            self._waiting[job.slot] = Job(job.slot, job.serial, job.title, job.lane, job.work, job.cost)
+            self._waiting[job.slot] = job.anew()
             current = False
+        elif job.put_off and isValid(job.slot):
+            job.slot.deleteLater()
         self._next(job.lane)
         if current and not self._closed:
             self._deliver(kind, job, value)
@@ -246,6 +295,8 @@ class Runner(QObject):
             del self._waiting[job.slot]
             if isValid(job.slot):
                 job.slot.failed.emit(Cancelled(), job.slot.role)
+            if job.put_off and isValid(job.slot):
+                job.slot.deleteLater()
         self.jobs_changed.emit()
 
     def cancel_slot(self, slot: WorkSlot) -> None:

@@ -73,9 +73,9 @@ class WorkSlots:
         for key in [key for key, slot in self._slots.items() if key not in keys and not self._is_busy(slot)]:
             self._slots.pop(key).deleteLater()
 
-    def cancel(self, cancel_slot: Callable[[WorkSlot], object]) -> None:
-        """Cancel what runs for any of them with `cancel_slot(slot)`, and delete them all; their results are dropped."""
+    def end(self, end_slot: Callable[[WorkSlot], object]) -> None:
+        """Cancel or put off what runs for any of them with `end_slot(slot)`, and delete them all; nobody hears the results."""
         slots, self._slots = self._slots, {}
         for slot in slots.values():
-            cancel_slot(slot)
+            end_slot(slot)
             slot.deleteLater()
