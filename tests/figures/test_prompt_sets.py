@@ -50,6 +50,15 @@ def test_every_measure_is_a_map_of_heads_and_its_ranking(engine: Engine, three: 
     assert "3 prompts" in figure.caption and "three.tsv" in figure.caption
 
 
+def test_a_set_without_any_value_says_why(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "set.tsv"
+    path.write_text("one two\t three\t four\n", encoding="utf-8")
+    figure = figure_of(engine, PANEL, state(what="answer_attention", prompts="a file", file=str(path)))
+    assert not figure.grid and "does the answer stand before" in figure.why_empty
+    path.write_text("one two\t three\t four\t\t two\n", encoding="utf-8")
+    assert figure_of(engine, PANEL, state(what="answer_attention", prompts="a file", file=str(path))).find("map") is not None
+
+
 def test_the_second_page_lists_each_prompt_with_the_chosen_heads_value(engine: Engine, three: str) -> None:
     asked = state(prompts="a file", file=three, page="prompts").select(heads=(Head(1, 1),))
     rows = figure_of(engine, PANEL, asked).find("prompts")

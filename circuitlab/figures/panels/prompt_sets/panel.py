@@ -91,6 +91,11 @@ TITLES = {
     "orders": "nats by which the terms of each order lower the loss",
 }
 
+NOWHERE = {
+    "answer_attention": "In no prompt of this set does the answer stand before, and none names its source: choose another set.",
+    "head_scores": "No prompt of this set repeats a token before its end: choose another set.",
+}
+
 
 @dataclass(frozen=True)
 class PromptSetsView:
@@ -167,6 +172,8 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     view: PromptSetsView = state.view("prompt_sets", PromptSetsView)
     result = answer.result
     what = _choice_of(answer)
+    if answer.complete and not result.n.any():
+        return empty(NOWHERE.get(what, "No prompt of this set has a value: choose another set."), "Prompt sets")
     if what in LISTS:
         return _entries_page(answer, result, what, view.page, state, facts)
     if view.page == "prompts":
