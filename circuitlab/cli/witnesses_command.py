@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +27,10 @@ from circuitlab.terminal import on_one_line
 from circuitlab.training.corpus import Stream, find_sources, tokenised
 from circuitlab.training.measure_command import folder_of
 from circuitlab.witnesses.measuring import witnesses_of
-from circuitlab.witnesses.record import FILE, as_json, write_record
+from circuitlab.witnesses.record import FILE, Witnesses, as_json, write_record
 from circuitlab.witnesses.table import describe, table
+
+CONTROL = "attn-only-0l"  # of the shipped models
 
 
 class _Subject(NamedTuple):
@@ -41,6 +43,8 @@ class _Subject(NamedTuple):
 def run(args: argparse.Namespace) -> int:
     """Measure every model, and print the table or JSON. All are opened first: a wrong name costs no work."""
     names = tuple(dict.fromkeys(args.models)) or shipped_models()
+    if not names:
+        raise UsageError("No model is named.", expected="MODEL…, where none ships", got="none", remedy="Name a model.")
     folder = _card_folder(args) if args.card else None
     if args.tokens and len(names) != 1:
         raise UsageError(
@@ -54,22 +58,29 @@ def run(args: argparse.Namespace) -> int:
     subjects = _titled([_opened(name, engine, step) for name in names])
     control = None if args.control is None else _need_control(_opened(args.control, engine, None))
     texts = _Texts(args.text, args.tokens)
-    found = {}
-    for title, model in subjects:
-        beside = _control(model, control, [one.model for one in subjects], engine)
-        say = lambda part, title=title: print(on_one_line(f"{title}: {part}"), file=sys.stderr, flush=True)
-        found[title] = replace(witnesses_of(model, texts.of(model), beside, args.pieces, say), model=title, step=step)
-    if args.json:
-        print(json.dumps({title: as_json(one) for title, one in found.items()}, ensure_ascii=False, indent=1))
-    else:
-        heading = {title + ("" if step is None else f", step {step:,}"): one for title, one in found.items()}
-        print("\n".join(map(on_one_line, table(heading))))
+    found = dict[str, Witnesses]()
+    try:
+        for title, model in subjects:
+            beside = _control(model, control, [one.model for one in subjects], engine)
+            say = lambda part, title=title: print(on_one_line(f"{title}: {part}"), file=sys.stderr, flush=True)
+            found[title] = replace(witnesses_of(model, texts.of(model), beside, args.pieces, say), model=title, step=step)
+    finally:  # what was measured until an interrupt or an error is not lost
+        if found:
+            _print(args, found, step)
     if folder is not None:
         (one,) = found.values()
         measured = replace(one, model=folder.name)
         write_record(folder, measured)
         describe(folder, measured, _command(args, folder))
     return 0
+
+
+def _print(args: argparse.Namespace, found: Mapping[str, Witnesses], step: int | None) -> None:
+    if args.json:
+        print(json.dumps({title: as_json(one) for title, one in found.items()}, ensure_ascii=False, indent=1))
+        return
+    columns = {title + ("" if step is None else f", step {step:,}"): one for title, one in found.items()}
+    print("\n".join(map(on_one_line, table(columns))))
 
 
 def _card_folder(args: argparse.Namespace) -> Path:
@@ -135,10 +146,10 @@ def _control(model: Model, named: Model | None, beside: Sequence[Model], engine:
 
 
 def _candidates(beside: Sequence[Model], engine: Engine) -> Iterator[Model]:
-    """Models beside this one, then those that ship."""
+    """Models beside this one, then the one that ships."""
     yield from beside
-    for name in shipped_models():
-        yield lab.open(name, use=engine)
+    if CONTROL in shipped_models():
+        yield lab.open(CONTROL, use=engine)
 
 
 class _Texts:

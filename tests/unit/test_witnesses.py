@@ -19,11 +19,12 @@ from circuitlab.cli.parser import main
 from circuitlab.disk.paths import model_dir, resource, shipped_models
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
-from circuitlab.errors import BadModel
+from circuitlab.errors import BadMachine, BadModel
 from circuitlab.model.prompts import lines_of
 from circuitlab.witnesses import prose
 from circuitlab.witnesses.estimate import Mean, mean_of
 from circuitlab.witnesses.heads import BLOCK, SAMPLES, random_blocks, sources_used
+from circuitlab.witnesses.measuring import witnesses_of
 from circuitlab.witnesses.prompt_sets import NAMES, SETS, names_to_the_end, on_set, prompts_of
 from circuitlab.witnesses.prose import counted_positions, passages, resting, said_twice, words_split
 from circuitlab.witnesses.record import FILE, Witnesses, read_record
@@ -212,6 +213,22 @@ def test_without_a_name_it_is_those_that_ship(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr("circuitlab.cli.witnesses_command.witnesses_of", measured)
     assert main(["witnesses", "--json"]) == 0
     assert tuple(asked) == shipped_models() == tuple(json.loads(capsys.readouterr().out))
+
+
+def test_what_was_measured_before_an_error_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = witnesses_of
+
+    def measured(model: Any, *more: Any) -> Witnesses:
+        if model.ref.name == "attn-only-1l":
+            raise BadMachine("The disk is gone.", expected="a disk", got="none", remedy="Look for it.")
+        return real(model, *more)
+
+    monkeypatch.setattr("circuitlab.cli.witnesses_command.witnesses_of", measured)
+    assert main(["witnesses", "attn-only-0l", "attn-only-1l", "--pieces", "1"]) == BadMachine.exit_code
+    out, err = capsys.readouterr()
+    assert out.startswith("| | attn-only-0l |\n") and "said twice" in out and "The disk is gone." in err
 
 
 @pytest.mark.parametrize(
