@@ -178,5 +178,5 @@ def test_a_sheet_that_becomes_too_high_names_what_makes_it_lower(
 ) -> None:
     out = str(tmp_path / "fig.svg")
     for more, named in ((["--columns", "1"], True), (["--columns", "1", "--panels", "attention"], False)):
-        assert main(["sheet", f"{talk}#3", "-o", out, "--width", "120", *more]) == 0
+        assert main(["sheet", f"{talk}#3", "-o", out, "--width", "140", *more]) == 0
         assert ("of a page (--panels attention draws fewer parts)" in capsys.readouterr().out) == named

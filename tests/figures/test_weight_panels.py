@@ -390,7 +390,7 @@ def test_numbers_beside_heads_say_what_they_are_wherever_they_stand(engine: Engi
     assert isinstance(graph, Edges) and any(graph.badges)
     (words,) = (part for part in figure.brief if "prefix matching" in part)
     assert isinstance(words, Essential)
-    assert re.search(r"0\.4 on random tokens, on\W10\W×\W25\W×\W4 \(", words)
+    assert re.search(r"0\.4, where there is room, on random tokens, on\W10\W×\W25\W×\W4 \(", words)
 
 
 @pytest.mark.parametrize("form", ["graph", "matrix", "list"])

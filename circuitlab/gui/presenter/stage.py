@@ -103,7 +103,7 @@ class Stage(QWidget):
         self.tour.setting.connect(self._about_to_set)
         self.tour.shown.connect(self._shown)
         self.tour.changed.connect(self._walked)
-        self.views.drawn.connect(self._retitle)
+        self.views.drawn.connect(self._write)
         self.tour.value_changed.connect(self._write)
         self.context.loader.settled.connect(self._settled)
         self.context.failed.connect(self._failed)
@@ -333,11 +333,6 @@ class Stage(QWidget):
         footer = footer_of(side, self.context.facts_if_open(side.model), figures)
         place = place_of(() if ready is None else ready.film, state)
         return title_of(step, setup, state, figures), line, footer, (number + 1, self.count), place
-
-    @Slot()
-    def _retitle(self) -> None:
-        if self.setup.play is not None:
-            self._write()
 
     def public_line(self) -> str:
         """The line of the present step that everybody reads, with its numbers filled in."""
