@@ -464,3 +464,16 @@ def test_the_form_follows_the_number_of_heads_until_one_is_chosen_and_a_large_ma
     assert many.x.spans == tuple((4 * i, 4 * i + 4, f"L{i}") for i in range(16))
     assert many.y.spans == tuple((4 * i, 4 * i + 4, f"L{i + 1}") for i in range(16))
     assert many.y.ticks[0] == "L1H0" and many.x.ticks[-1] == "L15H3"
+
+
+def test_the_plane_shows_the_pairs_that_were_asked_for_whatever_the_control_says_by_then(engine: Engine, state: State) -> None:
+    panel, facts = find_panel("spectra"), facts_of(engine, state.model)
+    centred, raw = (state.with_view("spectra", SpectraView(page="plane", weighted_by="one", raw=raw)) for raw in (False, True))
+    result = answer(engine, state, "pair_positivity", PairPositivityParams())
+    for asked, pairs in ((centred, result.pairs), (raw, result.pairs_raw)):
+        answers: dict[str, Any] = {role: engine.answer(request) for role, request in panel.ask(asked, facts).by_role.items()}
+        for shown in (centred, raw):
+            rows = panel.figure(shown, facts, answers, {}).find("earlier")
+            assert isinstance(rows, Rows)
+            for (layer, head), value in zip(rows.ids.tolist(), rows.columns[1].values, strict=True):
+                assert value == pytest.approx(pairs[2, 1, layer, head], abs=1e-9)
