@@ -355,3 +355,50 @@ def test_a_map_whose_cells_have_no_room_for_their_texts_says_so(view):
     view.grab()
     QApplication.processEvents()
     assert "no room" not in view.whole_caption
+
+
+def test_a_bracket_holds_the_steps_that_belong_together_whichever_way_the_map_lies(view):
+    names = tuple(f"H{i}" for i in range(6))
+    for across in (True, False):
+        shown = []
+        for brackets in ((), ((0, 3), (3, 6))):
+            heads, layers = Axis("head", names, brackets=brackets), Axis("layer", ("L0", "L1"))
+            x, y = (heads, layers) if across else (layers, heads)
+            values = np.zeros((len(y.ticks), len(x.ticks)), np.float32)
+            view.show_figure(Figure(((Heatmap("map", values, (0.0, 1.0), x=x, y=y),),), "t"))
+            view.grab()
+            QApplication.processEvents()
+            widget = view.widget("map")
+            image = widget.viewport().grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+            bits = np.frombuffer(bytes(image.constBits()), np.uint8)
+            shown.append(bits.reshape(image.height(), -1, 4)[:, : image.width(), :3])
+        axis, frame = (widget.bottom_axis if across else widget.left_axis), widget.frame()
+        ys, xs = np.nonzero((shown[0] != shown[1]).any(axis=2))
+        along, away = (xs, ys) if across else (ys, xs)
+        edge = frame.bottom() if across else frame.left()
+        assert len(along) and np.abs(away - edge).max() <= 6  # between the labels and the map
+        start = frame.left() if across else frame.top()
+        middle = start + (axis.place(2) + axis.place(3)) / 2
+        assert not (np.abs(along - middle) < 1).any()  # one ends before the other begins
+        for first, last in ((0, 2), (3, 5)):
+            inside = along[(along >= start + axis.place(first)) & (along <= start + axis.place(last))]
+            assert len(np.unique(inside)) >= axis.place(last) - axis.place(first) - 2
+
+
+def test_names_of_many_ranges_stand_side_by_side_and_the_chosen_one_is_among_them(view):
+    names = tuple((9 * i, 9 * i + 9, f"L{i}") for i in range(29))
+    values = np.zeros((261, 261), np.float32)
+    for row in (None, 100, 161):
+        heat = Heatmap(
+            "map", values, (0.0, 1.0), x=Axis("source", spans=names), y=Axis("destination", spans=names), row=row, col=row
+        )
+        view.show_figure(Figure(((heat,),), "t"))
+        view.grab()
+        QApplication.processEvents()
+        widget = view.widget("map")
+        for axis in (widget.left_axis, widget.bottom_axis):
+            metrics = axis.labels.labelling(axis.room).metrics
+            named = axis._named_spans(metrics)
+            middles = [axis._middle(first, stop) for first, stop, _ in named]
+            assert 4 < len(named) <= 29 and np.diff(middles).min() >= min(axis._along(metrics, n) for *_, n in named) - 1
+            assert row is None or any(first <= row < stop for first, stop, _ in named)

@@ -434,3 +434,68 @@ def test_positivity_is_asked_for_only_where_it_is_shown_and_a_part_of_it_says_so
     assert "positivity not yet computed" in figure.title
     (rows,) = figure.marks()
     assert isinstance(rows, Rows) and len(rows.ids) == int((pairs[1, 0, 0, :2] > 0).sum())
+
+
+@pytest.mark.parametrize("n_layers", [3, 20])  # with all heads, and with those that have an edge
+def test_heads_that_share_keys_are_bracketed_and_lists_name_what_they_share(
+    engine: Engine, tmp_path: Path, n_layers: int
+) -> None:
+    shape = replace(CONFIGS["llama"], n_layers=n_layers)
+    assert (shape.n_heads, shape.group) == (4, 2)
+    state = State(ModelRef(f"file:{directory(tmp_path / 'model', shape)}")).with_tokens((0, 5, 9, 5, 7))
+    graph = drawn(engine, state, "composition", CompositionView(form="graph", top=30))
+    edges = graph.find("composition")
+    assert (
+        isinstance(edges, Edges) and edges.node_ids is not None and "brackets: heads with one key and one value" in graph.caption
+    )
+    nodes = [tuple(node) for node in edges.node_ids.tolist()]
+    held = {tuple(nodes[i] for i in bracket) for bracket in edges.brackets}
+    pairs = {((layer, first), (layer, first + 1)) for layer in range(n_layers) for first in (0, 2)}
+    assert held == {pair for pair in pairs if set(pair) <= set(nodes)} and held
+    rows = drawn(engine, state, "composition", CompositionView(form="list", top=200)).find("pairs")
+    assert isinstance(rows, Rows)
+    columns = {c.name: c.values for c in rows.columns}
+    for through, dest, shared in zip(columns["through"], columns["destination"], columns["shared"], strict=True):
+        first = _head(dest)[1] // 2 * 2
+        what = {"Q": "", "K": f"keys {first // 2} (H{first}–H{first + 1})", "V": f"values {first // 2} (H{first}–H{first + 1})"}
+        assert shared == what[through]
+    for name in ("overview", "heads"):
+        figure = drawn(engine, state, name)
+        (heat,) = (mark for mark in figure.marks() if isinstance(mark, Heatmap))
+        assert heat.x.brackets == ((0, 2), (2, 4)) and "brackets: heads with one key" in figure.caption
+
+
+def test_heads_with_keys_of_their_own_have_no_brackets(engine: Engine, state: State) -> None:
+    graph = drawn(engine, state, "composition", CompositionView(form="graph"))
+    assert not graph.find("composition").brackets and "brackets" not in graph.caption  # type: ignore[union-attr]
+    rows = drawn(engine, state, "composition", CompositionView(form="list")).find("pairs")
+    assert isinstance(rows, Rows) and "shared" not in [c.name for c in rows.columns]
+    assert not drawn(engine, state, "overview").find("heads").x.brackets  # type: ignore[union-attr]
+
+
+def test_the_form_follows_the_number_of_heads_until_one_is_chosen_and_a_large_matrix_names_layers(
+    engine: Engine, state: State, tmp_path: Path
+) -> None:
+    large = State(ModelRef(f"file:{directory(tmp_path / 'model', replace(CONFIGS['attention-only'], n_layers=17))}"))
+    assert isinstance(drawn(engine, state, "composition").marks()[0], Edges)
+    assert isinstance(drawn(engine, large, "composition").marks()[0], Rows)  # 68 heads
+    assert isinstance(drawn(engine, large, "composition", CompositionView(form="graph")).marks()[0], Edges)
+    matrix = CompositionView(form="matrix", through="K")
+    (few,), (many,) = (drawn(engine, of, "composition", matrix).marks() for of in (state, large))
+    assert isinstance(few, Heatmap) and isinstance(many, Heatmap) and not few.x.spans and not few.y.spans
+    assert many.x.spans == tuple((4 * i, 4 * i + 4, f"L{i}") for i in range(16))
+    assert many.y.spans == tuple((4 * i, 4 * i + 4, f"L{i + 1}") for i in range(16))
+    assert many.y.ticks[0] == "L1H0" and many.x.ticks[-1] == "L15H3"
+
+
+def test_the_plane_shows_the_pairs_that_were_asked_for_whatever_the_control_says_by_then(engine: Engine, state: State) -> None:
+    panel, facts = find_panel("spectra"), facts_of(engine, state.model)
+    centred, raw = (state.with_view("spectra", SpectraView(page="plane", weighted_by="one", raw=raw)) for raw in (False, True))
+    result = answer(engine, state, "pair_positivity", PairPositivityParams())
+    for asked, pairs in ((centred, result.pairs), (raw, result.pairs_raw)):
+        answers: dict[str, Any] = {role: engine.answer(request) for role, request in panel.ask(asked, facts).by_role.items()}
+        for shown in (centred, raw):
+            rows = panel.figure(shown, facts, answers, {}).find("earlier")
+            assert isinstance(rows, Rows)
+            for (layer, head), value in zip(rows.ids.tolist(), rows.columns[1].values, strict=True):
+                assert value == pytest.approx(pairs[2, 1, layer, head], abs=1e-9)

@@ -13,6 +13,7 @@ from circuitlab.figures.marks import Heatmap
 
 LEAST = 4.0  # px of a cell, below which a frame would hide it
 MOST_TILES = 1024  # with more tiles, none is framed
+MOST_RULES, PALE = 12, 0.4  # ranges along an axis, of more of which the lines between them are so opaque: they stand over cells
 CLEAR = 9.0  # px of a cell, from which on its frame stands off it: a full cell is as dark as its frame
 
 
@@ -44,7 +45,8 @@ def paint_tiles(painter: QPainter, mark: Heatmap, box: Callable[[tuple[int, int]
 def paint_rules(painter: QPainter, mark: Heatmap, box: Callable[[float, float, float, float], QRectF], theme: Theme) -> None:
     """A line where one named range ends and another begins; `box(row, col, rows, cols)` in pixels."""
     rows, cols = mark.values.shape
-    painter.setPen(theme.pen("faint"))
+    dense = max(len(mark.x.spans), len(mark.y.spans)) > MOST_RULES
+    painter.setPen(theme.pen(theme.colour("faint", PALE) if dense else "faint"))
     for first, _, _ in mark.x.spans[1:]:
         edge = box(0, first, rows, 1)
         painter.drawLine(edge.topLeft(), edge.bottomLeft())

@@ -19,6 +19,7 @@ from circuitlab.draw.plots._number_axis import NumberAxis
 from circuitlab.draw.plots._step_labels import BARE, LONGEST, LONGEST_ON_PAPER, TICK, AxisRoom, StepLabels
 from circuitlab.figures.marks import Axis
 
+BRACKET = 2.5  # px from the plot, and between one bracket and the next at either end
 FEW_SPANS = 12  # ranges of which each is named as far as there is room
 BEYOND = 6.0  # px that a title may be longer than its axis
 NUMBERS = 44  # px that numbers beside a plot have at least
@@ -260,6 +261,7 @@ class LabelAxis(NumberAxis):
         length = self.height() if self.vertical else self.width()
         low, high = view.viewRange()[1 if self.vertical else 0]
         self.room = self.room._replace(cell=self.pitch * length / ((high - low) or 1.0))
+        self._brackets(p)
         labels, room = self.labels, self.room
         labelling = labels.labelling(room)
         font, metrics = labelling.font, labelling.metrics
@@ -285,6 +287,15 @@ class LabelAxis(NumberAxis):
             p.setFont(font)
             self._label(p, metrics, self.chosen, chosen, upright)
         self._title(p)
+
+    def _brackets(self, p: QPainter) -> None:
+        """A bracket along each range of steps that belong together, its ends towards the plot."""
+        half = max(self.room.cell / 2 - BRACKET, 0.5)
+        p.setPen(self.theme.pen("muted"))
+        for first, stop in self.spec.brackets:
+            low, high = self.place(first) - half, self.place(stop - 1) + half
+            ends = [(low, 0.0), (low, BRACKET), (high, BRACKET), (high, 0.0)]
+            p.drawPolyline([QPointF(self.width() - across, at) if self.vertical else QPointF(at, across) for at, across in ends])
 
     def _label(self, p: QPainter, metrics: QFontMetricsF, i: int, at: float, upright: bool) -> None:
         text = self.labels.text(i, self.room)

@@ -33,6 +33,7 @@ DASHED_UP_TO = 1500
 DOT = 4.5
 FEW = 8  # nodes of a row that are named on paper however narrow it is
 BADGE = 16.0  # px above a node
+BRACKET = 3.0  # px below nodes
 TOUCH = 2.0  # px by which two labels may meet
 HALO, PALE = 6.0, 0.2  # px on either side of a chosen or hovered edge, and how opaque: a faint edge must be seen on it
 
@@ -313,6 +314,7 @@ class EdgesMark(XYPlot):
     def _draw_nodes(self, painter: QPainter) -> None:
         boxes = self._boxes()
         self._draw_rows(painter)
+        self._draw_brackets(painter, boxes)
         painter.setFont(self.theme.font(self.theme.small))
         chosen, round_ = set(self.mark.chosen_nodes), self.theme.px(4)
         hovered = self._hovered[1] if self._hovered and self._hovered[0] == 0 else -1
@@ -347,6 +349,18 @@ class EdgesMark(XYPlot):
             if (box := boxes[i]).x() == box.x():
                 side = self.theme.px(CROSS)
                 paint_cross(painter, QRectF(box.right() - side, box.top() - side, 2 * side, 2 * side), self.theme)
+
+    def _draw_brackets(self, painter: QPainter, boxes: list[QRectF]) -> None:
+        """Below the nodes that belong together, its ends at the outer ones."""
+        painter.setPen(self.theme.pen("muted"))
+        end = self.theme.px(BRACKET)
+        for nodes in self.mark.brackets:
+            of = sorted((boxes[i] for i in nodes if boxes[i].x() == boxes[i].x()), key=QRectF.x)
+            if len(of) < 2:
+                continue
+            left, right, low = of[0].center().x(), of[-1].center().x(), max(box.bottom() for box in of) + end
+            corners = [(left, of[0].bottom()), (left, low), (right, low), (right, of[-1].bottom())]
+            painter.drawPolyline([QPointF(*corner) for corner in corners])
 
     def _draw_rows(self, painter: QPainter) -> None:
         """Names of rows at the left edge."""

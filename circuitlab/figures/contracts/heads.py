@@ -11,9 +11,10 @@ from circuitlab.analysis.ordering import all_ranks, rank_in
 from circuitlab.counting import ranked
 from circuitlab.errors import bounded
 from circuitlab.figures.marks import Axis, Heatmap, RowColumn
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.known_heads import KnownHeads
 from circuitlab.model.subject import Head
-from circuitlab.state.state import State
+from circuitlab.state.state import Kind, State
 
 NOTE = 48  # characters of a note in a table; the readout has all of it
 
@@ -30,15 +31,34 @@ def rank_column(values: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def head_axes(n_layers: int, n_heads: int) -> tuple[Axis, Axis]:
-    """Axes of a map of all heads: heads across, layers down."""
-    return Axis("head", tuple(f"H{h}" for h in range(n_heads))), Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
+def head_axes(n_layers: int, n_heads: int, group: int = 1) -> tuple[Axis, Axis]:
+    """Axes of a map of all heads: heads across, layers down; a bracket for each `group` of heads that share keys and values."""
+    brackets = tuple((first, first + group) for first in range(0, n_heads, group)) if group > 1 else ()
+    heads = Axis("head", tuple(f"H{h}" for h in range(n_heads)), brackets=brackets)
+    return heads, Axis("layer", tuple(f"L{i}" for i in range(n_layers)))
 
 
-def head_map(state: State, values: np.ndarray, levels: tuple[float, float], **more: object) -> Heatmap:
-    """A map of all heads by `values` [layer, head], the leading one marked where it is among them; `more` of a `Heatmap`."""
+def sharing(config: ModelConfig) -> str:
+    """For the caption of a map of all heads: what its brackets mean; "" where every head has keys and values of its own."""
+    return "brackets: heads with one key and one value" if config.group > 1 else ""
+
+
+def group_name(config: ModelConfig, kind: Kind, head: int) -> str:
+    """The shared key or value that a head reads, "keys 1 (H3–H5)"; "" for queries, and where heads have their own."""
+    if kind == "Q" or config.group == 1:
+        return ""
+    kv = config.kv_head(head)
+    first = kv * config.group
+    return f"{'keys' if kind == 'K' else 'values'} {kv} (H{first}–H{first + config.group - 1})"
+
+
+def head_map(state: State, values: np.ndarray, levels: tuple[float, float], group: int = 1, **more: object) -> Heatmap:
+    """A map of all heads by `values` [layer, head], the leading one marked where it is among them; `more` of a `Heatmap`.
+
+    `group`: how many heads share keys and values.
+    """
     n_layers, n_heads = values.shape
-    x, y = head_axes(n_layers, n_heads)
+    x, y = head_axes(n_layers, n_heads, group)
     head = state.selection.head
     inside = head.layer < n_layers and head.head < n_heads
     place = {"row": head.layer, "col": head.head} if inside else {}

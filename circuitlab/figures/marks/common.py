@@ -24,7 +24,8 @@ class Axis:
     `tokens` marks labels as token text, set in the mono face with visible spaces. `spans`: (first step, one past the last, name)
     of ranges that have a name in common; these are then written, ruled off, in place of the labels of single steps. `thin`:
     labels that do not fit side by side are left out, not turned; `bare`: nothing is written, the plot below has the same axis.
-    `whole`: it counts, and has no numbers between whole ones.
+    `whole`: it counts, and has no numbers between whole ones. `brackets`: (first step, one past the last) of steps that belong
+    together, held by a bracket between the labels and the plot.
     """
 
     label: str = ""
@@ -35,6 +36,7 @@ class Axis:
     thin: bool = False
     bare: bool = False
     whole: bool = False
+    brackets: tuple[tuple[int, int], ...] = ()
 
 
 class Frozen:

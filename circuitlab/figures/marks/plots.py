@@ -139,7 +139,7 @@ class Edges(Frozen):
     Hits are (0, node) or (1, edge), or (0, *node_ids[node]) and (1, *edge_ids[edge]) where these [·, k] int are given.
     `badges` [n]: a few words above a node, "" for none; `hints` [n]: what else the readout says of it. `edge_badges` [m] and
     `edge_hints` [m]: the same of edges, the badge on the middle of the line. `rows`: (y, text) names a row of nodes at the left
-    edge. `struck` nodes are crossed.
+    edge. `struck` nodes are crossed. `brackets`: nodes of one row that belong together, held by a bracket below them.
     """
 
     name: str
@@ -161,6 +161,7 @@ class Edges(Frozen):
     struck: tuple[int, ...] = ()
     edge_badges: tuple[str, ...] = ()
     edge_hints: tuple[str, ...] = ()
+    brackets: tuple[tuple[int, ...], ...] = ()
 
     def check(self) -> None:
         """A label and a hue for each node, two nodes that are there for each edge."""
@@ -180,6 +181,7 @@ class Edges(Frozen):
         self.within("chosen_edges", edges)
         self.within("chosen_nodes", nodes)
         self.within("struck", nodes)
+        self.within("brackets", nodes, (node for bracket in self.brackets for node in bracket))
         self.shaped("node_ids", WHOLE, nodes, None)
         self.shaped("edge_ids", WHOLE, edges, None)
         self.counted("badges", nodes)

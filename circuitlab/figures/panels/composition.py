@@ -26,12 +26,13 @@ from circuitlab.figures.contracts.common import (
     published,
     top_level,
 )
-from circuitlab.figures.contracts.heads import pick_head
+from circuitlab.figures.contracts.heads import group_name, pick_head, sharing
 from circuitlab.figures.contracts.hues import head_hue
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import of_weights, pick_edge, weights_refusal
 from circuitlab.figures.marks import Axis, Edges, Figure, Heatmap, Hit, Mark, RowColumn, Rows, ids
+from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 from circuitlab.state.state import Kind, State
 
@@ -197,7 +198,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         counted = (sum(len(pairs.kind) for pairs, _ in shown), sum(n for _, n in shown))
         if form == "list":
             pairs, total = _shown(answer, view, kinds)
-            marks, counted = (replace(_list(answer, view, pairs, kinds, state), total=total),), None
+            marks, counted = (replace(_list(answer, view, pairs, kinds, state, facts), total=total),), None
         else:
             behaviour = _behaviour(answers.find("scores", head_scores))
             marks = tuple(
@@ -212,7 +213,14 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     left_out = (
         Essential(f"of {number_of(n, 'head')} those with an edge, and selected ones") if form == "graph" and n > MANY else ""
     )
-    more = (wide, left_out, words, ("† " if key else "") + published(facts), note_texts)
+    more = (
+        wide,
+        left_out,
+        sharing(facts.config) if form == "graph" else "",
+        words,
+        ("† " if key else "") + published(facts),
+        note_texts,
+    )
     if positive is None:
         return Figure((marks,), title, caption(answer.composition, *more), counted)
     said = {"K-composition": answer.composition, "positivity": positive}
@@ -314,6 +322,7 @@ class _Drawn(NamedTuple):
     ids: np.ndarray
     ends: np.ndarray
     rows: tuple[tuple[float, str], ...]
+    brackets: tuple[tuple[int, ...], ...]
     alone: tuple[int, ...] = ()
 
 
@@ -323,7 +332,8 @@ def _drawn(answer: _Found, facts: Facts, ends: np.ndarray, selected: set[tuple[i
     n_layers, n_heads = facts.config.n_layers, facts.config.n_heads
     if n_layers * n_heads <= MANY:
         rows = memo(answer.composition, "rows", lambda: tuple((float(i), f"L{i}") for i in range(n_layers)))
-        return _Drawn(xy, labels, hues, node_ids, ends, rows)
+        brackets = memo(answer.composition, "brackets", lambda: _brackets(facts.config, node_ids))
+        return _Drawn(xy, labels, hues, node_ids, ends, rows, brackets)
     here = sorted(layer * n_heads + head for layer, head in selected if layer < n_layers and head < n_heads)
     alone = tuple(node for node in here if node not in ends)
 
@@ -333,11 +343,22 @@ def _drawn(answer: _Found, facts: Facts, ends: np.ndarray, selected: set[tuple[i
         places = np.stack([nodes % n_heads + 0.5 * (row % 2), row], axis=1).astype(float)
         names = tuple(labels[node] for node in nodes.tolist())
         rows = tuple((float(i), f"L{layer}") for i, layer in enumerate(layers.tolist()))
-        return _Drawn(places, names, hues[nodes], node_ids[nodes], np.searchsorted(nodes, ends), rows, alone)
+        brackets = _brackets(facts.config, node_ids[nodes])
+        return _Drawn(places, names, hues[nodes], node_ids[nodes], np.searchsorted(nodes, ends), rows, brackets, alone)
 
     drawn = memo(answer.both, ("drawn", *key, alone), make)
     own = lambda: np.where([tuple(node) in selected for node in drawn.ids.tolist()], drawn.hues, -1)
     return drawn._replace(hues=memo(answer.both, ("hues", *key, tuple(here)), own))
+
+
+def _brackets(config: ModelConfig, node_ids: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """The nodes of each key-value group of which several are drawn; () where every head has its own key and value."""
+    if config.group == 1:
+        return ()
+    together: dict[tuple[int, int], list[int]] = {}
+    for i, (layer, head) in enumerate(node_ids.tolist()):
+        together.setdefault((layer, config.kv_head(head)), []).append(i)
+    return tuple(tuple(nodes) for nodes in together.values() if len(nodes) > 1)
 
 
 def _graph(
@@ -382,6 +403,7 @@ def _graph(
         badges=badges,
         hints=_hints(answer, facts, node_ids, of),
         rows=drawn.rows,
+        brackets=drawn.brackets,
         edge_badges=edge_badges,
         edge_hints=edge_notes,
     )
@@ -458,21 +480,31 @@ def _matrix(answer: _Found, view: CompositionView, kind: str, state: State) -> H
     )
 
 
-def _list(answer: _Found, view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State) -> Rows:
+def _shared_column(config: ModelConfig, pairs: Pairs) -> tuple[RowColumn, ...]:
+    """Which key or value of a group of heads an edge runs into; () where every head has its own."""
+    if config.group == 1:
+        return ()
+    names = np.array([[group_name(config, kind, head) for head in range(config.n_heads)] for kind in KINDS], dtype=object)
+    tip = "Heads of one group read one key and one value: edges into these are one edge, and a cut of it is one of all of them"
+    return (RowColumn("shared", names[pairs.kind, pairs.dest], tip=tip),)
+
+
+def _list(answer: _Found, view: CompositionView, pairs: Pairs, kinds: tuple[str, ...], state: State, facts: Facts) -> Rows:
     result = answer.result
 
     def make() -> tuple[tuple[RowColumn, ...], np.ndarray]:
         heads = head_column(pairs.src_layer, pairs.src, "source"), head_column(pairs.dest_layer, pairs.dest, "destination")
+        shared = _shared_column(facts.config, pairs)
         of_scores = (
             RowColumn("− baseline", pairs.score - np.float32(result.baseline), digits=3),
             RowColumn("z", pairs.z, digits=1, tip="(score² − 1/d) / sd, one side rotated at random; skewed: no p-value"),
         )
         if view.by == "positivity":
             positivity = RowColumn("positivity", pairs.value, digits=3, bar=True, levels=(-1.0, 1.0), tip=POSITIVITY)
-            return (*heads, positivity, RowColumn("K-composition", pairs.score, digits=3), *of_scores), pairs.keys()
+            return (*heads, *shared, positivity, RowColumn("K-composition", pairs.score, digits=3), *of_scores), pairs.keys()
         score = RowColumn("score", pairs.score, digits=3, bar=True, levels=(0.0, top_level(pairs.score)))
         through = RowColumn("through", np.array(list(KINDS), dtype=object)[pairs.kind])
-        return (through, *heads, score, *of_scores), pairs.keys()
+        return (through, *heads, *shared, score, *of_scores), pairs.keys()
 
     columns, keys = memo(answer.both, ("list", view.by, view.top, view.least, kinds), make)
     chosen = tuple(np.flatnonzero((keys == _edge(state)).all(axis=1)).tolist())

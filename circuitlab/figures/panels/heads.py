@@ -21,7 +21,7 @@ from circuitlab.figures.contracts.common import (
     top_level,
     with_edit_notes,
 )
-from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head, published_column, rank_column
+from circuitlab.figures.contracts.heads import head_map, head_rank, pick_head, published_column, rank_column, sharing
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import EDITED, EDITED_TIP, of_own_texts
@@ -71,7 +71,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     return Figure(
         ((_map(answer, result, view, state, facts), _ranking(answer, result, view, state, facts)),),
         title,
-        caption(answer, "a score is a hint, not a mechanism", published(facts)),
+        caption(answer, "a score is a hint, not a mechanism", sharing(facts.config), published(facts)),
     )
 
 
@@ -80,7 +80,8 @@ def _map(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State
     top = 1.0 if view.score not in UNITS else top_level(values)
     edits = edit_notes(state, facts)
     notes = with_edit_notes(hints(facts), edits)
-    return head_map(state, values, (0.0, top), unit=UNITS.get(view.score, "score"), hints=notes, struck=tuple(edits))
+    unit, group = UNITS.get(view.score, "score"), facts.config.group
+    return head_map(state, values, (0.0, top), group, unit=unit, hints=notes, struck=tuple(edits))
 
 
 def _ranking(answer: Answer, result: HeadScoresResult, view: HeadsView, state: State, facts: Facts) -> Rows:

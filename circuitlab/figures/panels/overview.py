@@ -9,7 +9,7 @@ from circuitlab.analysis.attention.pattern import Show
 from circuitlab.counting import number_of
 from circuitlab.engine.request import Request
 from circuitlab.figures.contracts.common import caption, edit_notes, hints, published, top_level, with_edit_notes
-from circuitlab.figures.contracts.heads import head_axes, pick_head
+from circuitlab.figures.contracts.heads import head_axes, pick_head, sharing
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Tiles
@@ -41,7 +41,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     signed = show == "scores"
     top = memo(answer, "top", lambda: top_level(result.sheet))
     edits = edit_notes(state, facts)
-    x, y = head_axes(config.n_layers, config.n_heads)
+    x, y = head_axes(config.n_layers, config.n_heads, config.group)
     tiles = Tiles(
         rows=config.n_layers,
         cols=config.n_heads,
@@ -66,7 +66,9 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     )
     n = config.n_layers * config.n_heads
     every = "The one head" if n == 1 else f"All {number_of(n, 'head')}"
-    return Figure(((heat,),), f"{every} · {NAMES[show]}", caption(answer, "one scale for all heads", published(facts)))
+    return Figure(
+        ((heat,),), f"{every} · {NAMES[show]}", caption(answer, "one scale for all heads", sharing(config), published(facts))
+    )
 
 
 def pick(state: State, hit: Hit) -> State:

@@ -115,7 +115,8 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     head = state.selection.head
     composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
     title = f"{head} copying {number(result.copying[head], '.3f')}, positivity through earlier heads {composed}"
-    marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
+    asked = answer.request.params.scores  # of pairs; the answer may be older than the control
+    marks = (plane, _earlier(answer, raw if asked == "both" else asked == "raw", head)) if head.layer else (plane,)
     return Figure((marks,), title, caption(answer, "upper right: heads that match on what an earlier head moved, and copy"))
 
 
