@@ -1,5 +1,5 @@
 """A child × {its window is killed, it is stopped twice}: a training goes on, or what it said to be saved is there; a tokenizer
-ends, whatever it is at; so does pip, and the next run completes what it was at.
+ends, whatever it is at; so do pip and the workers of a sweep, and the next run completes what they were at.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from circuitlab.disk.paths import resource
 from circuitlab.model.catalogue import getting as catalogue_getting
 from circuitlab.model.text import tokenizer_child
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
+from circuitlab.sweep.journal import NAME as JOURNAL
+from circuitlab.sweep.journal import lines_in
 from circuitlab.training.state import read_state
 from tests import archive_server, loopback
 from tests.archive_server import Web
 from tests.catalogued import FILES, NAME, install
 from tests.conftest import ROOT
 from tests.loopback import Handler
-from tests.models import byte_tokenizer
+from tests.models import CONFIGS, byte_tokenizer, directory
 from tests.patience import SECONDS
 from tests.training_runs import progress, written
 
@@ -261,3 +263,76 @@ def test_a_get_that_is_stopped_twice_leaves_no_pip(getting_by_pip: _Getting, whe
     assert os.waitstatus_to_exitcode(status) == 130
     assert _ended(getting_by_pip.pip, SECONDS)
     getting_by_pip.complete()
+
+
+# -- the workers of a sweep ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sweeping:
+    """A sweep whose workers have answered some of its questions. `workers`: descriptors of all processes of its own."""
+
+    command: subprocess.Popen[str]
+    workers: list[int]
+    out: Path
+    complete: Callable[[], None]
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process has started, by any of its threads, and those that these have."""
+    children = list[int]()
+    with contextlib.suppress(OSError):  # it has ended
+        for started_by in Path(f"/proc/{pid}/task").glob("*/children"):
+            children += map(int, started_by.read_text().split())
+    return [*children, *(below for child in children for below in _descendants(child))]
+
+
+def _done(folder: Path) -> list[str]:
+    """The questions that the journal says are answered."""
+    return [line["cell"] for line in lines_in(folder)] if (folder / JOURNAL).exists() else []
+
+
+@pytest.fixture(params=["--dask", "--workers"])
+def sweeping(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_Sweeping]:
+    if request.param == "--dask":
+        pytest.importorskip("distributed")
+    texts = ", ".join(f'"{f"{i:04d} " * 8}"' for i in range(1000))
+    directory(tmp_path / "gpt2", CONFIGS["gpt2"])
+    (tmp_path / "spec.toml").write_text(
+        f'title = "a try"\n[models]\nopen = ["gpt2"]\n[[prompts]]\ntexts = [{texts}]\n[[analyses]]\nname = "token_loss"\n'
+    )
+    out, environment = tmp_path / "out", {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "circuitlab", "sweep", "spec.toml", "-o", "out"]
+    start = lambda *more: subprocess.Popen(
+        [*words, *more], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    command = start(request.param, "2")
+
+    def complete() -> None:
+        kept = _done(out)
+        assert kept
+        with start() as again:
+            said = again.communicate()[1]
+        assert again.returncode == 0, said
+        assert _done(out)[: len(kept)] == kept and len(_done(out)) == len(set(_done(out))) == 1000
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(command)
+        stack.callback(command.kill)
+        whole = stack.enter_context(_watched(command.pid))
+        while len(_done(out)) < 5:
+            assert not _ended(whole, 0.05), command.communicate()[1]
+        workers = [stack.enter_context(_watched(pid)) for pid in _descendants(command.pid)]
+        assert len(workers) >= 2
+        assert len(_done(out)) < 1000
+        yield _Sweeping(command, workers, out, complete)
+
+
+@LINUX
+@pytest.mark.slow
+def test_the_workers_of_a_sweep_end_with_it(sweeping: _Sweeping) -> None:
+    sweeping.command.kill()
+    assert all(_ended(worker, SECONDS) for worker in sweeping.workers)
+    sweeping.command.communicate()
+    sweeping.complete()
