@@ -1,5 +1,5 @@
 """A child × {its window is killed, it is stopped twice}: a training goes on, or what it said to be saved is there; a tokenizer
-and a chat template end, whatever they are at.
+and a chat template end, whatever they are at; so do pip and the workers of a sweep, and the next run completes what they were at.
 """
 
 from __future__ import annotations
@@ -11,17 +11,30 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from circuitlab.__main__ import main
+from circuitlab.child_process import started
 from circuitlab.disk.paths import resource
+from circuitlab.model.catalogue import getting as catalogue_getting
 from circuitlab.model.text import tokenizer_child
 from circuitlab.model.text.tokenizer_child import read_frame, write_frame
+from circuitlab.sweep.journal import NAME as JOURNAL
+from circuitlab.sweep.journal import lines_in
 from circuitlab.training.state import read_state
+from tests import archive_server, loopback
+from tests.archive_server import Web
+from tests.catalogued import FILES, NAME, install
 from tests.conftest import ROOT
-from tests.models import byte_tokenizer
+from tests.loopback import Handler
+from tests.models import CONFIGS, byte_tokenizer, directory
+from tests.patience import SECONDS
 from tests.training_runs import progress, written
 
 if sys.platform == "win32":
@@ -155,3 +168,188 @@ def test_a_run_that_is_stopped_twice_has_what_it_said_to_be_saved(tmp_path: Path
     saved, skipped = read_state(tmp_path / "run" / "state")
     assert not skipped
     assert "is saved" not in said or saved is not None, "what was said to be saved is there"
+
+
+# -- pip -----------------------------------------------------------------------------------------------------------------------
+
+
+class _Slow(Handler):
+    """An index that takes a question, and then says nothing, or a byte ten times a second, of a page without an end."""
+
+    site: _Index
+
+    def do_GET(self) -> None:
+        """Until nobody listens any more."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.site.asked.set()
+        while not self.site.over.wait(0.1):
+            if self.site.trickles:
+                try:
+                    self.wfile.write(b" ")
+                except OSError:
+                    return
+
+
+@dataclass
+class _Index:
+    trickles: bool
+    wait: threading.Event | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class _Getting:
+    """A command that gets a model by pip, which waits for its index. `pip`: a descriptor of it; `complete()`: the model is got
+    by another run, from an index that has it, and nothing else is left."""
+
+    command: int
+    pip: int
+    complete: Callable[[], None]
+
+
+@pytest.fixture
+def getting_by_pip(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Getting]:
+    shelf, index = install(tmp_path, monkeypatch), _Index(request.param == "trickling")
+    told, tell = os.pipe()
+
+    def heard(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = started(*words, **options)
+        os.write(tell, f"{child.pid}\n".encode())
+        return child
+
+    with (
+        archive_server.serving(Web(shelf.wheels)) as web,
+        loopback.serving(index, _Slow, "site") as slow,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(slow.over.set)
+        shelf.index(web)
+        by_pip_alone = lambda url: monkeypatch.setenv("PIP_INDEX_URL", url.replace("://", "://name:word@") + "/simple")
+
+        def complete() -> None:
+            by_pip_alone(web.url)
+            assert catalogue_getting.get(shelf.package).fetched
+            folder = shelf.package.fetched_folder
+            assert all((folder / name).read_bytes() == (shelf.original / name).read_bytes() for name in FILES)
+            assert list(folder.parent.iterdir()) == [folder]
+
+        by_pip_alone(index.url)
+        monkeypatch.setattr(catalogue_getting, "started", heard)
+        command = os.fork()
+        if not command:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                os._exit(main(["get", NAME]))
+            except BaseException:
+                os._exit(99)
+        monkeypatch.setattr(catalogue_getting, "started", started)
+        with _watched(command), os.fdopen(told) as lines, _watched(int(lines.readline())) as pip:
+            os.close(tell)
+            assert index.asked.wait(SECONDS)
+            yield _Getting(command, pip, complete)
+
+
+SLOW = pytest.mark.parametrize("getting_by_pip", ["silent", "trickling"], indirect=True)
+
+
+@LINUX
+@pytest.mark.slow
+@SLOW
+def test_pip_ends_with_its_window(getting_by_pip: _Getting) -> None:
+    os.kill(getting_by_pip.command, signal.SIGKILL)
+    assert _ended(getting_by_pip.pip, SECONDS)
+    os.waitpid(getting_by_pip.command, 0)
+    getting_by_pip.complete()
+
+
+@LINUX
+@pytest.mark.slow
+@SLOW
+@pytest.mark.parametrize("when", ["at once", "when pip has ended"])
+def test_a_get_that_is_stopped_twice_leaves_no_pip(getting_by_pip: _Getting, when: str) -> None:
+    os.kill(getting_by_pip.command, signal.SIGINT)
+    if when != "at once":
+        assert _ended(getting_by_pip.pip, SECONDS)
+    os.kill(getting_by_pip.command, signal.SIGINT)
+    _, status = os.waitpid(getting_by_pip.command, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert _ended(getting_by_pip.pip, SECONDS)
+    getting_by_pip.complete()
+
+
+# -- the workers of a sweep ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sweeping:
+    """A sweep whose workers have answered some of its questions. `workers`: descriptors of all processes of its own."""
+
+    command: subprocess.Popen[str]
+    workers: list[int]
+    out: Path
+    complete: Callable[[], None]
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process has started, by any of its threads, and those that these have."""
+    children = list[int]()
+    with contextlib.suppress(OSError):  # it has ended
+        for started_by in Path(f"/proc/{pid}/task").glob("*/children"):
+            children += map(int, started_by.read_text().split())
+    return [*children, *(below for child in children for below in _descendants(child))]
+
+
+def _done(folder: Path) -> list[str]:
+    """The questions that the journal says are answered."""
+    return [line["cell"] for line in lines_in(folder)] if (folder / JOURNAL).exists() else []
+
+
+@pytest.fixture(params=["--dask", "--workers"])
+def sweeping(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_Sweeping]:
+    if request.param == "--dask":
+        pytest.importorskip("distributed")
+    texts = ", ".join(f'"{f"{i:04d} " * 8}"' for i in range(1000))
+    directory(tmp_path / "gpt2", CONFIGS["gpt2"])
+    (tmp_path / "spec.toml").write_text(
+        f'title = "a try"\n[models]\nopen = ["gpt2"]\n[[prompts]]\ntexts = [{texts}]\n[[analyses]]\nname = "token_loss"\n'
+    )
+    out, environment = tmp_path / "out", {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "circuitlab", "sweep", "spec.toml", "-o", "out"]
+    start = lambda *more: subprocess.Popen(
+        [*words, *more], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    command = start(request.param, "2")
+
+    def complete() -> None:
+        kept = _done(out)
+        assert kept
+        with start() as again:
+            said = again.communicate()[1]
+        assert again.returncode == 0, said
+        assert _done(out)[: len(kept)] == kept and len(_done(out)) == len(set(_done(out))) == 1000
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(command)
+        stack.callback(command.kill)
+        whole = stack.enter_context(_watched(command.pid))
+        while len(_done(out)) < 5:
+            assert not _ended(whole, 0.05), command.communicate()[1]
+        workers = [stack.enter_context(_watched(pid)) for pid in _descendants(command.pid)]
+        assert len(workers) >= 2
+        assert len(_done(out)) < 1000
+        yield _Sweeping(command, workers, out, complete)
+
+
+@LINUX
+@pytest.mark.slow
+def test_the_workers_of_a_sweep_end_with_it(sweeping: _Sweeping) -> None:
+    sweeping.command.kill()
+    assert all(_ended(worker, SECONDS) for worker in sweeping.workers)
+    sweeping.command.communicate()
+    sweeping.complete()

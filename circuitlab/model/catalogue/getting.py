@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.child_process import environment, python, started
-from circuitlab.disk.files import read_at_most, writing
+from circuitlab.disk.files import FULL, read_at_most, writing
 from circuitlab.disk.unfinished_folder import unfinished_folder
 from circuitlab.errors import BadMachine, BadModel, UsageError, printable
 from circuitlab.model.archives.address import need_address
 from circuitlab.model.archives.getting import alone, check, install, part_of, take, tidy
 from circuitlab.model.archives.unpacking import need_room, sweep
+from circuitlab.model.catalogue import pip_child
 from circuitlab.model.catalogue.entries import HubSource, Package, Source
 from circuitlab.model.catalogue.package_index import address_of, file_here
 from circuitlab.model.catalogue.pip_settings import pip_settings
@@ -27,6 +30,8 @@ from circuitlab.model.subject import ModelRef
 __all__ = ["Got", "OnProgress", "Progress", "get", "kept"]
 
 _UNKNOWN = "The catalogue does not know the hashes of these files, and compares them with those that the hub lists."
+_DISK = re.compile(r"OSError: \[Errno (\d+)\]")  # in what pip says; of the network it names no number there
+_REFUSED = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 _LOOK = 0.1  # s between two looks at how far pip is
 
 
@@ -151,7 +156,8 @@ def _get_package(package: Package, place: str, on_progress: OnProgress, cancelle
 def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
     """Let pip fetch the wheel: it alone knows passwords, certificates and proxies of its configuration. It installs nothing.
 
-    Raises `unreachable` where there is no pip or it fails too; `BadInput` where it brings another file; `Cancelled`.
+    Raises `unreachable` where there is no pip or it fails too, or what the disk refused; `BadInput` where it brings another file;
+    `Cancelled`.
     """
     meter = Meter(package.zip.size, on_progress, cancelled, package.zip.name)
     with alone(package):
@@ -160,6 +166,8 @@ def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, 
         need_room(package, place.parent, 2 * package.zip.size + package.nbytes)
         with writing(place), unfinished_folder(place.parent) as folder:
             problem = _download(package, folder, meter)
+            if (refused := _DISK.search(problem)) is not None and int(refused[1]) in _REFUSED:
+                raise OSError(int(refused[1]), os.strerror(int(refused[1])))
             file = folder / package.zip.name
             if problem or not file.is_file():
                 unreachable.got = printable("; ".join(filter(None, (unreachable.got, problem))), 300)
@@ -168,14 +176,20 @@ def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, 
 
 
 def _download(package: Package, folder: Path, meter: Meter) -> str:
-    """Run `pip download`: what it says went wrong, "" if nothing. Raises `Cancelled`; it is killed then."""
+    """Run `pip download`: what it says went wrong, "" if nothing. Raises `Cancelled`; it is killed then.
+
+    It ends with this process, however that ends.
+    """
     options = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check")
     patience = ("--progress-bar=off", "--retries=0", "--timeout=10")
-    words = python("-m", "pip", "download", *options, *patience, f"--dest={folder}", f"{package.project}=={package.version}")
+    words = python(
+        pip_child.__file__, "download", *options, *patience, f"--dest={folder}", f"{package.project}=={package.version}"
+    )
     log = folder / "pip.log"
     with log.open("wb") as errors:
         try:
-            child = started(words, stdout=subprocess.DEVNULL, stderr=errors, env=environment(TMPDIR=str(folder)), apart=True)
+            env = environment(TMPDIR=str(folder))
+            child = started(words, subprocess.PIPE, subprocess.DEVNULL, errors, env, apart=True)
         except OSError as error:
             return str(error)
         with child:
