@@ -76,7 +76,10 @@ logging.set_verbosity_error(); logging.disable_progress_bar()
 def load(path, assume):
     if not path.endswith('.gguf'):
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation='eager').eval()
-    config = AutoConfig.from_pretrained(os.path.dirname(path), gguf_file=os.path.basename(path))
+    folder, named = path.removesuffix('.gguf'), {}  # of the folder beside it, as these files have no vocabulary
+    if not os.path.isdir(folder):
+        folder, named = os.path.dirname(path), dict(gguf_file=os.path.basename(path))
+    config = AutoConfig.from_pretrained(folder, **named)
     model = AutoModelForCausalLM.from_config(config, attn_implementation='eager').eval()  # its short way needs accelerate
     model.load_state_dict(load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)['tensors'], strict=False)
     model.tie_weights()
@@ -153,4 +156,5 @@ def _row(place: Path, name: str, path: Path, ours: dict[str, Any], theirs: dict[
         return replace(row, measured=f"{told(ours)} / {told(theirs)}", target="")
     mine, others = (np.load(path).astype(np.float64) for path in (kept("ours", name), reference))
     apart = float(np.abs(mine - others).max() / np.abs(others).max())
-    return replace(row, measured=f"{apart:.0e}; {told(ours)} / {told(theirs)} of {size / 2**20:.0f} MiB", met=apart <= TOLERANCE)
+    note = f"{apart:.0e}; of {size / 2**20:.0f} MiB: {told(ours)} / {told(theirs)}"
+    return replace(row, measured=note, met=apart <= TOLERANCE)
