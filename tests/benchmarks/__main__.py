@@ -8,7 +8,7 @@ import platform
 import sys
 from dataclasses import asdict
 
-from tests.benchmarks import circuits, forward, larger, loading, presenting, sessions, training, weights, window
+from tests.benchmarks import circuits, forward, larger, loading, opening, presenting, sessions, training, weights, window
 from tests.benchmarks.common import THREADS, WORK, Row
 
 BENCHMARKS = {
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "weights": weights.rows,
     "circuits": circuits.rows,
     "loading": loading.rows,
+    "opening": opening.rows,
     "larger": larger.rows,
     "training": training.rows,
 }

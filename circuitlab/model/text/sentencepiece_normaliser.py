@@ -70,8 +70,10 @@ class LongestKeys:
             return 0
         rest = text[start : start + self._longest]
         n = bisect_right(self._sorted, rest) - 1
-        if n < 0 or rest.startswith(key := self._sorted[n]):
-            return len(key) if n >= 0 else 0
+        if n < 0:
+            return 0
+        if rest.startswith(key := self._sorted[n]):
+            return len(key)
         common = _common(key, rest)
         while n >= 0 and len(self._sorted[n]) > common:
             far = self._back[n]
