@@ -33,7 +33,7 @@ def own_form(folder: Path, name: str, **changes: Any) -> Path:
         "normalization": cfg["normalization_type"], "ln_eps": cfg["eps"], "use_attn_scale": cfg["use_attn_scale"],
         "shortformer_pos": cfg["positional_embedding_type"] == "shortformer", "lr": 1e-3, "batch_size": 36, **changes,
     }  # fmt: skip
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({n: v for n, v in words.items() if v is not None or n == "normalization"}))
     torch.save(held["model"], folder / "model_final.pth")
     return folder

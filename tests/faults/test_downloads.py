@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -13,12 +15,34 @@ if sys.platform == "win32":
     pytest.skip("needs a POSIX system: processes that are killed", allow_module_level=True)
 
 from circuitlab.model.sources.hub import HubName, snapshot
-from circuitlab.model.sources.hub_download import fetch, plan
-from tests.faults.calls import ENDED, KILLED, outcome, walk
+from circuitlab.model.sources.hub_download import bring, fetch, plan, plan_of_files
+from tests.faults.calls import ENDED, KILLED, SAID, outcome, walk
 from tests.hub_server import Hub, reached
 from tests.models import CONFIGS, directory
 
 NAME = HubName("somebody/small")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [0, errno.ENOSPC, errno.EIO])
+def test_files_that_are_brought_are_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int
+) -> None:
+    source, cache = directory(tmp_path / "brought", CONFIGS["gpt2"]), tmp_path / "cache"
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    known = {"model.safetensors": hashlib.sha256((source / "model.safetensors").read_bytes()).hexdigest()}
+    act = lambda: bring(plan_of_files(NAME, source, known, 10**6), source, lambda progress: None, alone=True)
+    calls = 0
+    for call, how in walk(act, cache, fault, lambda: shutil.rmtree(cache, ignore_errors=True)):
+        calls = call
+        assert how in ((SAID, ENDED) if fault else (KILLED,))
+        for file in NAME.folder.glob("snapshots/*/*"):
+            assert file.suffix == ".circuitlab-part" or file.read_bytes() == (source / file.name).read_bytes(), file.name
+        assert outcome(act, cache, 10_000, 0) == (ENDED, False) and snapshot(NAME) is not None, f"after call {call}"
+        links = [link for link in NAME.folder.glob("snapshots/main/*") if link.suffix != ".circuitlab-part"]
+        stored = {one.name for one in (NAME.folder / "blobs").iterdir()}
+        assert stored == {link.resolve().name for link in links}, f"nothing else stays after call {call}"
+    assert calls > 10
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def _mutators(file: Path, rng: random.Random) -> tuple[Mutator, ...]:
         special = SAFETENSORS
     elif file.suffix == ".gguf":
         special = GGUF
-    elif file.suffix in (".bin", ".pt") and file.name != "model.bin":
+    elif file.suffix in (".bin", ".pt", ".pth") and file.name != "model.bin":
         special = PICKLES
     return rng.choice([special or BYTES, special or BYTES, special or BYTES, BYTES, BYTES, PLACES])
 

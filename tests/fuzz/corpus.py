@@ -15,6 +15,7 @@ from torch import Tensor
 
 from circuitlab.model.config import Rotary
 from tests.gguf_files import Kind, byte_tokenizer, converted, plain
+from tests.hooked_models import held_in, own_form, plain_values
 from tests.models import TINY, directory
 
 SMALL = replace(TINY, n_heads=2, n_kv_heads=2, d_model=8, d_head=4, d_vocab=260, n_ctx=12)
@@ -176,6 +177,19 @@ def _gguf(path: Path) -> Path:
     return path / "model.gguf"
 
 
+def _transformer_lens(path: Path) -> Path:
+    """As its author's own models are on the hub."""
+    return own_form(path, "shortformer")
+
+
+def _transformer_lens_pt(path: Path) -> Path:
+    """A state dict with its configuration in one pickle."""
+    path.mkdir(parents=True)
+    held = held_in("gelu")
+    torch.save({"model": held["model"], "cfg": plain_values(held["cfg"])}, path / "hooked.pt")
+    return path / "hooked.pt"
+
+
 CORPUS: dict[str, Callable[[Path], Path]] = {
     "circuitlab": _circuitlab,
     "circuitlab-rotary": _circuitlab_rotary,
@@ -189,4 +203,6 @@ CORPUS: dict[str, Callable[[Path], Path]] = {
     "nano": _nano,
     "llama2c": _llama2c,
     "gguf": _gguf,
+    "transformer-lens": _transformer_lens,
+    "transformer-lens-pt": _transformer_lens_pt,
 }

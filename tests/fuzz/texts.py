@@ -1,4 +1,4 @@
-"""Texts of strangers that are no models: lessons, recipes, import maps, prompt sets, and what is printed of a session.
+"""Texts of strangers that are no models: lessons, recipes, import maps, prompt sets, vocabularies, what is printed of a session.
 
     python -m tests.fuzz.texts [--count 200] [--seed 0] [--kind lessons]
 
@@ -30,6 +30,7 @@ from circuitlab.disk.paths import resource as shipped
 from circuitlab.errors import CircuitLabError
 from tests.fuzz.byte_mutators import BYTES
 from tests.fuzz.place_mutators import PLACES
+from tests.fuzz.vocabularies import VOCABULARIES
 from tests.fuzz.worker import _forget_peak, _status
 
 ROOM = 2**29  # bytes more than the child has when it begins
@@ -239,6 +240,7 @@ def _printed(file: Path) -> None:
 KINDS = {
     kind.name: kind
     for kind in (
+        *(Kind(name, *how) for name, how in VOCABULARIES.items()),
         Kind("lessons", _files("lessons", ".md"), _lesson),
         Kind("recipes", _files("recipes", ".toml"), _recipe, GENTLE),
         Kind("import maps", lambda: [("map.toml", MAP.encode())], _map),
@@ -346,6 +348,8 @@ def _warm() -> None:
     import circuitlab.figures.contracts.panel
     import circuitlab.lessons.lesson
     import circuitlab.model.importing.by_map
+    import circuitlab.model.loading.gguf.vocabulary
+    import circuitlab.model.loading.tokenizer_files
     import circuitlab.training.recipe_file  # noqa: F401
 
     torch.set_num_threads(1)
@@ -369,11 +373,11 @@ def walk(kind: Kind, count: int, seed: int) -> Tally:
 
 def table(tallies: list[Tally]) -> str:
     """A row a kind, and the failures."""
-    lines = [f"{'kind':<16}{'files':>7}{'refused':>9}{'opened':>8}{'failed':>8}{'peak memory':>13}{'most steps':>12}"]
+    lines = [f"{'kind':<20}{'files':>7}{'refused':>9}{'opened':>8}{'failed':>8}{'peak memory':>13}{'most steps':>12}"]
     for one in tallies:
         peak = f"{one.bytes / 2**20:.0f} MiB"
         lines.append(
-            f"{one.kind:<16}{one.files:>7}{one.refused:>9}{one.opened:>8}{len(one.failures):>8}{peak:>13}{one.steps:>12,}"
+            f"{one.kind:<20}{one.files:>7}{one.refused:>9}{one.opened:>8}{len(one.failures):>8}{peak:>13}{one.steps:>12,}"
         )
     return "\n".join([*lines, *(f"\nFAILED {failure}" for one in tallies for failure in one.failures)])
 

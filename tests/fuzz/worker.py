@@ -17,7 +17,7 @@ from typing import Any
 
 GIB = 2**30
 PROCESSOR = 60  # s of the processor for one file: no clock, so that a busy machine is no failure
-_NAMES = re.compile(r"[\w.-]+\.(?:json|safetensors|bin|pt|py)\b|\b\w+(?:\.\w+)+\b|\b\d+\b")
+_NAMES = re.compile(r"[\w.-]+\.(?:json|safetensors|bin|pth?|py)\b|\b\w+(?:\.\w+)+\b|\b\d+\b")
 
 
 def _status(field: str) -> int:
@@ -35,7 +35,7 @@ def _forget_peak() -> None:
 def _cut(path: Path) -> None:
     """Cut every weight file below `path` short in place, as a writer would."""
     for file in path.rglob("*") if path.is_dir() else (path,):
-        if file.is_file() and file.suffix in (".safetensors", ".bin", ".pt", ".gguf"):
+        if file.is_file() and file.suffix in (".safetensors", ".bin", ".pt", ".pth", ".gguf"):
             os.truncate(file, file.stat().st_size // 3)
 
 

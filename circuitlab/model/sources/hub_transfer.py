@@ -101,24 +101,32 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
             remedy="Copy or download it again from the model's page on the hub; or open what you have by its path, as it is.",
         )
     link, blob = name.folder / "snapshots" / commit / file.name, name.folder / "blobs" / file.etag.lower()
-    if not _is_whole(blob, file.etag, file.size, meter):
-        made_folder(blob.parent)
-        part = blob.with_name(f"{blob.name}{PART}-{secrets.token_hex(6)}")
-        try:
-            with writing(part), opened_regular(brought) as source, open_own(part, append=False) as copy:
-                for chunk in pieces(source):
-                    meter.add(len(chunk))
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
-            _check(part, file.etag, meter)
-            with writing(blob):
-                part.replace(blob)
-                on_disk(blob.parent)
-        finally:
-            part.unlink(missing_ok=True)
+    made_folder(blob.parent)
+    with _own_part(blob, meter) as part:
+        if not _is_whole(blob, file.etag, file.size, meter):
+            _copy(brought, part, blob, file.etag, meter)
     with writing(link):
         _link(link, blob)
+
+
+def _copy(brought: Path, part: Path, blob: Path, etag: str, meter: Meter) -> None:
+    """Copy a file that was brought to its blob, whole or not at all; what a process that is killed has copied, the next one
+    begins again, or a download goes on with it."""
+    try:
+        with writing(part), opened_regular(brought) as source, open_own(part, append=False) as copy:
+            _empty(copy)
+            for chunk in pieces(source):
+                meter.add(len(chunk))
+                copy.write(chunk)
+            copy.flush()
+            os.fsync(copy.fileno())
+        with writing(blob):
+            _check(part, etag, meter)
+            part.replace(blob)
+            on_disk(blob.parent)
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def git_name(path: Path) -> str:
@@ -198,12 +206,19 @@ def _is_whole(path: Path, etag: str, size: int, meter: Meter) -> bool:
 def _transfer(hub: object, place: Place, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
     made_folder(blob.parent)
-    part = blob.with_name(blob.name + PART)
-    with _alone(blob.with_name(blob.name + LOCK), part, meter) as alone:
+    with _own_part(blob, meter) as part:
         if _is_whole(blob, place.etag, place.size, meter):  # of before, or of another process meanwhile
             meter.add(place.size, moved=False)
         else:
-            _transfer_alone(hub, place, part if alone else part.with_name(f"{part.name}-{secrets.token_hex(6)}"), blob, meter)
+            _transfer_alone(hub, place, part, blob, meter)
+
+
+@contextmanager
+def _own_part(blob: Path, meter: Meter) -> Iterator[Path]:
+    """Where a blob grows, once nobody else receives it; a file of this process alone on a disk without locks."""
+    part = blob.with_name(blob.name + PART)
+    with _alone(blob.with_name(blob.name + LOCK), part, meter) as alone:
+        yield part if alone else part.with_name(f"{part.name}-{secrets.token_hex(6)}")
 
 
 @contextmanager
