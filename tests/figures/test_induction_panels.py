@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from circuitlab.analysis.attention.copying_on_random_tokens import CopyingHeadScoreParams
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
 from circuitlab.analysis.attention.prefix_matching import PrefixStripeParams
-from circuitlab.analysis.attribution.term_importance import TermImportanceParams
+from circuitlab.analysis.attribution.term_importance import TermImportanceParams, listed_orders
 from circuitlab.analysis.attribution.token_attribution import TokenAttributionParams, token_attribution
 from circuitlab.analysis.behaviour.in_context import InContextParams
 from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
@@ -23,6 +24,7 @@ from circuitlab.draw.painted.tokens import TokensMark
 from circuitlab.draw.plots.points import PointsMark
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
+from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.hues import head_hue, hue_rgb
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
@@ -31,13 +33,13 @@ from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Points, Rows, 
 from circuitlab.figures.panels.head_finder import TABLE, HeadFinderView, Score, short
 from circuitlab.figures.panels.induction.panel import ELSEWHERE, InductionView
 from circuitlab.figures.panels.induction.text import roles_of
-from circuitlab.figures.panels.term_importance import TermImportanceView
+from circuitlab.figures.panels.term_importance import TermImportanceView, _what
 from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin, State
 from tests.figures.drawing import drawn
-from tests.models import CONFIGS, directory
+from tests.models import CONFIGS, TINY, directory
 
 TOKENS = (0, 5, 9, 5, 7, 5, 9, 5)
 
@@ -405,3 +407,11 @@ def test_short_prompts_draw_or_say_why(engine: Engine, state: State, tokens: Any
                 continue
             figure = figure_of(engine, find_panel(name), there)
             assert figure.grid or figure.why_empty
+
+
+def test_of_a_deep_model_the_number_of_chains_is_not_a_row_of_digits() -> None:
+    """Thirty layers of nine heads: C(30, 5) 9⁵ chains of five heads and more, 1.0e30 in all."""
+    orders, terms = listed_orders(replace(TINY, n_layers=30, n_heads=9, n_kv_heads=9), 4)
+    result: Any = SimpleNamespace(orders=np.array(orders), terms=np.array(terms), name=lambda i: f"order {orders[i]}")
+    words = [_what(result, i, facts_of(Engine(ModelStore()), ModelRef("builtin:attn-only-2l"))) for i in range(len(orders))]
+    assert words[2:4] == ["virtual heads (35,235)", "chains of 3 (2,959,740)"] and words[-1].endswith("(1.0e+30)")

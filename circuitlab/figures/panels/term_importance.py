@@ -9,7 +9,7 @@ import numpy as np
 
 from circuitlab.analysis.attribution.term_importance import TermImportanceParams, TermImportanceResult, term_importance
 from circuitlab.analysis.base import TextRef
-from circuitlab.counting import number_of
+from circuitlab.counting import number, number_of
 from circuitlab.engine.request import Answer, Request
 from circuitlab.figures.contracts.common import caption, has_mlps, top_level
 from circuitlab.figures.contracts.heads import pick_head
@@ -68,7 +68,9 @@ def _what(result: TermImportanceResult, i: int, facts: Facts) -> str:
     if int(result.orders[i]) == 0:
         return "direct path + MLPs" if has_mlps(facts) else "direct path"
     words = {"order 1": "single heads", "order 2": "virtual heads", "order 3": "chains of 3"}
-    return f"{words.get(result.name(i), f'chains, {result.name(i)}')} ({int(result.terms[i]):,})"
+    count = float(result.terms[i])
+    written = f"{int(count):,}" if count < 1e9 else number(count, ".1e")  # 30 layers have 1.0e30 chains: 31 digits are cut
+    return f"{words.get(result.name(i), f'chains, {result.name(i)}')} ({written})"
 
 
 def _orders(answer: Answer[TermImportanceResult], facts: Facts) -> Rows:
