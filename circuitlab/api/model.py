@@ -37,6 +37,7 @@ from circuitlab.state.cuts import ablation
 from circuitlab.state.edit_syntax import read_edits, text_of_edit
 from circuitlab.state.state import State
 from circuitlab.story.edits_in_model import Edit, edits_in_model
+from circuitlab.story.named_in_model import no_prompt
 from circuitlab.story.text_in_parameters import target_of_text, with_numbers
 
 if TYPE_CHECKING:
@@ -351,10 +352,11 @@ class Model:
         state = state.select(heads=chosen_heads(self.config, head_tuple)) if head_tuple else state
         for position in (destination, source):
             if position is not None and not 0 <= position < len(ids):
-                positions = f"0..{len(ids) - 1}" if ids else "a position only with a prompt"
+                if not ids:
+                    raise no_prompt(f"position {position}")
                 raise BadInput(
                     "There is no such position.",
-                    expected=positions,
+                    expected=f"0..{len(ids) - 1}",
                     got=str(position),
                     remedy="Choose a position of the prompt, counted from 0.",
                 )

@@ -32,7 +32,8 @@ Tick = Callable[[int, int], None]
 def check_tokens(config: ModelConfig, tokens: tuple[int, ...], what: str = "The prompt") -> None:
     """Raise `BadInput` for a prompt that this model cannot take; `what`: its name in the error."""
     if not tokens:
-        raise BadInput(f"{what} is empty.", expected="at least one token", got="none", remedy="Type some text.")
+        remedy = "Type some text; on the command line give --text or --tokens."
+        raise BadInput(f"{what} is empty.", expected="at least one token", got="none", remedy=remedy)
     if len(tokens) > config.n_ctx:
         raise TooLong(f"{what} is longer than the model's context.", config.n_ctx, f"{len(tokens)}")
     if bad := [(i, t) for i, t in enumerate(tokens) if not 0 <= t < config.d_vocab]:

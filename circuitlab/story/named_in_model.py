@@ -109,6 +109,16 @@ def token_of(token: Token | None, model: OpenModel) -> int:
     return token_id
 
 
+def no_prompt(place: str) -> BadInput:
+    """The error of a place that is named where there is no prompt for it to be in."""
+    return BadInput(
+        "A place in the prompt is named, and there is no prompt.",
+        expected="the text or the tokens that the place is in",
+        got=f"{place} of no prompt",
+        remedy="Type some text first, on the command line with --text or --tokens, or name no place.",
+    )
+
+
 def position_of(where: Where | None, model: OpenModel, tokens: tuple[int, ...], strict: bool) -> int | None:
     """The position in a prompt, None where none is named, or there is none of that name.
 
@@ -116,6 +126,8 @@ def position_of(where: Where | None, model: OpenModel, tokens: tuple[int, ...], 
     """
     if where is None or isinstance(where, tuple):
         return None
+    if strict and not tokens:
+        raise no_prompt(quoted(where.text) if isinstance(where, Occurrence) else f"position {quoted(where)}")
     if isinstance(where, Occurrence):
         places = _occurrences(where.text, model, tokens)
         at = where.occurrence - 1 if where.occurrence > 0 else where.occurrence
@@ -123,7 +135,7 @@ def position_of(where: Where | None, model: OpenModel, tokens: tuple[int, ...], 
         got = f"occurrence {quoted(where.occurrence)} of {quoted(where.text)}" if places else quoted(where.text)
     else:
         places, at = range(len(tokens)), where
-        expected, got = f"0 to {len(tokens) - 1}" if tokens else "a prompt with tokens", f"position {quoted(where)}"
+        expected, got = f"0 to {len(tokens) - 1}", f"position {quoted(where)}"
     if -len(places) <= at < len(places):
         return places[at]
     if strict:

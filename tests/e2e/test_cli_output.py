@@ -172,6 +172,25 @@ def test_a_figure_of_what_is_not_there_is_refused_by_every_panel(
     assert said in capsys.readouterr().err and not (tmp_path / "a.png").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["figure", "attention", "MODEL", "--destination", "2"],
+        ["figure", "composition", "MODEL", "--source", "0"],
+        ["compute", "token_loss", "MODEL", "--edit", "zero z L1H1 @3"],
+        ["compute", "token_loss", "MODEL", "--edit", 'zero z L1H1 @"a"'],
+    ],
+    ids=" ".join,
+)
+def test_a_place_without_a_prompt_is_said_to_want_one(
+    model: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = ["-o", str(tmp_path / "a.png")] if words[0] == "figure" else []
+    assert main([model if word == "MODEL" else word for word in words] + written) == 3
+    said = capsys.readouterr().err
+    assert "there is no prompt" in said and "--text" in said and "0 to -1" not in said
+
+
 def test_a_map_without_end_is_refused(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "large.toml").write_bytes(b"#" * (2**20 + 1))
     assert main(["import", model, "--map", str(tmp_path / "large.toml")]) == 2

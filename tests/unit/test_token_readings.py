@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from circuitlab.analysis.base import analyses
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.circuits.largest_entries import LargestEntriesParams
@@ -23,16 +24,17 @@ from circuitlab.analysis.circuits.own_tokens import OwnTokensParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
 from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams
-from circuitlab.analysis.circuits.token_readings import left_unscaled, token_words
+from circuitlab.analysis.circuits.token_readings import WITHOUT_MLP, left_unscaled, token_words, without_mlp
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams
 from circuitlab.analysis.spectra.ov_spectrum import OvSpectrumParams
 from circuitlab.analysis.spectra.qk_spectrum import QkSpectrumParams
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.forward import forward
-from circuitlab.model.subject import Head, ModelRef
+from circuitlab.model.subject import Head, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.unit.test_tables import DOUBLE, ask
 
@@ -213,3 +215,30 @@ def test_a_scale_that_the_whole_stream_sets_is_said() -> None:
     for embed in ("normalised tokens", "tokens"):
         assert "what earlier layers write left out" in token_words(gpt2, embed, Head(1, 0))
         assert "what earlier layers write left out" not in token_words(gpt2, embed, Head(0, 0))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("mlps", [True, False])
+def test_a_reading_that_misleads_in_a_deep_model_says_what_it_leaves_out(tmp_path: Path, layers: int, mlps: bool) -> None:
+    """Tables and spectra alike, of each head that reads tokens behind the first MLP; the papers' models are read as there."""
+    config = replace(CONFIGS["gpt2" if mlps else "attention-only"], n_layers=layers)
+    ref = ModelRef(f"file:{directory(tmp_path / 'm', config)}")
+    engine, last = Engine(ModelStore()), Head(layers - 1, 0)
+    every = ({"copying_scores": {}, "own_tokens": {}} if layers else {}) | ({"previous_head_spectrum": {}} if layers > 1 else {})
+    of_head = {name: {"heads": (last,)} for name in ("ov_spectrum", "qk_spectrum")}
+    of_head |= {name: {"head": last, "token": 5} for name in ("token_circuits", "ov_table", "qk_table")}
+    for name, words in {**every, **of_head}.items():
+        found = analyses()[name].params
+        for embed in ("tokens", "after the first MLP"):
+            if embed != "tokens" and (not mlps or not last.layer):
+                continue
+            answer = engine.answer(Request.named(name, found(**words, embed=embed), Subject(ref)))
+            said = WITHOUT_MLP in " · ".join(answer.result.conventions)
+            assert said == (mlps and layers > 2 and embed == "tokens"), (name, embed)
+
+
+def test_a_head_of_the_first_layer_leaves_nothing_out() -> None:
+    deep = replace(CONFIGS["gpt2"], n_layers=30)
+    assert without_mlp(deep, "tokens", 0) == "" != without_mlp(deep, "tokens", 1)
+    assert WITHOUT_MLP not in token_words(deep, "normalised tokens", Head(0, 1))
+    assert WITHOUT_MLP in token_words(deep, "normalised tokens", Head(7, 1))

@@ -25,7 +25,7 @@ from torch import Tensor
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, over
 from circuitlab.analysis.chosen_heads import by_layer, chosen_heads
 from circuitlab.analysis.circuits.factors import has_bias, heads_of, is_token_map, words
-from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
+from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table, without_mlp
 from circuitlab.analysis.circuits.vocabulary_rows import FLOPS, side_of, tile_rows
 from circuitlab.analysis.ordering import head_names, rank_in
 from circuitlab.caption_parts import Part, Sense
@@ -118,7 +118,8 @@ def own_tokens(inputs: Inputs, p: OwnTokensParams, ctx: Ctx) -> OwnTokensResult:
         parts = _parts(inputs.weights.unembed().W_U)
         for layer, heads, _ in by_layer(chosen):
             side = side_of(inputs, Head(layer, 0), p.embed, every=p.embed == "after the first MLP")
-            notes |= dict.fromkeys((side.words,) if p.embed == "after the first MLP" else ())
+            lacks = without_mlp(c, p.embed, layer)
+            notes |= dict.fromkeys((side.words,) if p.embed == "after the first MLP" else (lacks,) if lacks else ())
             unscaled |= dict.fromkeys(side.unscaled)
             factors, rows = heads_of(inputs, layer), side.rows(tuple(ids.tolist()))
             for head in heads:

@@ -257,7 +257,7 @@ def _conventions(inputs: Inputs, p: CopyingScoresParams, n: int) -> list[str]:
     phrases = [centred_words("W_U and source W_E"), value_bias_words(inputs), *(qk_words(c, 0) if p.qk else [])]
     if not is_token_map(c):
         return [*phrases, "input and output vocabulary differ: OV circuits have neither eigenvalues nor a diagonal"]
-    phrases += [matrix_words(c, p.embed)]
+    phrases += [matrix_words(c, p.embed, c.n_layers - 1)]
     if not _has_diagonal(p):
         return phrases
     error = f": share ± {50 / np.sqrt(n):.1f} % at most" if n < c.d_vocab else ""

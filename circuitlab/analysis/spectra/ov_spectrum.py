@@ -127,7 +127,8 @@ def _conventions(inputs: Inputs, p: OvSpectrumParams) -> list[str]:
             reading_words(inputs),
             value_bias_words(inputs),
         ]
-    effective = matrix_words(inputs.weights.config, p.embed)
+    readers = p.heads if p.through is None else (p.through,)
+    effective = matrix_words(inputs.weights.config, p.embed, max((head.layer for head in readers), default=0))
     return [effective, composed, centred_words("W_U"), "singular values of the centred matrix", value_bias_words(inputs)]
 
 

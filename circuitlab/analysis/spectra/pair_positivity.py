@@ -360,5 +360,5 @@ def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:
 def pair_words(inputs: Inputs, embed: Embedding = "tokens") -> list[str]:
     """Words for captions of QK circuits whose keys read through earlier heads."""
     c = inputs.weights.config
-    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS, matrix_words(c, embed)]
+    phrases = [reading_words(inputs), centred_words("source W_E"), *qk_words(c, 0), ZEROS, matrix_words(c, embed, c.n_layers - 1)]
     return phrases + (["one layer: there are no pairs"] if c.n_layers < 2 else [])

@@ -146,7 +146,8 @@ def qk_words(c: ModelConfig, distance: int) -> list[str]:
 
 def _conventions(inputs: Inputs, p: QkSpectrumParams) -> list[str]:
     c = inputs.weights.config
-    phrases = [*qk_words(c, p.distance), "" if p.matrix == "bare" else matrix_words(c, p.embed)]
+    deepest = max((head.layer for head in p.heads), default=0)  # its query reads tokens too where the key is composed
+    phrases = [*qk_words(c, p.distance), "" if p.matrix == "bare" else matrix_words(c, p.embed, deepest)]
     phrases += [] if p.behind is None else [f"{p.side} composed with {p.behind}, its pattern the identity"]
     if p.matrix == "bare":
         return ["W_QK alone: no vocabulary to centre over, so raw is the same", reading_words(inputs), *phrases]
