@@ -345,15 +345,15 @@ def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) ->
                 share = 0.11 if width == 1280 else 0.17
                 if name == "Explore" and scale == 1:
                     qtbot.waitUntil(lambda share=share: rooms(window).maps["attention"] >= share)
-                found = rooms(window)
+                room = rooms(window)
                 assert (window.width(), window.height()) == (width, height), where
-                assert found.docks["prompt"][1] <= 0.2 * height, where
-                assert min(h for _, h in found.docks.values()) >= 90 and len(found.docks) >= 3, where
-                assert not found.nested and not found.cut, where
+                assert room.docks["prompt"][1] <= 0.2 * height, where
+                assert min(h for _, h in room.docks.values()) >= 90 and len(room.docks) >= 3, where
+                assert not room.nested and not room.cut, where
                 assert not list(cut_tabs(window)), where
                 if name == "Explore" and scale == 1:
-                    assert found.figures >= 0.65, where
-                    assert max(found.maps, key=lambda one: found.maps[one]) == "attention", "the main map is the largest"
+                    assert room.figures >= 0.65, where
+                    assert max(room.maps, key=lambda one: room.maps[one]) == "attention", "the main map is the largest"
         window.toggle_maximised(window.docks["attention"])
         settle(qtbot, window)
         qtbot.waitUntil(lambda: rooms(window).maps["attention"] >= ({1.0: 0.27, 1.3: 0.23, 1.6: 0.2}[scale]))
