@@ -51,9 +51,9 @@ def read_a_pickle(path: str) -> None:
     """The tensors of a file, and what is beside them."""
     from circuitlab.model.files.pickled import read_pickle
 
-    found = read_pickle(Path(path))
-    assert found is not None
-    json.dumps(found.metadata, default=str)  # as whoever shows it walks it
+    contents = read_pickle(Path(path))
+    assert contents is not None
+    json.dumps(contents.metadata, default=str)  # as whoever shows it walks it
 
 
 def open_a_tokenizer(path: str) -> None:

@@ -101,8 +101,8 @@ def matmul_rate() -> float:
 def composition(path: str, rounds: str, kept: str) -> dict[str, Any]:
     """Q, K and V composition of all pairs."""
     ask = Asker(path)
-    found: Any = ask("composition")
-    np.save(kept, np.nan_to_num(found.scores))
+    result: Any = ask("composition")
+    np.save(kept, np.nan_to_num(result.scores))
     c = ask.config
     sources, readers = (c.n_layers - 1) * c.n_heads, (c.n_layers - 1) * 3 * c.n_heads
     pairs = c.n_layers * (c.n_layers - 1) // 2 * 3 * c.n_heads**2

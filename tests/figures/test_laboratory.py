@@ -57,9 +57,9 @@ def drawn(engine: Engine, p: RopeInduction, text: str = TEXT, select: Any = None
 
 
 def mark(figure: Figure, name: str) -> Any:
-    found = figure.find(name)
-    assert found is not None
-    return found
+    mark = figure.find(name)
+    assert mark is not None
+    return mark
 
 
 def said(figure: Figure) -> str:

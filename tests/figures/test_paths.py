@@ -55,9 +55,9 @@ def answer(engine: Engine, state: State, name: str, params: Any) -> Any:
 
 
 def table(figure: Figure, name: str = "terms") -> tuple[Rows, dict[str, np.ndarray]]:
-    found = figure.find(name)
-    assert isinstance(found, Rows)
-    return found, {c.name: c.values for c in found.columns}
+    mark = figure.find(name)
+    assert isinstance(mark, Rows)
+    return mark, {c.name: c.values for c in mark.columns}
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_it_follows_the_target_and_the_position(engine: Engine, state: State) ->
 
 def test_a_pinned_run_stands_beside(engine: Engine, state: State) -> None:
     cut = (Intervention("zero", Site("z", 0, (1,))), True)
-    found: PathExpansionResult = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
-    state = state.select(target=Target((int(found.target_ids[0]),)))
+    result: PathExpansionResult = answer(engine, state, "path_expansion", PathExpansionParams(position=4))
+    state = state.select(target=Target((int(result.target_ids[0]),)))
     pinned = replace(state, edits=(cut,), pins=(Pin("clean", state.subject),), compare="difference")
     columns = table(drawn(engine, pinned, top=1000))[1]
     i = columns["path"].tolist().index("L0H1")
@@ -243,12 +243,12 @@ def test_reasons_where_there_is_nothing(engine: Engine, state: State, tmp_path: 
 
 
 def test_deeper_orders_are_empty_until_they_are_there(engine: Engine, deep: State) -> None:
-    found: PathExpansionResult = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
-    orders = found.orders.copy()
+    result: PathExpansionResult = answer(engine, deep, "path_expansion", PathExpansionParams(position=4))
+    orders = result.orders.copy()
     orders[3:] = np.nan
-    partial = replace(found, orders=orders, done=0.5, remainder=None)
+    partial = replace(result, orders=orders, done=0.5, remainder=None)
     made = term_rows(partial, None, "size", 10)
     assert "3–6" in made.columns[0].values[-1]
     assert np.isnan(made.columns[1].values[-1])
-    assert [name for name, _ in groups(found)] == ["embedding", "position", "MLPs", "biases"]
+    assert [name for name, _ in groups(result)] == ["embedding", "position", "MLPs", "biases"]
     assert path_expansion.lane == "slow"

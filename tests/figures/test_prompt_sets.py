@@ -206,10 +206,10 @@ def test_the_prompts_of_a_list_show_its_largest_entry(engine: Engine, letters: s
     figure = figure_of(
         engine, PANEL, asked.with_view("prompt_sets", replace(asked.view("prompt_sets", PromptSetsView), page="prompts"))
     )
-    found = figure.find("prompts")
-    assert isinstance(found, Rows)
+    mark = figure.find("prompts")
+    assert isinstance(mark, Rows)
     assert str(rows.columns[0].values[0]) in figure.title
-    np.testing.assert_array_equal(found.columns[0].values, [one[tuple(rows.ids[0])] for one in result.values])
+    np.testing.assert_array_equal(mark.columns[0].values, [one[tuple(rows.ids[0])] for one in result.values])
 
 
 def test_a_receiver_chooses_its_pair_and_the_sender_stays(engine: Engine, three: str) -> None:

@@ -62,9 +62,9 @@ def drawn(engine: Engine, state: State) -> Figure:
 
 
 def rows(figure: Figure, name: str) -> Rows:
-    found = figure.find(name)
-    assert isinstance(found, Rows)
-    return found
+    mark = figure.find(name)
+    assert isinstance(mark, Rows)
+    return mark
 
 
 def column(figure: Figure, table: str, name: str) -> RowColumn:

@@ -38,9 +38,9 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> State:
 
 
 def rows_of(figure: Figure, name: str) -> Rows:
-    found = figure.find(name)
-    assert isinstance(found, Rows)
-    return found
+    mark = figure.find(name)
+    assert isinstance(mark, Rows)
+    return mark
 
 
 def column(rows: Rows, name: str) -> np.ndarray:
@@ -152,25 +152,25 @@ def test_a_difference_is_term_by_term_and_one_that_is_missing_there_counts_as_no
 
 
 def test_steps_are_in_order_with_this_runs_numbers(engine: Engine, state: State) -> None:
-    found: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
+    result: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
     rows = rows_of(drawn(engine, state, "step_by_step"), "steps")
     assert (np.diff(column(rows, "#")) >= 0).all()
     text = "\n".join(column(rows, "this run"))
-    assert f"score {number(found.score, '.4g')}" in text
-    assert f"A = {probability(found.attention)}" in text
-    assert f"length {np.sqrt((found.z**2).sum()):.4g}" in text
+    assert f"score {number(result.score, '.4g')}" in text
+    assert f"A = {probability(result.attention)}" in text
+    assert f"length {np.sqrt((result.z**2).sum()):.4g}" in text
     assert "5 of 6" in text
-    assert number(found.effect, "+.3f") in text
+    assert number(result.effect, "+.3f") in text
 
 
 def test_entries_and_sources_are_those_of_the_answer(engine: Engine, state: State) -> None:
-    found: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
+    result: Any = engine.answer(Request.named("head_step", HeadStepParams(HEAD, 4, 2), state.subject)).result
     entries = rows_of(drawn(engine, state, "step_by_step", StepByStepView("entries")), "entries")
-    np.testing.assert_array_equal(column(entries, "q · k"), found.products[entries.ids[:, 0]])
-    np.testing.assert_array_equal(column(entries, "z"), found.z[entries.ids[:, 0]])
+    np.testing.assert_array_equal(column(entries, "q · k"), result.products[entries.ids[:, 0]])
+    np.testing.assert_array_equal(column(entries, "z"), result.z[entries.ids[:, 0]])
     sources = rows_of(drawn(engine, state, "step_by_step", StepByStepView("sources")), "sources")
     assert sources.ids[:, 0].tolist() == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(column(sources, "A"), found.pattern[:5])
+    np.testing.assert_array_equal(column(sources, "A"), result.pattern[:5])
     assert sources.chosen == (2,)
     picked = find_panel("step_by_step").pick(state, Hit("sources", (1,), "click"))
     assert (picked.selection.destination, picked.selection.source, picked.selection.locked) == (4, 1, True)
@@ -178,10 +178,10 @@ def test_entries_and_sources_are_those_of_the_answer(engine: Engine, state: Stat
 
 def test_the_readings_stand_with_their_differences(engine: Engine, state: State) -> None:
     edge = state.select(edge=(Head(0, 3), HEAD))
-    found: Any = engine.answer(Request.named("tensor_identity", TensorIdentityParams(HEAD, Head(0, 3)), state.subject)).result
+    result: Any = engine.answer(Request.named("tensor_identity", TensorIdentityParams(HEAD, Head(0, 3)), state.subject)).result
     figure = drawn(engine, edge, "step_by_step", StepByStepView("A ⊗ W"))
     shown = column(rows_of(figure, "identities"), "difference").tolist()
-    assert shown == [f"{number(d, '.1e')} of {of:.3g}" for d, of in zip(found.difference, found.of, strict=True)]
+    assert shown == [f"{number(d, '.1e')} of {of:.3g}" for d, of in zip(result.difference, result.of, strict=True)]
     for other in (edge.with_edge(Head(2, 0), HEAD, "K"), edge.with_heads(HEAD), edge.without_edge()):  # nothing earlier
         alone = drawn(engine, other, "step_by_step", StepByStepView("A ⊗ W"))
         assert column(rows_of(alone, "identities"), "difference")[-1] == "not computed"

@@ -39,10 +39,10 @@ def run(count: int, seed: int) -> tuple[dict[str, Row], list[str]]:
         of = {name: (what, make(Path(place) / name)) for name, (what, make) in KINDS.items()}
         of["links beside sessions"] = ("tests.fuzz.links:use_and_look", sessions(Path(place) / "sessions", count, seed))
         for kind, (what, files) in of.items():
-            found = tried(what, files.values())
+            outcomes = tried(what, files.values())
             kinds[kind] = Row()
             for name, path in files.items():
-                one: Outcome = found[path]
+                one: Outcome = outcomes[path]
                 kinds[kind].add(one.kind == "opened", one.refused, one.peak, one.steps)
                 if one.kind == "FAILED":
                     failures.append(f"{kind}: {name}: {one.text}")

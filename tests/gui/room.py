@@ -113,14 +113,14 @@ def main() -> None:
                 for _ in range(3):
                     QApplication.processEvents()
                     settle(window)
-                found = rooms(window)
-                docks = " ".join(f"{n} {w}×{h}" for n, (w, h) in found.docks.items())
-                maps = " ".join(f"{n} {share:.1%}" for n, share in found.maps.items() if share)
+                room = rooms(window)
+                docks = " ".join(f"{n} {w}×{h}" for n, (w, h) in room.docks.items())
+                maps = " ".join(f"{n} {share:.1%}" for n, share in room.maps.items() if share)
                 wide = "" if (window.width(), window.height()) == size else f" NOT {size}"
                 print(
-                    f"{name} {scale} {window.width()}×{window.height()}{wide}: figures {found.figures:.1%}; maps {maps}; {docks}"
+                    f"{name} {scale} {window.width()}×{window.height()}{wide}: figures {room.figures:.1%}; maps {maps}; {docks}"
                 )
-                for words in (*found.nested, *found.cut):
+                for words in (*room.nested, *room.cut):
                     print("   ", words)
                 if asked.out is None:
                     continue

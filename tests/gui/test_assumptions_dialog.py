@@ -36,9 +36,9 @@ def _command(window: Window) -> CommandAction:
 def _dialog(window: Window) -> AssumptionsDialog:
     window.menus.enable()
     _command(window).trigger()
-    found = window.findChild(AssumptionsDialog)
-    assert isinstance(found, AssumptionsDialog)
-    return found
+    widget = window.findChild(AssumptionsDialog)
+    assert isinstance(widget, AssumptionsDialog)
+    return widget
 
 
 def test_the_command_is_there_only_where_something_was_assumed(window: Window, qtbot: QtBot, tmp_path: Path) -> None:

@@ -129,35 +129,41 @@ def test_a_film_between_two_checkpoints_forwards_and_backwards(qtbot: Any, train
     assert trained.lessons.page.stray.isHidden(), "it has no numbers"
 
 
-@pytest.mark.parametrize("by", ["key", "click", "wheel", "shortcut", "button"])
-def test_any_input_stops_it(qtbot: Any, trained: Window, by: str) -> None:
-    trained.checkpoints.player.speed = 1
-    tell(trained, {"play": (0, "final")})
-    show(trained)
-    begun(qtbot, trained)
-    pointer.move(trained, QPoint(300, 300))
-    QTest.keyPress(trained.windowHandle(), Qt.Key.Key_Control)
-    QTest.keyRelease(trained.windowHandle(), Qt.Key.Key_Control)
-    assert trained.checkpoints.film.running, "looking is no input, and a modifier is none yet"
-    view = dock(trained, "attention").view
+def interrupt(qtbot: Any, window: Window, by: str) -> None:
+    view = dock(window, "attention").view
     if by == "key":
-        QTest.keyClick(trained.windowHandle(), Qt.Key.Key_A)
+        QTest.keyClick(window.windowHandle(), Qt.Key.Key_A)
     elif by == "click":
-        pointer.drag(trained, QPoint(3, trained.height() - 3), QPoint(3, trained.height() - 3))
+        pointer.drag(window, QPoint(3, window.height() - 3), QPoint(3, window.height() - 3))
     elif by == "wheel":
-        at = QPointF(view.mapTo(trained, view.rect().center()))
+        at = QPointF(view.mapTo(window, view.rect().center()))
         none, phase = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase
         turn = QWheelEvent(at, at, QPoint(), QPoint(0, 120), Qt.MouseButton.NoButton, none, phase, False)
-        QApplication.sendEvent(trained.windowHandle(), turn)
+        QApplication.sendEvent(window.windowHandle(), turn)
     elif by == "shortcut":
-        qtbot.keyClick(trained, Qt.Key.Key_Right, Qt.KeyboardModifier.AltModifier)
+        qtbot.keyClick(window, Qt.Key.Key_Right, Qt.KeyboardModifier.AltModifier)
     else:
-        qtbot.mouseClick(trained.lessons.page.play, Qt.MouseButton.LeftButton)
-    assert not trained.checkpoints.film.running and not trained.checkpoints.player.playing
-    settle(qtbot, trained)
-    stopped = trained.context.document.recorded.model
-    assert stopped.checkpoint != trained.lessons.tour.ready.state.model.checkpoint  # type: ignore[union-attr]
-    assert trained.lessons.tour.strayed and "Play" in trained.lessons.page.play.text()
+        qtbot.mouseClick(window.lessons.page.play, Qt.MouseButton.LeftButton)
+
+
+def test_any_input_stops_it(qtbot: Any, trained: Window) -> None:
+    trained.checkpoints.player.speed = 1
+    tell(trained, {"play": (0, "final")})
+    for by in ("key", "click", "wheel", "shortcut", "button"):
+        show(trained)
+        begun(qtbot, trained)
+        pointer.move(trained, QPoint(300, 300))
+        QTest.keyPress(trained.windowHandle(), Qt.Key.Key_Control)
+        QTest.keyRelease(trained.windowHandle(), Qt.Key.Key_Control)
+        assert trained.checkpoints.film.running, "looking is no input, and a modifier is none yet"
+        interrupt(qtbot, trained, by)
+        assert not trained.checkpoints.film.running and not trained.checkpoints.player.playing, by
+        settle(qtbot, trained)
+        stopped = trained.context.document.recorded.model
+        assert stopped.checkpoint != trained.lessons.tour.ready.state.model.checkpoint, by  # type: ignore[union-attr]
+        assert trained.lessons.tour.strayed and "Play" in trained.lessons.page.play.text(), by
+        trained.lessons.tour.leave()
+        settle(qtbot, trained)
 
 
 def test_going_on_or_leaving_stops_it(qtbot: Any, trained: Window) -> None:

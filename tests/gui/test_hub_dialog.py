@@ -30,9 +30,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def _dialog(window: Window) -> HubDialog:
     window.dialogs.ask_hub()
-    found = window.findChild(HubDialog)
-    assert isinstance(found, HubDialog)
-    return found
+    widget = window.findChild(HubDialog)
+    assert isinstance(widget, HubDialog)
+    return widget
 
 
 def test_looked_up_downloaded_opened(window: Window, qtbot: QtBot, hub: Hub) -> None:

@@ -47,9 +47,9 @@ def lab(qtbot: Any) -> Iterator[Window]:
 
 
 def slider(panel: PanelDock, name: str) -> NumberSlider:
-    found = panel.controls.findChild(NumberSlider, name)
-    assert isinstance(found, NumberSlider)
-    return found
+    widget = panel.controls.findChild(NumberSlider, name)
+    assert isinstance(widget, NumberSlider)
+    return widget
 
 
 def typed(panel: PanelDock, name: str, value: Any) -> None:

@@ -345,15 +345,15 @@ def test_figures_have_the_room_in_every_arrangement(qtbot: Any, scale: float) ->
                 share = 0.11 if width == 1280 else 0.17
                 if name == "Explore" and scale == 1:
                     qtbot.waitUntil(lambda share=share: rooms(window).maps["attention"] >= share)
-                found = rooms(window)
+                room = rooms(window)
                 assert (window.width(), window.height()) == (width, height), where
-                assert found.docks["prompt"][1] <= 0.2 * height, where
-                assert min(h for _, h in found.docks.values()) >= 90 and len(found.docks) >= 3, where
-                assert not found.nested and not found.cut, where
+                assert room.docks["prompt"][1] <= 0.2 * height, where
+                assert min(h for _, h in room.docks.values()) >= 90 and len(room.docks) >= 3, where
+                assert not room.nested and not room.cut, where
                 assert not list(cut_tabs(window)), where
                 if name == "Explore" and scale == 1:
-                    assert found.figures >= 0.65, where
-                    assert max(found.maps, key=lambda one: found.maps[one]) == "attention", "the main map is the largest"
+                    assert room.figures >= 0.65, where
+                    assert max(room.maps, key=lambda one: room.maps[one]) == "attention", "the main map is the largest"
         window.toggle_maximised(window.docks["attention"])
         settle(qtbot, window)
         qtbot.waitUntil(lambda: rooms(window).maps["attention"] >= ({1.0: 0.27, 1.3: 0.23, 1.6: 0.2}[scale]))
@@ -395,27 +395,25 @@ def test_the_value_stands_at_the_pointer_and_goes_with_it(qtbot: Any, window: Wi
     assert not view.note.isVisible()
 
 
-@pytest.mark.parametrize(
-    ("screen", "whole"), [((1280, 800), True), ((1366, 768), True), ((1920, 1080), False), ((3840, 2160), False)]
-)
-def test_a_first_window_fits_its_screen_with_its_frame(
-    qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch, screen: tuple[int, int], whole: bool
-) -> None:
+def test_a_first_window_fits_its_screen_with_its_frame(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, shown = (0, 0), list[str]()
+
     class Screen:
         def availableGeometry(self) -> QRect:
             return QRect(0, 0, *screen)
 
-    shown: list[str] = []
     monkeypatch.setattr(window, "screen", Screen)
     monkeypatch.setattr(window, "show", lambda: shown.append("usual"))
     monkeypatch.setattr(window, "showMaximized", lambda: shown.append("whole"))
-    gui.show_fitting(window)
-    assert shown == ["whole" if whole else "usual"]
-    assert window.width() < screen[0] and window.height() + 40 <= screen[1]
-    assert whole or (window.width() >= 1280 and window.height() >= 800)
-    most = min(screen[0], 2560) * min(screen[1], 1440)
-    assert whole or window.width() * window.height() >= 0.8 * most  # a large screen is used
-    window.resize(1280, 800)
+    for screen, whole in (((1280, 800), True), ((1366, 768), True), ((1920, 1080), False), ((3840, 2160), False)):
+        shown.clear()
+        gui.show_fitting(window)
+        assert shown == ["whole" if whole else "usual"], screen
+        assert window.width() < screen[0] and window.height() + 40 <= screen[1], screen
+        assert whole or (window.width() >= 1280 and window.height() >= 800), screen
+        most = min(screen[0], 2560) * min(screen[1], 1440)
+        assert whole or window.width() * window.height() >= 0.8 * most, screen  # a large screen is used
+        window.resize(1280, 800)
 
 
 def bars_too_many(place: QWidget) -> list[str]:

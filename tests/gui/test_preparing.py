@@ -219,18 +219,15 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize(
-    ("word", "presents", "prepares"), [("Present", True, False), ("Cancel", False, False), ("Prepare", True, True)]
-)
-def test_presenting_unprepared_asks_first(
-    qtbot: Any, told: Window, answers: list[str], word: str, presents: bool, prepares: bool
-) -> None:
-    preparing, done = told.preparing, list[bool]()
-    answers.append(word)
-    preparing.before_presenting(lambda: done.append(preparing.readiness.is_ready))
-    qtbot.waitUntil(lambda: not preparing.busy)
-    assert answers == [] and done == ([prepares] if presents else [])
-    assert preparing.readiness.is_ready == prepares
+def test_presenting_unprepared_asks_first(qtbot: Any, told: Window, answers: list[str]) -> None:
+    preparing = told.preparing
+    for word, presents, prepares in (("Present", True, False), ("Cancel", False, False), ("Prepare", True, True)):
+        done = list[bool]()
+        answers.append(word)
+        preparing.before_presenting(lambda done=done: done.append(preparing.readiness.is_ready))
+        qtbot.waitUntil(lambda: not preparing.busy)
+        assert answers == [] and done == ([prepares] if presents else []), word
+        assert preparing.readiness.is_ready == prepares, word
 
 
 def test_titles_cannot_add_lines_to_the_question(qtbot: Any, told: Window, monkeypatch: pytest.MonkeyPatch) -> None:

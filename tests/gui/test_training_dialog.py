@@ -52,10 +52,10 @@ TEXT = "One day the fox met two hens, three cats and a dog. The fox said: what a
 @pytest.fixture
 def dialog(window: Window, qtbot: QtBot) -> Iterator[TrainingDialog]:
     window.dialogs.ask_training()
-    found = window.findChild(TrainingDialog)
-    assert isinstance(found, TrainingDialog)
-    yield found
-    found.process.end()
+    widget = window.findChild(TrainingDialog)
+    assert isinstance(widget, TrainingDialog)
+    yield widget
+    widget.process.end()
     settle(qtbot, window)
 
 

@@ -169,9 +169,9 @@ def test_a_direction_is_measured_in_the_normalised_final_stream(folder: Path) ->
 def test_short_and_long_prompts_have_every_number(folder: Path, tokens: Any) -> None:
     for name in ("attention-only", "gpt2", "both-norms-capped"):
         for positions in ("one", "all"):
-            found = asker(folder, name)("direct_attribution", DirectAttributionParams(positions=positions), tokens)
-            assert not any(np.isnan(a).any() for a in found.arrays().values())
-            assert found.table().n_rows == (found.heads[..., 0].size + len(found.names)) * len(found.total)
+            result = asker(folder, name)("direct_attribution", DirectAttributionParams(positions=positions), tokens)
+            assert not any(np.isnan(a).any() for a in result.arrays().values())
+            assert result.table().n_rows == (result.heads[..., 0].size + len(result.names)) * len(result.total)
 
 
 def test_a_norm_on_the_stream_is_refused_in_a_sentence(folder: Path) -> None:
@@ -209,10 +209,10 @@ def test_a_cancelled_attribution_is_gone_on_from(folder: Path) -> None:
     assert [p.done for p in stops.shown] == [0.5]
     assert np.isnan(stops.shown[0].heads[1]).all() and not np.isnan(stops.shown[0].heads[0]).any()
     again = _Stops(1)  # one layer is left: a second tick would cancel
-    found: Any = ask.engine.answer(request, again).result
+    result: Any = ask.engine.answer(request, again).result
     fresh: Any = ask.engine.answer(request, fresh=True).result
-    np.testing.assert_array_equal(found.heads, fresh.heads)
-    np.testing.assert_array_equal(found.others, fresh.others)
+    np.testing.assert_array_equal(result.heads, fresh.heads)
+    np.testing.assert_array_equal(result.others, fresh.others)
 
 
 # --- token attribution ------------------------------------------------------------------------------------------------
@@ -352,11 +352,11 @@ def test_cancelled_norms_are_gone_on_from(folder: Path, monkeypatch: pytest.Monk
         ask.engine.answer(request, stops)
     assert [p.done for p in stops.shown] == [pytest.approx(4 / 9)]
     assert np.isnan(stops.shown[0].stream[:, 4:]).all()
-    found: Any = ask.engine.answer(request, _Stops(4)).result
+    result: Any = ask.engine.answer(request, _Stops(4)).result
     fresh: Any = ask.engine.answer(request, fresh=True).result
-    np.testing.assert_array_equal(found.stream, fresh.stream)
-    np.testing.assert_array_equal(found.cosine, fresh.cosine)
-    assert found.done == 1 and found.components == fresh.components
+    np.testing.assert_array_equal(result.stream, fresh.stream)
+    np.testing.assert_array_equal(result.cosine, fresh.cosine)
+    assert result.done == 1 and result.components == fresh.components
 
 
 @pytest.mark.parametrize("site", ["z", "result"])

@@ -84,9 +84,9 @@ HARMLESS: dict[str, Any] = {
 
 
 def _read(path: Path, under: str | None = None) -> Pickled:
-    found = read_pickle(path, under)
-    assert found is not None
-    return found
+    contents = read_pickle(path, under)
+    assert contents is not None
+    return contents
 
 
 @pytest.mark.parametrize("how", FORMATS)

@@ -73,9 +73,9 @@ def answers(name: str, folder: Path) -> list[Answer]:
 
 @pytest.mark.parametrize("name", sorted(analyses()))
 def test_every_array_has_axes_and_a_unit_and_nothing_stands_for_nothing(name: str, folder: Path) -> None:
-    found = answers(name, folder)
-    assert found, f"{name} was never answered"
-    for answer in found:
+    result = answers(name, folder)
+    assert result, f"{name} was never answered"
+    for answer in result:
         check_axes(answer.result)
         check_columns(answer.result)
         for field, array in answer.result.across().items():

@@ -50,9 +50,9 @@ def _tensors() -> dict[str, torch.Tensor]:
 
 
 def _opened(path: Path) -> MappedTensors:
-    found = read_pickle(path)
-    assert found is not None
-    return found.tensors
+    contents = read_pickle(path)
+    assert contents is not None
+    return contents.tensors
 
 
 FORMATS = [{}, {"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}, {"pickle_protocol": 5}]
@@ -62,9 +62,9 @@ FORMATS = [{}, {"_use_new_zipfile_serialization": False}, {"pickle_protocol": 4}
 def test_pickles_give_the_tensors_that_torch_gives(tmp_path: Path, how: dict) -> None:
     path = tmp_path / "a.pt"
     torch.save({"model": OrderedDict(_tensors()), "model_args": {"n_layer": 2, "bias": False}, "step": 7}, path, **how)
-    found = read_pickle(path)
-    assert found is not None
-    source, said = found.tensors, found.metadata
+    contents = read_pickle(path)
+    assert contents is not None
+    source, said = contents.tensors, contents.metadata
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch about newer protocols
         wanted = _tensors() if "pickle_protocol" in how else torch.load(path, weights_only=True)["model"]
@@ -148,10 +148,10 @@ _ODD_KEYS: dict[str, tuple[Any, Any]] = {  # beside the weights {"a": …}, and 
 def test_keys_that_are_no_names_are_passed_over_and_named(tmp_path: Path, how: dict, kind: str) -> None:
     more, said = _ODD_KEYS[kind]
     torch.save({"a": torch.ones(3), **more}, tmp_path / "a.pt", **how)
-    found = read_pickle(tmp_path / "a.pt")
-    assert found is not None and torch.equal(found.tensors.copy("a"), torch.ones(3))
-    assert len(found.skipped) == 1 and said in found.skipped[0] and found.skipped[0].isprintable()
-    assert found.tensors.names() == {"a"} | {k for k in more if isinstance(k, str) and isinstance(more[k], torch.Tensor)}
+    contents = read_pickle(tmp_path / "a.pt")
+    assert contents is not None and torch.equal(contents.tensors.copy("a"), torch.ones(3))
+    assert len(contents.skipped) == 1 and said in contents.skipped[0] and contents.skipped[0].isprintable()
+    assert contents.tensors.names() == {"a"} | {k for k in more if isinstance(k, str) and isinstance(more[k], torch.Tensor)}
 
 
 def test_a_key_is_printed_without_what_a_terminal_would_obey() -> None:

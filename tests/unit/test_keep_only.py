@@ -146,10 +146,10 @@ def test_where_heads_change_nothing_shares_are_not_computed_and_it_is_said(tmp_p
     tensors = random_tensors(CONFIGS["gpt2"], 0, 0.35)
     silent = {k: v * (0 if k.endswith("W_O") else 1) for k, v in tensors.items()}
     save_directory(tmp_path / "m", CONFIGS["gpt2"], silent, None)
-    found = Asker(tmp_path / "m")(KeepOnlyParams(CIRCUIT, samples=2))
-    assert np.isnan([found.faithfulness, found.completeness, *found.minimality]).all()
-    assert found.done == 1
-    assert "changes nothing" in found.conventions[-1]
+    result = Asker(tmp_path / "m")(KeepOnlyParams(CIRCUIT, samples=2))
+    assert np.isnan([result.faithfulness, result.completeness, *result.minimality]).all()
+    assert result.done == 1
+    assert "changes nothing" in result.conventions[-1]
 
 
 def test_one_token_says_why_and_the_longest_prompt_works(ask: Asker) -> None:

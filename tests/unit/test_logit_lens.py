@@ -185,21 +185,21 @@ def test_a_cancelled_lens_is_gone_on_from(folder: Path, monkeypatch: pytest.Monk
     assert np.isnan(stops.shown[0].entropy[:-1]).all() and not np.isnan(stops.shown[0].entropy[-1, :4]).any()
     assert (stops.shown[-1].ids[:, 4:] == -1).all() and np.isnan(stops.shown[-1].entropy[:, 4:]).all()
     goes_on = _Stops(stops=False)
-    found: Any = ask.engine.answer(request, goes_on).result
+    result: Any = ask.engine.answer(request, goes_on).result
     assert goes_on.seen == {"position 4", "position 8"}
     fresh: Any = ask.engine.answer(request, fresh=True).result
-    for name, array in found.arrays().items():
+    for name, array in result.arrays().items():
         np.testing.assert_array_equal(array, getattr(fresh, name))
 
 
 @pytest.mark.parametrize("tokens", [(3,), tuple([3, 4] * 24)])
 @pytest.mark.parametrize("name", ["attention-only", "odd"])
 def test_short_and_long_prompts_have_every_number(folder: Path, name: str, tokens: Any) -> None:
-    found = asker(folder, name)(LogitLensParams(k=400), tokens, conventions=Conventions())
-    assert not np.isnan(found.entropy).any() and not np.isnan(found.value).any()
-    assert found.ids.shape == (3, len(tokens), CONFIGS[name].d_vocab_out) and (found.ids >= 0).all()
-    assert not np.isnan(found.log_prob[:, :-1]).any()
-    assert found.table().n_rows == 3 * len(tokens)
+    result = asker(folder, name)(LogitLensParams(k=400), tokens, conventions=Conventions())
+    assert not np.isnan(result.entropy).any() and not np.isnan(result.value).any()
+    assert result.ids.shape == (3, len(tokens), CONFIGS[name].d_vocab_out) and (result.ids >= 0).all()
+    assert not np.isnan(result.log_prob[:, :-1]).any()
+    assert result.table().n_rows == 3 * len(tokens)
 
 
 def test_conventions_change_no_probability(folder: Path) -> None:

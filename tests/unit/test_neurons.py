@@ -142,11 +142,11 @@ def test_a_difference_is_the_same_under_every_convention(folder: Path) -> None:
 
 @pytest.mark.parametrize("tokens", [(3,), tuple([3, 4] * 24)])
 def test_more_are_asked_for_than_there_are(folder: Path, tokens: Any) -> None:
-    found = asker(folder, "gpt2")("neurons", NeuronsParams(k=500, tokens=900), tokens, conventions=Conventions())
-    assert len(found.effect) == 80 and found.top_ids.shape == (80, 260)
-    assert not any(np.isnan(a).any() for a in found.arrays().values())
-    assert (np.diff(np.abs(found.effect)) <= 0).all()
-    assert found.table().n_rows == 80
+    result = asker(folder, "gpt2")("neurons", NeuronsParams(k=500, tokens=900), tokens, conventions=Conventions())
+    assert len(result.effect) == 80 and result.top_ids.shape == (80, 260)
+    assert not any(np.isnan(a).any() for a in result.arrays().values())
+    assert (np.diff(np.abs(result.effect)) <= 0).all()
+    assert result.table().n_rows == 80
 
 
 def test_a_model_of_attention_alone_is_refused_in_a_sentence(folder: Path) -> None:

@@ -185,9 +185,9 @@ def test_a_token_that_cannot_be_predicted_is_no_target_in_silence(tmp_path: Path
 
 
 def test_random_tokens_are_those_that_can_be_predicted_and_have_losses(tmp_path: Path) -> None:
-    found = Asker(tmp_path / "m", FEW_OUT)("in_context", InContextParams("random", texts=4, block=6, repeats=2))
-    assert np.isfinite(found.losses[:, 1:]).all()
-    assert any("uniform over the tokens that can be predicted" in words for words in found.conventions)
+    result = Asker(tmp_path / "m", FEW_OUT)("in_context", InContextParams("random", texts=4, block=6, repeats=2))
+    assert np.isfinite(result.losses[:, 1:]).all()
+    assert any("uniform over the tokens that can be predicted" in words for words in result.conventions)
 
 
 def test_without_a_bos_random_tokens_may_fill_the_context(tmp_path: Path) -> None:
@@ -533,6 +533,6 @@ def test_a_head_of_zeros_has_no_rank_of_its_own_tokens(tmp_path: Path) -> None:
     tensors = load_file(path / "model.safetensors")
     tensors["layers.0.W_O"][1] = 0
     save_file(tensors, path / "model.safetensors")
-    found = Asker(path, TINY)("own_tokens", find_analysis("own_tokens").params())
-    assert np.isnan(found.top1[0, 1]) and np.isnan(found.top10[0, 1]) and np.isfinite(found.top1).sum() == 7
-    assert any("have no rank" in words for words in found.conventions)
+    result = Asker(path, TINY)("own_tokens", find_analysis("own_tokens").params())
+    assert np.isnan(result.top1[0, 1]) and np.isnan(result.top10[0, 1]) and np.isfinite(result.top1).sum() == 7
+    assert any("have no rank" in words for words in result.conventions)

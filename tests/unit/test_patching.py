@@ -252,10 +252,10 @@ def test_a_cancelled_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         other.engine.answer(request, Until(whole.ticks - 2))
     rest = Until()
-    found: Any = other.engine.answer(request, rest).result
+    result: Any = other.engine.answer(request, rest).result
     assert rest.ticks < whole.ticks / 2
-    assert found.exact.all() and found.done == 1
-    np.testing.assert_allclose(found.values, wanted.values, atol=1e-11)
+    assert result.exact.all() and result.done == 1
+    np.testing.assert_allclose(result.values, wanted.values, atol=1e-11)
 
 
 def test_computed_afresh_it_is_bit_equal(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_batches_of_many_rows_give_the_same_values(tmp_path: Path, monkeypatch: 
     wanted = lab(p).values
     monkeypatch.setattr(_partial_reruns, "ROWS", 5)
     monkeypatch.setattr(_partial_reruns, "WAVE", 11)
-    found: Any = lab.engine.answer(lab.request(p), fresh=True).result
-    np.testing.assert_allclose(found.values, wanted, atol=1e-11)
+    result: Any = lab.engine.answer(lab.request(p), fresh=True).result
+    np.testing.assert_allclose(result.values, wanted, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["attention-only", "llama", "both-norms-capped", "odd"])

@@ -138,11 +138,11 @@ def test_a_cancelled_sweep_keeps_estimates_and_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         other.engine.answer(request, Kept(3))
     rest = Kept()
-    found: Any = other.engine.answer(request, rest).result
+    result: Any = other.engine.answer(request, rest).result
     assert all(np.isfinite(one.values).all() for one in rest.seen)  # no second backward pass
-    np.testing.assert_allclose(found.values, wanted.values, atol=1e-11)
-    np.testing.assert_allclose(found.estimate, wanted.estimate, atol=1e-11)
-    assert found.exact.all()
+    np.testing.assert_allclose(result.values, wanted.values, atol=1e-11)
+    np.testing.assert_allclose(result.estimate, wanted.estimate, atol=1e-11)
+    assert result.exact.all()
 
 
 def test_along_a_path_there_is_no_estimate_and_afresh_is_bit_equal(tmp_path: Path) -> None:

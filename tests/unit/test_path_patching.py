@@ -85,9 +85,9 @@ def test_a_cancelled_sweep_goes_on(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         other.engine.answer(request, Until(whole.ticks - 3))
     rest = Until()
-    found: Any = other.engine.answer(request, rest).result
+    result: Any = other.engine.answer(request, rest).result
     assert rest.ticks < 0.75 * whole.ticks
-    np.testing.assert_allclose(found.values, wanted.values, atol=1e-11)
+    np.testing.assert_allclose(result.values, wanted.values, atol=1e-11)
 
 
 def test_afresh_it_is_bit_equal_and_refusals_say_why(tmp_path: Path) -> None:

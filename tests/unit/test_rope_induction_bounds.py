@@ -193,9 +193,9 @@ def test_prompts_shorter_than_the_offset(n: int) -> None:
         request = Request.named(
             "rotation_clock", RotationClockParams(), Subject(ref, tuple(range(n)), (), Conventions(dtype="float64"))
         )
-        found: Any = Engine(ModelStore()).answer(request).result
-        assert not found.wanted[1, :, 1:].any() and found.wanted[1, :, 0].all(), "nothing is that far behind: all rest on BOS"
-        assert np.isnan(found.margin).all() and found.right() == (0, 0)
+        result: Any = Engine(ModelStore()).answer(request).result
+        assert not result.wanted[1, :, 1:].any() and result.wanted[1, :, 0].all(), "nothing is that far behind: all rest on BOS"
+        assert np.isnan(result.margin).all() and result.right() == (0, 0)
 
 
 @pytest.mark.parametrize(

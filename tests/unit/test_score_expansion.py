@@ -336,12 +336,12 @@ def test_an_induction_cell_of_the_trained_model_is_keyed_by_its_previous_token_h
     before = int(np.argmax([float(run.get("pattern", 0, (h,))[0].diagonal(-1).mean()) for h in range(weights.config.n_heads)]))
     d = len(tokens) - 8  # " Har", the second time
     s = tokens.index(tokens[d]) + 1
-    found: Any = engine.answer(
+    result: Any = engine.answer(
         Request.named("score_expansion", ScoreExpansionParams(Head(1, 1), d, s), Subject(ref, tokens))
     ).result
-    assert found.attention > 0.5
-    total = found.score - found.row_mean
-    keyed = found.through_centred[:, 1] + found.through_centred[:, 3]
+    assert result.attention > 0.5
+    total = result.score - result.row_mean
+    keyed = result.through_centred[:, 1] + result.through_centred[:, 3]
     assert keyed.argmax() == before
     assert keyed[before] > 0.7 * total
-    assert abs(found.groups_centred[0]) < 0.2 * total and abs(found.groups_centred[1]) < 0.2 * total
+    assert abs(result.groups_centred[0]) < 0.2 * total and abs(result.groups_centred[1]) < 0.2 * total

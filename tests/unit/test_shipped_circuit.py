@@ -59,9 +59,9 @@ def test_keys_of_the_previous_token_head_make_most_of_an_induction_score(engine:
     subject = Subject(REF, tokens)
     destination = BLOCK + 10
     params = ScoreExpansionParams(INDUCTION, destination, destination - BLOCK + 1)
-    found: Any = engine.answer(Request.named("score_expansion", params, subject)).result
-    key = [i for i, head in enumerate(found.heads.tolist()) if tuple(head) == PREVIOUS]
+    result: Any = engine.answer(Request.named("score_expansion", params, subject)).result
+    key = [i for i, head in enumerate(result.heads.tolist()) if tuple(head) == PREVIOUS]
     assert len(key) == 1
-    of_key = found.centred[:, key[0]].sum()
-    assert of_key > 0.5 * found.centred.sum() > 0
-    assert found.groups_centred.sum() == pytest.approx(found.centred.sum(), rel=1e-5)
+    of_key = result.centred[:, key[0]].sum()
+    assert of_key > 0.5 * result.centred.sum() > 0
+    assert result.groups_centred.sum() == pytest.approx(result.centred.sum(), rel=1e-5)

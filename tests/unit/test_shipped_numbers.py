@@ -82,16 +82,16 @@ def test_what_is_lost_without_a_head_while_all_look_where_they_did(point: Any) -
 def test_models_side_by_side_show_the_losses_of_their_files(name: str) -> None:
     tokens = np.concatenate([_random()[3, :30], _random()[3, 1:12]])
     subject = Subject(ModelRef(f"builtin:{name}"), tuple(tokens.tolist()))
-    found: Any = Engine(ModelStore()).answer(Request.named("side_by_side", SideBySideParams(), subject)).result
+    result: Any = Engine(ModelStore()).answer(Request.named("side_by_side", SideBySideParams(), subject)).result
     logits = slow_trained.logits(slow_trained.weights(model_dir(name), None), tokens[None])[0]
     p = np.exp(logits - logits.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
     own = p[np.arange(len(tokens) - 1), tokens[1:]]
-    np.testing.assert_allclose(found.loss[1:], -np.log(own), atol=5e-5)
-    check_ranks(found.rank[1:], p[:-1], own, rtol=1e-4)
-    check_largest(found.predicted[:, None], p, rtol=1e-4)
-    np.testing.assert_allclose(found.probability, p.max(-1), rtol=1e-4)
-    assert np.isnan(found.loss[0]) and found.rank[0] == -1 and found.mean == pytest.approx(-np.log(own).mean(), abs=1e-4)
+    np.testing.assert_allclose(result.loss[1:], -np.log(own), atol=5e-5)
+    check_ranks(result.rank[1:], p[:-1], own, rtol=1e-4)
+    check_largest(result.predicted[:, None], p, rtol=1e-4)
+    np.testing.assert_allclose(result.probability, p.max(-1), rtol=1e-4)
+    assert np.isnan(result.loss[0]) and result.rank[0] == -1 and result.mean == pytest.approx(-np.log(own).mean(), abs=1e-4)
 
 
 def test_the_plane_of_the_shipped_models_is_that_of_the_products_of_points() -> None:
@@ -99,13 +99,13 @@ def test_the_plane_of_the_shipped_models_is_that_of_the_products_of_points() -> 
     names = ("attn-only-2l", "attn-only-1l", "gpt-mini")
     refs = tuple(SeriesRef(f"builtin:{name}") for name in names)
     request = Request.named("training_pca", TrainingPcaParams(refs), Subject(ModelRef(refs[0].source)))
-    found: Any = Engine(ModelStore()).answer(request).result
+    result: Any = Engine(ModelStore()).answer(request).result
     losses = np.concatenate([_whole(model_dir(name))["token_loss"] for name in names]).astype(np.float64)
     centred = losses - losses.mean(0)
     values, vectors = np.linalg.eigh(centred @ centred.T)
     for k in (0, 1):
         wanted = vectors[:, -1 - k] * np.sqrt(values[-1 - k])
-        wanted *= np.sign(wanted @ found.coordinates[:, k])
-        np.testing.assert_allclose(found.coordinates[:, k], wanted, atol=1e-8)
-        assert found.explained[k] == pytest.approx(values[-1 - k] / values.sum())
-    np.testing.assert_allclose(found.loss, losses.mean(1), atol=1e-6)
+        wanted *= np.sign(wanted @ result.coordinates[:, k])
+        np.testing.assert_allclose(result.coordinates[:, k], wanted, atol=1e-8)
+        assert result.explained[k] == pytest.approx(values[-1 - k] / values.sum())
+    np.testing.assert_allclose(result.loss, losses.mean(1), atol=1e-6)

@@ -98,9 +98,9 @@ def said_otherwise(data: bytes, change: Callable[[dict[str, Any]], None]) -> byt
 
 @pytest.mark.parametrize("name", sorted(analyses()))
 def test_every_analysis_is_read_back_bit_for_bit(name: str, folder: Path) -> None:
-    found = answers(name, folder)
-    assert found, f"{name} was never answered"
-    for one in found:
+    result = answers(name, folder)
+    assert result, f"{name} was never answered"
+    for one in result:
         original, ref = api.engine().identified(one), one.request.subject.model
         paths = {file.path for file in files_of(one.request.params) if isinstance(file, TextRef)}
         data = stored_bytes(original, {ref: "mine"}, {path: f"file {i}" for i, path in enumerate(sorted(paths))})

@@ -223,15 +223,15 @@ def test_values_along_a_path_are_refused_with_the_reason(tmp_path: Path) -> None
 
 
 def test_two_layers_reach_order_one_either_way_round(tmp_path: Path) -> None:
-    found = asker(tmp_path, "gpt2")(TermImportanceParams())
-    alone, last = found.layer_reduction
-    assert alone[0] + last[1] == pytest.approx(found.reduction[1], abs=1e-10)
-    assert alone[1] + last[0] == pytest.approx(found.reduction[1], abs=1e-10)
+    result = asker(tmp_path, "gpt2")(TermImportanceParams())
+    alone, last = result.layer_reduction
+    assert alone[0] + last[1] == pytest.approx(result.reduction[1], abs=1e-10)
+    assert alone[1] + last[0] == pytest.approx(result.reduction[1], abs=1e-10)
 
 
 def test_one_head_a_layer_is_its_layer(tmp_path: Path) -> None:
-    found = asker(tmp_path, "attention-only", n_heads=1, n_kv_heads=1)(TermImportanceParams(heads=True))
-    np.testing.assert_array_equal(found.head_reduction[..., 0], found.layer_reduction)
+    result = asker(tmp_path, "attention-only", n_heads=1, n_kv_heads=1)(TermImportanceParams(heads=True))
+    np.testing.assert_array_equal(result.head_reduction[..., 0], result.layer_reduction)
     assert np.isnan(asker(tmp_path / "b", "attention-only")(TermImportanceParams()).head_reduction).all()
 
 

@@ -129,21 +129,21 @@ def test_a_logistic_fall_is_found_where_it_is() -> None:
 
 def test_scores_are_means_of_what_was_measured(ask: Ask) -> None:
     made = measures()
-    found: TrainingSeriesResult = ask("training_series", made)
+    result: TrainingSeriesResult = ask("training_series", made)
     for i in range(len(TOKENS)):
         random, text, plain = (
             made[k][i].astype(float) for k in ("repeated_loss_by_index", "repeated_text_loss_by_index", "loss_by_index")
         )
-        assert found.scores[i, 0] == pytest.approx(np.mean(random[6:10]) - np.mean(random[:5]))
-        assert found.scores[i, 1] == pytest.approx(np.mean(text[7:12]) - np.mean(text[:6]))
+        assert result.scores[i, 0] == pytest.approx(np.mean(random[6:10]) - np.mean(random[:5]))
+        assert result.scores[i, 1] == pytest.approx(np.mean(text[7:12]) - np.mean(text[:6]))
         # positions 12 … 15 and 2 … 4; index i is the token at position i + 1
-        assert found.scores[i, 2] == pytest.approx(np.mean(plain[11:15]) - np.mean(plain[1:4]))
-        assert found.repetitions[i, 0].tolist() == pytest.approx([np.mean(random[:5]), np.mean(random[6:])])
-    np.testing.assert_array_equal(found.of("copying"), made["copying"])
-    np.testing.assert_array_equal(found.loss_by_index, made["loss_by_index"])
-    assert found.checkpoint.tolist() == [*range(8), -1]
-    assert found.table().n_rows == len(TOKENS)
-    words = " · ".join(found.conventions)
+        assert result.scores[i, 2] == pytest.approx(np.mean(plain[11:15]) - np.mean(plain[1:4]))
+        assert result.repetitions[i, 0].tolist() == pytest.approx([np.mean(random[:5]), np.mean(random[6:])])
+    np.testing.assert_array_equal(result.of("copying"), made["copying"])
+    np.testing.assert_array_equal(result.loss_by_index, made["loss_by_index"])
+    assert result.checkpoint.tolist() == [*range(8), -1]
+    assert result.table().n_rows == len(TOKENS)
+    words = " · ".join(result.conventions)
     for said in ("4 held-out texts of 16 tokens", "3 × 5 random tokens × 2, seed 7", "tokens 12–15 minus 2–4", "by 1 nat (0.1"):
         assert said in words
 
@@ -176,16 +176,16 @@ def test_a_phase_change_is_said_with_its_fall_and_the_rise_of_prefix_matching(as
 
 def test_models_of_different_sizes_stand_one_behind_the_other(ask: Ask) -> None:
     one, two, none = measures(), measures(TOKENS[:4], 1, (1, 4)), measures(TOKENS[:3], 2, (0, 4))
-    found: TrainingSeriesResult = ask("training_series", one, two, none)
-    assert found.names == ("a", "b", "c")
-    assert found.model.tolist() == [0] * 9 + [1] * 4 + [2] * 3
-    assert found.heads.shape == (16, len(HEAD_ARRAYS), 2, 4)
-    assert found.shapes.tolist() == [[2, 3], [1, 4], [0, 4]]
-    np.testing.assert_array_equal(found.of("copying")[9:13, :1], two["copying"])
-    assert np.isnan(found.of("copying")[9:13, 1]).all() and np.isnan(found.of("copying")[:9, :, 3]).all()
-    assert np.isnan(best(found.of("prefix_matching"))[13:]).all() and np.isfinite(best(found.of("prefix_matching"))[:13]).all()
-    assert found.phase.shape == (3, len(KINDS), 2)
-    assert found.points(1).tolist() == [9, 10, 11, 12]
+    result: TrainingSeriesResult = ask("training_series", one, two, none)
+    assert result.names == ("a", "b", "c")
+    assert result.model.tolist() == [0] * 9 + [1] * 4 + [2] * 3
+    assert result.heads.shape == (16, len(HEAD_ARRAYS), 2, 4)
+    assert result.shapes.tolist() == [[2, 3], [1, 4], [0, 4]]
+    np.testing.assert_array_equal(result.of("copying")[9:13, :1], two["copying"])
+    assert np.isnan(result.of("copying")[9:13, 1]).all() and np.isnan(result.of("copying")[:9, :, 3]).all()
+    assert np.isnan(best(result.of("prefix_matching"))[13:]).all() and np.isfinite(best(result.of("prefix_matching"))[:13]).all()
+    assert result.phase.shape == (3, len(KINDS), 2)
+    assert result.points(1).tolist() == [9, 10, 11, 12]
 
 
 def test_the_same_question_has_the_same_answer(ask: Ask) -> None:
@@ -230,22 +230,22 @@ def test_indices_that_a_series_does_not_say_are_adapted_to_its_length(ask: Ask) 
 
 def test_the_plane_is_that_of_the_largest_eigenvectors_of_the_covariance(ask: Ask) -> None:
     one, two = measures(), measures(TOKENS[:4], 1)
-    found: TrainingPcaResult = ask("training_pca", one, two)
+    result: TrainingPcaResult = ask("training_pca", one, two)
     losses = np.concatenate([one["token_loss"], two["token_loss"]]).astype(float)
     centred = losses - losses.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred)
     for k in (0, 1):
         wanted = centred @ vectors[:, -1 - k]
-        sign = np.sign(wanted @ found.coordinates[:, k])
-        np.testing.assert_allclose(found.coordinates[:, k], sign * wanted, atol=1e-9)
-        assert found.explained[k] == pytest.approx(values[-1 - k] / values.sum())
-        assert found.coordinates[8, k] >= found.coordinates[0, k], "the longest training goes to the right and up"
-    assert found.explained.sum() == pytest.approx(1)
-    assert found.remainder is not None and found.remainder.size < 1e-12 * found.remainder.of
-    assert found.n_texts == 40 and found.table().n_rows == 13
+        sign = np.sign(wanted @ result.coordinates[:, k])
+        np.testing.assert_allclose(result.coordinates[:, k], sign * wanted, atol=1e-9)
+        assert result.explained[k] == pytest.approx(values[-1 - k] / values.sum())
+        assert result.coordinates[8, k] >= result.coordinates[0, k], "the longest training goes to the right and up"
+    assert result.explained.sum() == pytest.approx(1)
+    assert result.remainder is not None and result.remainder.size < 1e-12 * result.remainder.of
+    assert result.n_texts == 40 and result.table().n_rows == 13
     other: TrainingPcaResult = ask("training_pca", two, one)
     turned = np.concatenate([other.coordinates[4:], other.coordinates[:4]])
-    np.testing.assert_allclose(turned, found.coordinates, atol=1e-9, err_msg="whichever model is open")
+    np.testing.assert_allclose(turned, result.coordinates, atol=1e-9, err_msg="whichever model is open")
 
 
 def test_the_plane_does_not_move_with_the_losses() -> None:
@@ -291,8 +291,8 @@ def test_checkpoints_are_found_by_their_step_among_the_files_there_are_now(ask: 
     (folder / "step-000002.safetensors").unlink()
     source = f"file:{folder.parent}"
     request = Request.named("training_series", TrainingSeriesParams((SeriesRef(source),)), Subject(ModelRef(source)))
-    found: Any = Engine(ModelStore()).answer(request).result
-    assert found.checkpoint.tolist() == [0, 1, GONE, 2, 3, 4, 5, 6, -1]
+    result: Any = Engine(ModelStore()).answer(request).result
+    assert result.checkpoint.tolist() == [0, 1, GONE, 2, 3, 4, 5, 6, -1]
 
 
 def test_a_series_that_is_not_the_one_that_was_named_is_refused(ask: Ask, tmp_path: Path) -> None:
@@ -337,14 +337,14 @@ def test_whose_training_was_measured(tmp_path: Path) -> None:
 def test_the_phase_change_of_a_shipped_model_is_there_or_not(name: str, changes: bool) -> None:
     ref = SeriesRef(f"builtin:{name}")
     request = Request.named("training_series", TrainingSeriesParams((ref,)), Subject(ModelRef(ref.source)))
-    found: Any = Engine(ModelStore()).answer(request).result
-    assert np.isfinite(found.phase[0, 0]).all() == changes
-    assert np.isfinite(found.phase[0, 1]).all() == changes
+    result: Any = Engine(ModelStore()).answer(request).result
+    assert np.isfinite(result.phase[0, 0]).all() == changes
+    assert np.isfinite(result.phase[0, 1]).all() == changes
     if changes:
-        assert found.fall[0, 0] > 4 and found.rise[0, 0] > 0.5, "prefix matching and the score move together"
+        assert result.fall[0, 0] > 4 and result.rise[0, 0] > 0.5, "prefix matching and the score move together"
     else:
-        assert np.nanmax(found.of("prefix_matching")) < 0.05
-    assert len(read_series(model_dir(name)).steps) == len(found.steps)
+        assert np.nanmax(result.of("prefix_matching")) < 0.05
+    assert len(read_series(model_dir(name)).steps) == len(result.steps)
 
 
 def test_a_series_with_heads_that_its_model_does_not_have_is_refused(ask: Ask) -> None:

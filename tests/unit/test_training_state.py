@@ -68,9 +68,9 @@ def test_a_hostile_state_is_refused_within_memory_and_steps(tmp_path: Path) -> N
         members.writestr("archive/data.pkl", b"\x80\x02}.")
         members.writestr("archive/data/0", bytes(600 * MIB))
     folders["packed"] = stated(tmp_path / "packed", packed.getvalue())
-    found = tried("tests.limited:read_a_state", folders.values(), 256 * MIB)
-    assert {name: found[path].text for name, path in folders.items() if found[path].kind != "BadInput"} == {}
-    assert max(one.peak for one in found.values()) < 128 * MIB
+    outcomes = tried("tests.limited:read_a_state", folders.values(), 256 * MIB)
+    assert {name: outcomes[path].text for name, path in folders.items() if outcomes[path].kind != "BadInput"} == {}
+    assert max(one.peak for one in outcomes.values()) < 128 * MIB
 
 
 def test_a_state_of_another_kind_is_refused(tmp_path: Path) -> None:

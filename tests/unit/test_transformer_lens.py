@@ -41,11 +41,11 @@ class Asker:
 @pytest.mark.parametrize(("name", "state"), CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_composition_scores(tmp_path: Path, name: str, state: str, dtype: str) -> None:
-    found = Asker(tmp_path, name, state, dtype)("composition", CompositionParams())
+    result = Asker(tmp_path, name, state, dtype)("composition", CompositionParams())
     for i, kind in enumerate("QKV"):
         theirs = REFERENCE[f"{name} {state} {kind}"].transpose(2, 3, 0, 1)  # [src, dest] there; 0 where there is no pair
-        assert (np.isnan(found.scores[i]) == (theirs == 0)).all()
-        np.testing.assert_allclose(np.nan_to_num(found.scores[i]), theirs, rtol=1e-4)
+        assert (np.isnan(result.scores[i]) == (theirs == 0)).all()
+        np.testing.assert_allclose(np.nan_to_num(result.scores[i]), theirs, rtol=1e-4)
 
 
 def same(found: np.ndarray, theirs: np.ndarray, rtol: float = 1e-4) -> None:
@@ -71,13 +71,13 @@ def test_eigenvalues(tmp_path: Path, name: str, state: str, dtype: str) -> None:
 @pytest.mark.parametrize(("name", "state"), CASES)
 def test_copying_scores(tmp_path: Path, name: str, state: str) -> None:
     """The score is Σλ/Σ|λ| of the library's eigenvalues, W_U centred by the library in the one state and not in the other."""
-    found = Asker(tmp_path, name, state)("copying_scores", CopyingScoresParams())
+    result = Asker(tmp_path, name, state)("copying_scores", CopyingScoresParams())
     theirs = {matrix: REFERENCE[f"{name} {state} {matrix}"] for matrix in ("OV", "QK")}
     scores = {matrix: (values.sum(-1) / np.abs(values).sum(-1)).real for matrix, values in theirs.items()}
-    np.testing.assert_allclose(found.copying if state == "processed" else found.copying_raw, scores["OV"], atol=1e-4)
-    np.testing.assert_allclose(found.qk_positivity_raw, scores["QK"], atol=1e-4)
+    np.testing.assert_allclose(result.copying if state == "processed" else result.copying_raw, scores["OV"], atol=1e-4)
+    np.testing.assert_allclose(result.qk_positivity_raw, scores["QK"], atol=1e-4)
     if state == "plain":
-        assert np.abs(found.copying - scores["OV"]).max() > 0.01  # centring counts on these weights
+        assert np.abs(result.copying - scores["OV"]).max() > 0.01  # centring counts on these weights
 
 
 def test_the_reference_is_small() -> None:

@@ -85,21 +85,24 @@ class InterventionsDock(QDockWidget):
         self.answers: dict[str, Answer[TokenLossResult]] = {}
         self.requests: dict[str, Request[TokenLossResult]] = {}
         self._make_body()
-        controls = QWidget(self)
-        row = OneRow(controls)
-        self.all = QCheckBox("All on", controls)
-        self.all.setToolTip("Switch every intervention on or off, to compare the ablated or patched model with the intact one")
-        self.all.clicked.connect(state_commands.switch_all)
-        self.clear = QToolButton(controls)
-        self.clear.setText("Remove all")
-        self.clear.clicked.connect(state_commands.clear_edits)
-        for widget in (self.all, self.clear):
-            row.addWidget(widget)
-        self.bar = TitleBar(self, context, controls)
+        self.bar = TitleBar(self, context, self._make_controls)
         context.document.changed.connect(self._changed)
         self._slots = {side: WorkSlot(self, side, answered=self._answered) for side in SIDES}
         self.visibilityChanged.connect(self._changed)
         self.refresh()
+
+    def _make_controls(self, parent: QWidget) -> QWidget:
+        controls = QWidget(parent)
+        row = OneRow(controls)
+        self.all = QCheckBox("All on", controls)
+        self.all.setToolTip("Switch every intervention on or off, to compare the ablated or patched model with the intact one")
+        self.all.clicked.connect(self.state_commands.switch_all)
+        self.clear = QToolButton(controls)
+        self.clear.setText("Remove all")
+        self.clear.clicked.connect(self.state_commands.clear_edits)
+        for widget in (self.all, self.clear):
+            row.addWidget(widget)
+        return controls
 
     def _make_body(self) -> None:
         body = QWidget(self)

@@ -81,12 +81,7 @@ class LogDock(QDockWidget):
         self.text.setPlaceholderText("Nothing at this level yet.")
         self.text.setFont(context.theme.font(context.theme.small, mono=True))
         self.setWidget(self.text)
-        controls = QWidget(self)
-        row = QHBoxLayout(controls)
-        row.setContentsMargins(0, 0, 8, 0)
-        row.addWidget(self.level)
-        row.addWidget(self.search, 1)
-        self.bar = TitleBar(self, context, controls)
+        self.bar = TitleBar(self, context, self._make_controls)
         context.theme_changed.connect(self._set_theme)
         self.handler = LogHandler(self)
         self.handler.line_logged.connect(self._add_line)
@@ -99,6 +94,14 @@ class LogDock(QDockWidget):
         for handler in (self.handler, self._file_handler):
             if handler is not None:
                 root.addHandler(handler)
+
+    def _make_controls(self, parent: QWidget) -> QWidget:
+        controls = QWidget(parent)
+        row = QHBoxLayout(controls)
+        row.setContentsMargins(0, 0, 8, 0)
+        row.addWidget(self.level)
+        row.addWidget(self.search, 1)
+        return controls
 
     @Slot(object)
     def _set_theme(self, theme: Theme) -> None:

@@ -119,7 +119,8 @@ class PromptDock(QDockWidget):
         outer.setContentsMargins(8, 4, 8, 4)
         outer.setSpacing(4)
         self.split = split = QSplitter(Qt.Orientation.Horizontal, body)
-        self.room = Room(self.losses.view, split, LEAST_LOSSES)
+        self.room = Room(split, LEAST_LOSSES)
+        self.room.hold(self.losses.view)
         split.addWidget(self.editor)
         split.addWidget(self.room)
         split.setSizes([420, 860])
@@ -133,11 +134,14 @@ class PromptDock(QDockWidget):
         self.notice.hide()
         outer.addWidget(self.notice)
         self.setWidget(body)
-        controls = QWidget(self)
+        self.bar = TitleBar(self, self.context, self._make_controls)
+
+    def _make_controls(self, parent: QWidget) -> QWidget:
+        controls = QWidget(parent)
         row = OneRow(controls)
         for widget in (self.sample, self.front, self.special, self.count, *self.writing.widgets):
             row.addWidget(widget)
-        self.bar = TitleBar(self, self.context, controls)
+        return controls
 
     def _connect(self) -> None:
         context = self.context

@@ -6,13 +6,13 @@ import dataclasses
 from typing import Any
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from circuitlab.draw.look.plain_text import PlainLabel
 from circuitlab.figures.contracts.panel import Facts
 from circuitlab.gui.widgets.flow import FlowLayout
-from circuitlab.gui.widgets.form import Form, declared_fields
-from circuitlab.gui.widgets.number_slider import Choices, NumberSlider
+from circuitlab.gui.widgets.form import Field, Form, declared_fields
+from circuitlab.gui.widgets.number_slider import NumberSlider
 from circuitlab.gui.widgets.one_row import OneRow
 
 
@@ -24,6 +24,28 @@ def _applies(meta: Any, view: Any, facts: Facts | None) -> bool:
         return False
     when, values = meta.get("when"), meta.get("values", ())
     return not when or (getattr(view, when) in values if values else bool(getattr(view, when)))
+
+
+def _speaks(field: Field) -> bool:
+    """Whether the widget of a field has its words itself."""
+    return field.kind is bool or field.style == "tabs"
+
+
+class _Labelled(QWidget):
+    """A label and a widget, which stay together when the row wraps."""
+
+    def __init__(self, label: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(6)
+        if label:
+            self._row.addWidget(PlainLabel(label, self))
+
+    def holding(self, widget: QWidget) -> _Labelled:
+        """This, with the widget, which was made in it, beside the label."""
+        self._row.addWidget(widget)
+        return self
 
 
 class Controls(QWidget):
@@ -43,27 +65,21 @@ class Controls(QWidget):
         box = FlowLayout(self) if wraps else OneRow(self)
         metadata = {field.name: field.metadata for field in dataclasses.fields(view_type)}
         fields = tuple(declared_fields(view_type))
-        self.form = Form(fields, self)
+        holders = {field.name: box.holder() for field in fields} if isinstance(box, OneRow) else {}
+        labelled = {f.name: _Labelled(f.label, holders.get(f.name, self)) for f in fields if not _speaks(f)}
+        self.form = Form(fields, self, {**holders, **labelled})
         self.form.changed.connect(self._field_changed)
         for field in fields:
             widget = self.form.widgets[field.name]
             if isinstance(widget, NumberSlider):
                 widget.slider.sliderPressed.connect(self._slider_pressed)
-            control = widget if isinstance(widget, (QCheckBox, Choices)) else self._with_label(field.label, widget)
-            box.addWidget(control)
+            control = widget if field.name not in labelled else labelled[field.name].holding(widget)
+            if isinstance(box, OneRow):
+                box.add(holders[field.name], control)
+            else:
+                box.addWidget(control)
             if any(metadata[field.name].get(key) for key in ("when", "only", "also")):
                 self._conditional.append((control, metadata[field.name]))
-
-    def _with_label(self, label: str, widget: QWidget) -> QWidget:
-        """A label and a widget, which stay together when the row wraps."""
-        holder = QWidget(self)
-        row = QHBoxLayout(holder)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        if label:
-            row.addWidget(PlainLabel(label, holder))
-        row.addWidget(widget)
-        return holder
 
     def show_view(self, view: Any, facts: Facts | None = None) -> None:
         """Show the values of a view, without a signal, in the controls that have a meaning for a model of these `facts`."""

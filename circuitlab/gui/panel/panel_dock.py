@@ -50,29 +50,35 @@ class PanelDock(QDockWidget):
     def _hold(self, panel: Panel) -> None:
         """Fill the dock with a panel."""
         self.panel = panel
-        self.view = FigureView(parent=self)
-        self.controls = Controls(panel.view, self, wraps=panel.writes is not None)
+        body = None if panel.writes is None else QWidget(self)  # one that writes to the State shows all its controls, above
+        room = Room(self if body is None else body)
+        self.view = FigureView(parent=room)
+        room.hold(self.view)
         self.feed = Feed(panel, self.context, self.view, lambda: self.shown, self)
         self.actions_menu = PanelActions(self, self)
-        self._lay_out()
+        self._lay_out(body, room)
         self._connect()
 
-    def _lay_out(self) -> None:
+    def _make_controls(self, parent: QWidget) -> Controls:
+        self.controls = Controls(self.panel.view, parent, wraps=self.panel.writes is not None)
         if self.panel.searches_tokens:
             self.search = TokenSearch(self.context, self.controls)
             self.search.chosen.connect(self._token_chosen)
             self.controls.layout().addWidget(self.search)  # type: ignore[union-attr]
-        if self.panel.writes is None:
-            self.setWidget(Room(self.view, self))
-            self.bar = TitleBar(self, self.context, self.controls, self.actions_menu)
+        return self.controls
+
+    def _lay_out(self, body: QWidget | None, room: Room) -> None:
+        if body is None:
+            self.setWidget(room)
+            self.bar = TitleBar(self, self.context, self._make_controls, self.actions_menu)
             return
-        body = QWidget(self)  # a panel that writes to the State shows all its controls, above the figure
         box = QVBoxLayout(body)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(4)
-        self.controls.setContentsMargins(4, 0, 4, 0)
-        box.addWidget(self.controls)
-        box.addWidget(Room(self.view, body), 1)
+        controls = self._make_controls(body)
+        controls.setContentsMargins(4, 0, 4, 0)
+        box.addWidget(controls)
+        box.addWidget(room, 1)
         self.setWidget(body)
         self.bar = TitleBar(self, self.context, None, self.actions_menu)
 

@@ -26,13 +26,20 @@ MENU = "Menu of this panel: copy, export, note, pin, explain"
 class TitleBar(QWidget):
     """Title, controls, menu, maximise, float, close. Drag it to move the dock; double-click maximises.
 
-    The title is hidden while a tab shows the same. `middle` holds the controls; if its layout is a `OneRow`, those without room
-    are behind a button. With a `menu`, "Float or dock" is an entry of that menu instead of a button.
+    The title is hidden while a tab shows the same. `make_middle(parent)` makes the widget with the controls; if its layout is a
+    `OneRow`, those without room are behind a button. With a `menu`, "Float or dock" is an entry of that menu instead of a button.
     """
 
-    def __init__(self, dock: QDockWidget, context: AppContext, middle: QWidget | None = None, menu: QMenu | None = None) -> None:
+    def __init__(
+        self,
+        dock: QDockWidget,
+        context: AppContext,
+        make_middle: Callable[[QWidget], QWidget] | None = None,
+        menu: QMenu | None = None,
+    ) -> None:
         super().__init__(dock)
-        self.dock, self.middle = dock, middle
+        self.dock = dock
+        self.middle: QWidget | None = None
         self.title = PlainLabel(dock.windowTitle(), self)
         self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setProperty("role", "title")
@@ -45,10 +52,13 @@ class TitleBar(QWidget):
         self._strut = QSpacerItem(0, LEAST)
         row.addSpacerItem(self._strut)
         row.addWidget(self.title)
-        if middle is None:
+        if make_middle is None:
             row.addStretch(1)
         else:
-            row.addWidget(Room(middle, self, None), 1)
+            room = Room(self, None)
+            self.middle = make_middle(room)
+            room.hold(self.middle)
+            row.addWidget(room, 1)
         if menu is not None:
             self.more = self._button("menu", MENU, None)
             self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -68,11 +78,11 @@ class TitleBar(QWidget):
         dock.installEventFilter(self)
         self.installEventFilter(self)
         dock.setTitleBarWidget(self)
-        self._chain(middle)
+        self._chain()
 
-    def _chain(self, middle: QWidget | None) -> None:
+    def _chain(self) -> None:
         """Set the Tab order: the controls, the buttons, then the content of the dock."""
-        inside = self.dock.widget()
+        middle, inside = self.middle, self.dock.widget()
         chain([
             *(sorted(stops(middle), key=lambda stop: stop.objectName() == "more") if middle is not None else ()),
             *(button for button, _ in self._buttons),

@@ -349,7 +349,8 @@ class Status(QStatusBar):
 
     def _lay_out(self) -> None:
         """Lay out all widgets in a `Room`, so that the window is not laid out again when jobs come and go with each keystroke."""
-        line = QWidget(self)
+        self.room = Room(self, QSize(160, 0))
+        line = QWidget(self.room)
         row = QHBoxLayout(line)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(6)
@@ -357,7 +358,7 @@ class Status(QStatusBar):
         row.addStretch(0)
         for widget in (self.files, self.dropped, self.standing, self.running, self.progress, self.cancel, self.memory):
             row.addWidget(widget)
-        self.room = Room(line, self, QSize(160, 0))
+        self.room.hold(line)
         self.addWidget(self.room, 1)
 
     @Slot(str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from PySide6.QtCore import QObject, QSize, Signal, Slot
@@ -89,16 +90,19 @@ class FileLine(QLineEdit):
 
 
 class Form(QObject):
-    """The widgets of the fields by name, laid out by their owner. `changed(name)`: the user has set another value."""
+    """The widgets of the fields by name, laid out by their owner. `changed(name)`: the user has set another value.
+
+    `places`: in which widgets those of fields are made, by name; the others are made in `parent`.
+    """
 
     changed = Signal(str)
 
-    def __init__(self, fields: Iterable[Field], parent: QWidget) -> None:
+    def __init__(self, fields: Iterable[Field], parent: QWidget, places: Mapping[str, QWidget] = MappingProxyType({})) -> None:
         super().__init__(parent)
         self.widgets: dict[str, Any] = {}
         self._showing = False
         for field in fields:
-            widget = self.widgets[field.name] = _widget(field, parent)
+            widget = self.widgets[field.name] = _widget(field, places.get(field.name, parent))
             widget.setObjectName(field.name)
             widget.setAccessibleName(field.label)
             widget.setToolTip(tip_of(field.tip))

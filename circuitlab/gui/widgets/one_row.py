@@ -17,12 +17,18 @@ class Holder(QWidget):
 
     changed = Signal()
 
-    def __init__(self, control: QWidget, parent: QWidget) -> None:
+    control: QWidget
+
+    def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.control, self._was_relevant = control, True
-        box = QHBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.addWidget(control)
+        self._was_relevant = True
+        self._box = QHBoxLayout(self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+
+    def hold(self, control: QWidget) -> None:
+        """Hold a control, best one that was made in here: Qt styles what moves to another parent anew, with all that is in it."""
+        self.control = control
+        self._box.addWidget(control)
         control.installEventFilter(self)
 
     @property
@@ -85,9 +91,17 @@ class OneRow(QLayout):
 
     def addWidget(self, widget: QWidget) -> None:
         """Add a control at the end of the row."""
+        self.add(self.holder(), widget)
+
+    def holder(self) -> Holder:
+        """A holder to make a control in, which is then added with it."""
         parent = self.parentWidget()
         assert parent is not None
-        holder = Holder(widget, parent)
+        return Holder(parent)
+
+    def add(self, holder: Holder, control: QWidget) -> None:
+        """Add a control in its holder at the end of the row."""
+        holder.hold(control)
         holder.changed.connect(self.invalidate_row)
         self._order.append(holder)
         super().addWidget(holder)

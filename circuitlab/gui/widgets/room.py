@@ -17,14 +17,21 @@ class Room(QWidget):
     and tells the layout around it only when these change.
     """
 
-    def __init__(self, view: QWidget, parent: QWidget, least: QSize | None = LEAST) -> None:
+    def __init__(self, parent: QWidget, least: QSize | None = LEAST) -> None:
         super().__init__(parent)
-        self.view, self._follows = view, least is None
-        view.setParent(self)
+        self.view: QWidget | None = None
+        self._follows = least is None
         if least is not None:
             self.setMinimumSize(least)
         else:
             self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def hold(self, view: QWidget) -> None:
+        """Hold a widget, best one that was made in here: Qt styles what moves to another parent anew, with all that is in it."""
+        self.view = view
+        if view.parent() is not self:
+            view.setParent(self)
+        if self._follows:
             self._follow()
 
     def event(self, event: QEvent) -> bool:
@@ -41,8 +48,11 @@ class Room(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Make the widget as large as the room."""
-        self.view.setGeometry(self.rect())
+        if self.view is not None:
+            self.view.setGeometry(self.rect())
 
     def _follow(self) -> None:
+        if self.view is None:
+            return
         size = QSize(self.view.minimumSizeHint().width(), self.view.sizeHint().height())
         self.setMinimumSize(size.expandedTo(self.view.minimumSize()))
