@@ -20,21 +20,26 @@ from tests.models import byte_tokenizer
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: memory is limited, and read from /proc")
 
 
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return tokenizers(tmp_path_factory.mktemp("tokenizers"))
+
+
 def failures(files: dict[str, Path], of: dict[Path, Outcome]) -> str:
     return "\n".join(f"{name}: {of[path]}" for name, path in files.items() if of[path].kind == "FAILED")
 
 
 def test_values_that_a_pickle_shares_are_not_walked_again_and_again(tmp_path: Path) -> None:
     files = written(tmp_path / "files")
-    found = tried("tests.limited:read_a_pickle", files.values(), memory=256 * MIB)
-    assert not failures(files, found)
-    of = {name: found[path] for name, path in files.items()}
+    outcomes = tried("tests.limited:read_a_pickle", files.values(), memory=256 * MIB)
+    assert not failures(files, outcomes)
+    of = {name: outcomes[path] for name, path in files.items()}
     for name in ("sizes of doubled tuples", "a storage called by doubled tuples", "a version of doubled tuples"):
         assert of[name].refused, name
     for name in ("dictionaries by calls", "attributes again and again", "bytes of one text", "arguments again and again"):
         assert of[name].refused and "copied again and again" in of[name].text, (name, of[name])
     assert of["doubled tuples as a value"].kind == "opened"  # of which only a bounded part was looked at
-    assert max(one.peak for one in found.values()) < 128 * MIB
+    assert max(one.peak for one in outcomes.values()) < 128 * MIB
 
 
 def test_what_an_honest_pickle_copies_is_within_its_length(tmp_path: Path) -> None:
@@ -51,32 +56,31 @@ def test_what_an_honest_pickle_copies_is_within_its_length(tmp_path: Path) -> No
             {"model": layers.state_dict(), "args": plain, "sizes": [torch.Size((1, 2))] * 50},
         ):
             torch.save(held, tmp_path / "a.pt", **how)
-            found = read_pickle(tmp_path / "a.pt")
-            assert found is not None and len(found.tensors.names()) == 80
+            contents = read_pickle(tmp_path / "a.pt")
+            assert contents is not None and len(contents.tensors.names()) == 80
 
 
 def test_sizes_are_compared_with_the_names_that_are_there(tmp_path: Path) -> None:
     files = multiplied(tmp_path)
-    found = tried("tests.limited:open_a_model", files.values())
-    assert not failures(files, found)
-    assert all(one.refused for one in found.values()), found
-    assert max(one.peak for one in found.values()) < 256 * MIB
+    outcomes = tried("tests.limited:open_a_model", files.values())
+    assert not failures(files, outcomes)
+    assert all(one.refused for one in outcomes.values()), outcomes
+    assert max(one.peak for one in outcomes.values()) < 256 * MIB
 
 
-def test_a_tokenizer_that_the_library_cannot_hold_is_refused_or_held_by_a_child(tmp_path: Path) -> None:
-    files = tokenizers(tmp_path)
-    found = tried("tests.limited:open_a_tokenizer", files.values(), memory=512 * MIB)
-    assert not failures(files, found)
-    refused = {name for name, path in files.items() if found[path].refused}
-    assert {n for n in files if "piece" in n or "added" in n} <= refused
-    assert max(one.peak for one in found.values()) < 256 * MIB
+def test_a_tokenizer_that_the_library_cannot_hold_is_refused_or_held_by_a_child(heavy: dict[str, Path]) -> None:
+    outcomes = tried("tests.limited:open_a_tokenizer", heavy.values(), memory=512 * MIB)
+    assert not failures(heavy, outcomes)
+    refused = {name for name, path in heavy.items() if outcomes[path].refused}
+    assert {n for n in heavy if "piece" in n or "added" in n} <= refused
+    assert max(one.peak for one in outcomes.values()) < 256 * MIB
 
 
 @pytest.mark.parametrize("name", ["a template of 300,000 ids", "a prefix of ten million letters", "a decoder's prefix"])
-def test_large_steps_run_in_a_process_of_their_own(tmp_path: Path, name: str) -> None:
+def test_large_steps_run_in_a_process_of_their_own(heavy: dict[str, Path], name: str) -> None:
     from circuitlab.model.text.tokenizer_rules import impossible, unbounded
 
-    spec = json.loads(tokenizers(tmp_path)[name].read_text("utf-8"))
+    spec = json.loads(heavy[name].read_text("utf-8"))
     assert "very many values" in unbounded(spec) and impossible(spec) == ("", "")
 
 
