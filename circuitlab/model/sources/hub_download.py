@@ -185,7 +185,7 @@ def bring(
     there = {file for file, path in at.items() if file.etag and path.is_file()}
     if alone and (lacking := [file.name for file in what.files if file not in there]):
         raise BadInput(
-            f"{lacking[0]} is not there.",
+            f"The file {lacking[0]} is not there.",
             expected=f"{lacking[0]} of {what.name} in {folder}",
             got="a folder without it",
             remedy="Bring it, too: the files of a model belong in one folder.",
@@ -217,7 +217,7 @@ def plan_of_files(name: HubName, place: Path, known: Mapping[str, str], nbytes: 
         for path, most in bounds.items():
             if (size := path.stat().st_size) > most:
                 raise BadInput(
-                    f"{printable(path.name)} is not of {name}.",
+                    f"The file {printable(path.name)} is not of {name}.",
                     expected=f"a file of at most {number_of(most, 'byte')}",
                     got=number_of(size, "byte"),
                     remedy="Copy or download it again from the model's page on the hub.",

@@ -26,7 +26,7 @@ from circuitlab.disk.file_lock import FileLock
 from circuitlab.disk.files import FULL, made_folder, on_disk, writing
 from circuitlab.disk.own_files import open_own
 from circuitlab.disk.regular_file import opened_regular, pieces
-from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, cause, printable
+from circuitlab.errors import BadInput, BadMachine, BadModel, CircuitLabError, cause
 from circuitlab.model.sources.hub import HubName, cache_folder
 from circuitlab.model.sources.silent_server import asked, heard
 from circuitlab.model.sources.transfer_meter import Meter
@@ -95,7 +95,7 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
     """
     if got := _other_bytes(brought, checked_hash(file.etag, file.name), file.size, meter):
         raise BadInput(
-            f"{printable(brought.name)} is not the file that the hub has under that name.",
+            f"{brought.name} is not the file that the hub has under that name.",
             expected=f"{hash_words(file.etag)}" + (f", {number_of(file.size, 'byte')}" if file.size else ""),
             got=got,
             remedy="Copy or download it again from the model's page on the hub; or open what you have by its path, as it is.",
