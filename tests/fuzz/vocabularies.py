@@ -73,8 +73,8 @@ def _opened(folder: Path) -> Any:
 # -- SentencePiece ----------------------------------------------------------------------------------------------------------
 
 _PROSE = "Once upon a time there was a little girl, who had a red coat; and the wolf, too, was there. naïve café ab aaaa 12345"
-_BYTES = {"normalization_rule_name": "identity", "byte_fallback": True, "vocab_size": 330}
-_TRAINED = (
+_BYTES: dict[str, Any] = {"normalization_rule_name": "identity", "byte_fallback": True, "vocab_size": 330}
+_TRAINED: tuple[dict[str, Any], ...] = (
     {"model_type": "unigram", "normalization_rule_name": "nmt_nfkc"},
     {"model_type": "unigram", **_BYTES},
     {"model_type": "bpe", "remove_extra_whitespaces": False, **_BYTES},
@@ -89,7 +89,7 @@ def _models() -> Named:
     made = []
     for options in _TRAINED:
         out = io.BytesIO()
-        usual = {"vocab_size": 70, "hard_vocab_limit": False, "minloglevel": 5, "num_threads": 1}
+        usual: dict[str, Any] = {"vocab_size": 70, "hard_vocab_limit": False, "minloglevel": 5, "num_threads": 1}
         lines = iter(_PROSE.split(";"))
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, **usual | options)
         made.append(("tokenizer.model", out.getvalue()))
