@@ -232,7 +232,7 @@ def _computed(found: _Found) -> str:
     if found.positivity is None or found.positivity.complete:
         return ""
     known, every = found.positivity.result.known(), int(np.isfinite(found.result.scores[found.result.kinds.index("K")]).sum())
-    return Essential(f"positivity so far of {known:,} of {every:,} pairs, those of high K-composition first")
+    return Essential(f"positivity so far of {known:,} of {number_of(every, 'pair')}, those of high K-composition first")
 
 
 def _daggers(facts: Facts, shown: Sequence[Pairs]) -> tuple[str, OnPaper]:
