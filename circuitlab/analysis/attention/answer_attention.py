@@ -75,7 +75,7 @@ def answer_attention(inputs: Inputs, p: AnswerAttentionParams, ctx: Ctx) -> Answ
         sources = tuple(sorted(set(p.sources)))
         if sources[0] < 0 or sources[-1] > at:
             raise BadInput(
-                "A source is no position before the answer.",
+                "A source is not a position before the answer.",
                 expected=f"0..{at}",
                 got=" ".join(map(str, p.sources)),
                 remedy="Name positions of the prompt, up to the one that predicts the answer.",
