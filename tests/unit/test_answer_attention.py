@@ -59,7 +59,7 @@ def test_an_answer_that_stands_nowhere_has_no_value_and_says_so(engine: Engine, 
 
 
 def test_a_source_behind_the_answer_is_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no position before"):
+    with pytest.raises(BadInput, match="not a position before"):
         answered(engine, subject(tmp_path), position=3, sources=(4,))
 
 
