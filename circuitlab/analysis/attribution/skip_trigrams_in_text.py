@@ -141,7 +141,7 @@ class SkipTrigramsInTextResult(Result):
                 Column("attention", self.attention),
                 Column("logit", self.logit, "logit"),
                 Column("nats", self.nats, "nats"),
-                Column("rank by weights", self.weights_rank, of="rank"),
+                Column("rank by weights", self.weights_rank, of="count"),
             )
         )
 
