@@ -95,7 +95,7 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
     """
     if got := _other_bytes(brought, checked_hash(file.etag, file.name), file.size, meter):
         raise BadInput(
-            f"The file {brought.name} is not the file that the hub has under that name.",
+            f"The file {printable(brought.name)} is not the file that the hub has under that name.",
             expected=f"{hash_words(file.etag)}" + (f", {number_of(file.size, 'byte')}" if file.size else ""),
             got=got,
             remedy="Copy or download it again from the model's page on the hub; or open what you have by its path, as it is.",
