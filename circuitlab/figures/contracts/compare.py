@@ -116,9 +116,10 @@ def titles_beside(title: str, state: State, facts: Facts, same: bool) -> tuple[s
         return None
     label = short_label(state, pin, facts)
     alone, unchanged = with_parts(title, side="", beside=""), with_parts(title, side="", beside=_the_same(label))
+    reference = with_parts(alone, side=pin.label)
     if same:
-        return (unchanged,)
-    sides = (with_parts(alone, side=pin.label), with_parts(alone, side=_change(label)))
+        return (reference, unchanged)
+    sides = (reference, with_parts(alone, side=_change(label)))
     return (*sides, with_parts(alone, beside=_beside(label)), unchanged)
 
 
