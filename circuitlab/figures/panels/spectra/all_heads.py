@@ -107,7 +107,8 @@ def _tips(heads: np.ndarray, ov: np.ndarray, qk: np.ndarray, own: OwnTokensResul
 
 def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bool) -> Figure:
     """OV copying against positivity through earlier heads; beside it, the leading head with each earlier head."""
-    result = answer.result
+    result, asked = answer.result, answer.request.params.scores
+    raw = raw if asked == "both" else asked == "raw"  # the answer may be older than the control
     weighted = result.weighted_raw if raw else result.weighted
     points = _scatter(answer, result.copying, weighted, result.copying + weighted, ("plane", raw))
     y_axis = memo(answer, "positivity", lambda: Axis("positivity through earlier heads"))
@@ -115,8 +116,7 @@ def plane_page(state: State, answer: Answer[PreviousHeadSpectrumResult], raw: bo
     head = state.selection.head
     composed = "none" if np.isnan(weighted[head]) else number(weighted[head], ".3f")
     title = f"{head} copying {number(result.copying[head], '.3f')}, positivity through earlier heads {composed}"
-    asked = answer.request.params.scores  # of pairs; the answer may be older than the control
-    marks = (plane, _earlier(answer, raw if asked == "both" else asked == "raw", head)) if head.layer else (plane,)
+    marks = (plane, _earlier(answer, raw, head)) if head.layer else (plane,)
     return Figure((marks,), title, caption(answer, "upper right: heads that match on what an earlier head moved, and copy"))
 
 
