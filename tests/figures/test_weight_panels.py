@@ -184,8 +184,8 @@ def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state:
     deep = State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1), Head(0, 0)))
     for page in ("eigenvalues", "singular values", "copying", "plane"):
         figure = drawn(engine, deep, "spectra", SpectraView(page=page, after_mlp=True))
-        assert figure.grid and "first MLP" in figure.caption
-        assert "first MLP" not in drawn(engine, deep, "spectra", SpectraView(page=page)).caption
+        assert figure.grid and "first MLP" in figure.caption and "the first MLP left out" not in figure.caption
+        assert "the first MLP left out" in drawn(engine, deep, "spectra", SpectraView(page=page)).caption
         assert "first MLP" not in drawn(engine, state, "spectra", SpectraView(page=page, after_mlp=True)).caption
     alone = drawn(engine, deep.select(heads=(Head(0, 0),)), "spectra", SpectraView(after_mlp=True))
     assert alone.grid and "MLP₀" not in alone.caption, "a head of the first layer reads the token itself"
