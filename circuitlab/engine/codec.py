@@ -162,8 +162,10 @@ def _parse_tuple(kind: object, text: str, name: str) -> tuple[object, ...]:
 
 def _prompt_set(text: str) -> str:
     """The path of the shipped prompt set of this name, where no file has it; else the text itself."""
+    if not re.fullmatch(r"\w{1,60}", text):  # no file system has longer names than a few hundred bytes
+        return text
     path = resource("prompts", f"{text}.tsv")
-    return str(path) if re.fullmatch(r"\w+", text) and path.is_file() and not Path(text).exists() else text
+    return str(path) if path.is_file() and not Path(text).exists() else text
 
 
 def _parse_plain(kind: Any, text: str, name: str) -> object:
