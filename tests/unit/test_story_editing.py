@@ -125,4 +125,4 @@ def test_a_view_taken_anew_keeps_its_film_and_what_is_not_known() -> None:
 def test_a_control_that_only_the_step_before_sets_is_set_back() -> None:
     before = words('model = "m"\ntext = "ab"\n[view.composition]\nform = "list"')
     whole = words('model = "m"\ntext = "ab"\n[view.composition]\ntop = 5')
-    assert table_of(restated(whole, before, VIEWS)) == {"view": {"composition": {"top": 5, "form": "graph"}}}
+    assert table_of(restated(whole, before, VIEWS)) == {"view": {"composition": {"top": 5, "form": "auto"}}}

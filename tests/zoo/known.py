@@ -32,6 +32,7 @@ def _each(fields: tuple[str, ...], why: str) -> dict[str, str]:
 NOT_COMPUTED: dict[str, dict[str, str]] = {
     "ablation": {"token_change": _FIRST} | _each(("baseline", "effect", "set_effect"), _WITHOUT),
     "activations": {"values": _MASK},
+    "answer_attention": _each(("to_source", "to_other", "even"), "the answer, or the other one, stands nowhere before"),
     "attention": {"values": _MASK},
     "attention_overview": {"sheet": _MASK, "means": _WITHOUT, "largest_after": _WITHOUT},
     "bigram": {"corpus_log_probs": _TEXT, "correlation": _TEXT, "correlation_all": _TEXT, "symmetry": _MAPS},
