@@ -42,9 +42,15 @@ class PanelHost(Protocol):
     panel: Panel
     context: AppContext
     state_commands: StateCommands
-    view: FigureView
-    bar: TitleBar
-    feed: Feed
+
+    @property
+    def view(self) -> FigureView: ...
+
+    @property
+    def bar(self) -> TitleBar: ...
+
+    @property
+    def feed(self) -> Feed: ...
 
 
 class PanelActions(QMenu):

@@ -1,7 +1,11 @@
-"""The dock of a registered panel: its title bar, its controls and its menu, around the view that a feed fills."""
+"""The dock of a registered panel: its title bar, its controls and its menu, around the view that a feed fills.
+
+What is in a dock is made when it is first seen or asked for: a window has some thirty, of which five are in front when it opens.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
@@ -22,6 +26,7 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
 from circuitlab.session_files.session import Note
 from circuitlab.state.state import State
+from circuitlab.story.zoom import Part
 
 
 def on_screen(dock: QDockWidget) -> bool:
@@ -45,32 +50,84 @@ class PanelDock(QDockWidget):
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         self.visibilityChanged.connect(self._visibility_changed)
         context.notes.changed.connect(self._notes_changed)
+        self._quiet = self._used = False  # as of `hush` and `show_used`, for what is not made yet
         self._hold(panel)
 
     def _hold(self, panel: Panel) -> None:
-        """Fill the dock with a panel."""
-        self.panel = panel
-        body = None if panel.writes is None else QWidget(self)  # one that writes to the State shows all its controls, above
+        """Be the dock of a panel, still empty: a place as large as the least figure, so that tabs in front need not grow later."""
+        self.panel, self.filled = panel, False
+        self._zoom: tuple[Mapping[str, Part], bool] | None = None  # what is to be seen of a figure that has no view yet
+        self.setWidget(Room(self))
+
+    def fill(self) -> None:
+        """Make what is in the dock, once."""
+        if self.filled:
+            return
+        self.filled, empty = True, self.widget()
+        body = None if self.panel.writes is None else QWidget(self)  # one that writes to the State shows all its controls, above
         room = Room(self if body is None else body)
-        self.view = FigureView(parent=room)
-        room.hold(self.view)
-        self.feed = Feed(panel, self.context, self.view, lambda: self.shown, self)
-        self.actions_menu = PanelActions(self, self)
+        self._view = FigureView(parent=room)
+        room.hold(self._view)
+        self._feed = Feed(self.panel, self.context, self._view, lambda: self.shown, self)
+        self._feed.quiet = self._quiet
+        self._actions_menu = PanelActions(self, self)
         self._lay_out(body, room)
+        empty.deleteLater()
         self._connect()
+        self._notes_changed()
+        self._bar.show_used(self._used)
+        self._bar.refresh()
+        if self._zoom is not None:
+            self._feed.zoom.show(*self._zoom)
+
+    @property
+    def view(self) -> FigureView:
+        """The view of the panel's figure."""
+        self.fill()
+        return self._view
+
+    @property
+    def feed(self) -> Feed:
+        """What fills the view."""
+        self.fill()
+        return self._feed
+
+    @property
+    def actions_menu(self) -> PanelActions:
+        """The menu behind ⋯."""
+        self.fill()
+        return self._actions_menu
+
+    @property
+    def controls(self) -> Controls:
+        """The panel's settings."""
+        self.fill()
+        return self._controls
+
+    @property
+    def search(self) -> TokenSearch:
+        """The search of a panel that `searches_tokens`."""
+        self.fill()
+        return self._search
+
+    @property
+    def bar(self) -> TitleBar:
+        """Title, controls and buttons."""
+        self.fill()
+        return self._bar
 
     def _make_controls(self, parent: QWidget) -> Controls:
-        self.controls = Controls(self.panel.view, parent, wraps=self.panel.writes is not None)
+        self._controls = Controls(self.panel.view, parent, wraps=self.panel.writes is not None)
         if self.panel.searches_tokens:
-            self.search = TokenSearch(self.context, self.controls)
-            self.search.chosen.connect(self._token_chosen)
-            self.controls.layout().addWidget(self.search)  # type: ignore[union-attr]
-        return self.controls
+            self._search = TokenSearch(self.context, self._controls)
+            self._search.chosen.connect(self._token_chosen)
+            self._controls.layout().addWidget(self._search)  # type: ignore[union-attr]
+        return self._controls
 
     def _lay_out(self, body: QWidget | None, room: Room) -> None:
         if body is None:
             self.setWidget(room)
-            self.bar = TitleBar(self, self.context, self._make_controls, self.actions_menu)
+            self._bar = TitleBar(self, self.context, self._make_controls, self.actions_menu)
             return
         box = QVBoxLayout(body)
         box.setContentsMargins(0, 0, 0, 0)
@@ -80,7 +137,7 @@ class PanelDock(QDockWidget):
         box.addWidget(controls)
         box.addWidget(room, 1)
         self.setWidget(body)
-        self.bar = TitleBar(self, self.context, None, self.actions_menu)
+        self._bar = TitleBar(self, self.context, None, self.actions_menu)
 
     def _connect(self) -> None:
         self.feed.refreshing.connect(self._show_controls)
@@ -95,9 +152,39 @@ class PanelDock(QDockWidget):
         """Whether it is on the screen and not behind a tab."""
         return on_screen(self)
 
+    def hush(self, quiet: bool) -> None:
+        """While docks are rearranged send no requests; then catch up with what has changed meanwhile."""
+        self._quiet = quiet
+        if self.filled or (self.shown and not quiet):
+            self.feed.hush(quiet)
+
+    def seen(self) -> dict[str, Part]:
+        """The parts of its figure's marks that are not shown whole, by mark (`PanelZoom.words`)."""
+        return self._feed.zoom.words() if self.filled else {} if self._zoom is None else dict(self._zoom[0])
+
+    def see(self, words: Mapping[str, Part], at_once: bool = True) -> None:
+        """Show these parts of its figure once it is drawn (`PanelZoom.show`)."""
+        if self.filled:
+            self._feed.zoom.show(words, at_once)
+        else:
+            self._zoom = words, at_once
+
+    def see_whole(self) -> None:
+        """Show the whole of its figure."""
+        if self.filled:
+            self._view.reset_view()
+        else:
+            self._zoom = None
+
+    def show_used(self, used: bool) -> None:
+        """Mark the dock that keyboard commands act on (`TitleBar.show_used`)."""
+        self._used = used
+        if self.filled:
+            self._bar.show_used(used)
+
     @Slot(bool)
     def _visibility_changed(self, visible: bool) -> None:
-        if visible:
+        if visible and not self._quiet and (self.filled or self.isVisible()):
             self.feed.catch_up()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -117,7 +204,7 @@ class PanelDock(QDockWidget):
     @property
     def waiting(self) -> bool:
         """Whether an answer to a present request is still outstanding."""
-        return self.feed.waiting
+        return self.filled and self._feed.waiting
 
     @Slot(object)
     def _show_controls(self, state: State) -> None:
@@ -126,8 +213,10 @@ class PanelDock(QDockWidget):
     @Slot()
     def _notes_changed(self) -> None:
         """Show a note on the panel itself at the title and the menu's button."""
+        if not self.filled:
+            return
         note = self.context.notes.find(Note("", panel=self.panel.name))
-        self.bar.show_note("" if note is None else f"your note: {note.text}")
+        self._bar.show_note("" if note is None else f"your note: {note.text}")
 
     @Slot(object)
     def _controls_changed(self, view: object) -> None:

@@ -62,9 +62,9 @@ class PluginDock(PanelDock):
         self._replace(found)
 
     def _replace(self, panel: Panel) -> None:
-        old = (self.feed, self.actions_menu, self.bar, self.widget())
+        old = (self.feed, self.actions_menu, self.bar) if self.filled else ()
         self.setTitleBarWidget(None)  # type: ignore[arg-type]
-        for part in old:
+        for part in (*old, self.widget()):
             delete(part)
         self.setWindowTitle(panel.title)
         self._hold(panel)

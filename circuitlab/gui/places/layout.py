@@ -108,8 +108,8 @@ class Layout(QObject):
     @Slot(str)
     def _show_used(self, name: str) -> None:
         for dock_name, dock in self.docks.items():
-            if isinstance(bar := dock.titleBarWidget(), TitleBar):
-                bar.show_used(dock_name == name)
+            if isinstance(marked := dock if isinstance(dock, PanelDock) else dock.titleBarWidget(), PanelDock | TitleBar):
+                marked.show_used(dock_name == name)
 
     def _dragged_by_hand(self) -> bool:
         pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
@@ -231,7 +231,7 @@ class Layout(QObject):
     def _set_quiet(self, quiet: bool) -> None:
         for dock in self.docks.values():
             if isinstance(dock, PanelDock):
-                dock.feed.hush(quiet)
+                dock.hush(quiet)
 
     @Slot()
     def _settle(self) -> None:

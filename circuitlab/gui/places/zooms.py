@@ -23,7 +23,7 @@ class Zooms:
     def words(self, of: Collection[str] | None = None) -> dict[str, Part]:
         """The parts of marks that are not shown whole. `of`: those of these panels alone, and the unknown ones."""
         chosen = {name: dock for name, dock in self._panels().items() if of is None or name in of}
-        here = {name_of(panel, mark): part for panel, dock in chosen.items() for mark, part in dock.feed.zoom.words().items()}
+        here = {name_of(panel, mark): part for panel, dock in chosen.items() for mark, part in dock.seen().items()}
         return {**here, **self._unknown}
 
     def show(self, words: Parts, at_once: bool = True) -> None:
@@ -31,7 +31,7 @@ class Zooms:
         docks = self._panels()
         self._unknown = {name: part for name, part in words.items() if name.partition("/")[0] not in docks}
         for name, dock in docks.items():
-            dock.feed.zoom.show(of_panel(words, name), at_once)
+            dock.see(of_panel(words, name), at_once)
 
     @property
     def unknown(self) -> tuple[str, ...]:

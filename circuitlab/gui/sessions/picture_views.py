@@ -75,7 +75,7 @@ class PictureViews(QObject):
         for name in names:
             dock = layout.docks[name]
             if isinstance(dock, PanelDock):
-                dock.feed.zoom.show(of_panel(front[1], name))
+                dock.see(of_panel(front[1], name))
         layout.go_to(names[0])
 
 

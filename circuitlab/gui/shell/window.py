@@ -299,7 +299,7 @@ class Window(QMainWindow):
     def reset_zoom(self) -> None:
         """Reset the zoom of every panel."""
         for dock in self._panels():
-            dock.view.reset_view()
+            dock.see_whole()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Accept a session, a picture, a folder, or a file."""
