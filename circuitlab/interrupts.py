@@ -115,6 +115,26 @@ def uninterrupted() -> Iterator[None]:
         pass_on()
 
 
+@contextmanager
+def kept_from_children() -> Iterator[None]:
+    """Processes and threads that are begun inside, and whatever these begin, hear no Ctrl+C, which a terminal sends to all
+    processes: it is for this one to end them. One that comes meanwhile waits for the end.
+
+    On a system that cannot block signals they hear it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # Python's own helper of spawned processes unblocks the signal where it is begun
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def pass_on() -> None:
     """Raise the `KeyboardInterrupt` that waits, if one does: where `uninterrupted` long work is between two calls of Qt."""
     if _waiting and threading.current_thread() is threading.main_thread():

@@ -14,7 +14,7 @@ from typing import Any
 from circuitlab.analysis.base import Ctx
 from circuitlab.child_process import several
 from circuitlab.errors import BadMachine, UsageError, cause
-from circuitlab.interrupts import pass_on
+from circuitlab.interrupts import kept_from_children, pass_on
 from circuitlab.sweep.crews import WAIT, Batches
 from circuitlab.sweep.work import Machine, Order, Outcome, work
 
@@ -46,10 +46,11 @@ class Cluster:
             if self._address:
                 return dask.Client(self._address, timeout=WITHIN, set_as_default=False)
             self._stack.enter_context(several())
-            local = dask.LocalCluster(
-                n_workers=self.size, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
-            )
-            self._stack.enter_context(local)
+            with kept_from_children():
+                local = dask.LocalCluster(
+                    n_workers=self.size, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+                )
+                self._stack.enter_context(local)
             return dask.Client(local, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             if isinstance(error, ValueError):

@@ -21,7 +21,7 @@ from circuitlab.analysis.base import Ctx
 from circuitlab.child_process import several
 from circuitlab.engine.engine import Engine
 from circuitlab.errors import BadMachine
-from circuitlab.interrupts import pass_on
+from circuitlab.interrupts import kept_from_children, pass_on
 from circuitlab.sweep.work import Machine, Order, Outcome, outcomes, work
 
 BATCH = 1.0  # s of work that are sent at once
@@ -87,7 +87,8 @@ def _finished(pool: ProcessPoolExecutor, machine: Machine, batches: Batches, mos
     running: set[Future[list[Outcome]]] = set()
     while True:
         while len(running) < most and (batch := batches.next()):
-            running.add(pool.submit(work, machine, batch))
+            with kept_from_children():  # also while they import, before they are `_prepared`
+                running.add(pool.submit(work, machine, batch))
         if not running:
             return
         done, running = wait(running, WAIT, FIRST_COMPLETED)

@@ -353,3 +353,20 @@ def test_the_workers_of_a_sweep_end_with_it(sweeping: _Sweeping) -> None:
     assert all(_ended(worker, SECONDS) for worker in sweeping.workers)
     sweeping.command.communicate()
     sweeping.complete()
+
+
+@LINUX
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["all", "the command"])
+def test_a_sweep_that_is_stopped_twice_says_what_is_kept(sweeping: _Sweeping, to: str) -> None:
+    """`to`: a terminal sends Ctrl+C to all processes that it runs, a window to the one it has started."""
+    for _ in range(2):
+        if to == "all":
+            os.killpg(sweeping.command.pid, signal.SIGINT)
+        else:
+            sweeping.command.send_signal(signal.SIGINT)
+    said = sweeping.command.communicate()[1]
+    assert sweeping.command.returncode == 130, said
+    assert "what is done is kept" in said and "Traceback" not in said, said
+    assert all(_ended(worker, SECONDS) for worker in sweeping.workers)
+    sweeping.complete()

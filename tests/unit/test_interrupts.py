@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from circuitlab.interrupts import ending, starting, uncollected, uninterrupted
+from circuitlab.interrupts import ending, kept_from_children, starting, uncollected, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +81,17 @@ def test_a_command_makes_its_window_without_a_whole_collection(tmp_path: Path) -
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", LOOPED], capture_output=True, text=True, env=environment, check=False)
     assert run.stdout == "0\n", run.stderr[-2000:]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs a POSIX system: signals that are blocked")
+def test_an_interrupt_is_kept_from_the_processes_that_are_begun_inside() -> None:
+    """It comes here at the end, also where it came inside."""
+    code = "import os; os.kill(os.getpid(), 2); print('goes on')"
+    stopped = lambda: subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"KeyboardInterrupt" in stopped().stderr
+    after = list[int]()
+    with pytest.raises(KeyboardInterrupt), kept_from_children():
+        assert stopped().stdout.split() == [b"goes", b"on"]
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        after.append(1)
+    assert after == [1] and not signal.pthread_sigmask(signal.SIG_BLOCK, ())

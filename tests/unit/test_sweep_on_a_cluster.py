@@ -103,3 +103,13 @@ def test_no_scheduler_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         swept(tmp_path, declared(tmp_path), crew=crew_of(MACHINE, scheduler="tcp://127.0.0.1:9"))
     with pytest.raises(UsageError):
         swept(tmp_path, declared(tmp_path), crew=crew_of(MACHINE, scheduler="no address at all"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs a POSIX system: signals that are blocked")
+def test_the_workers_that_are_started_here_hear_no_interrupt() -> None:
+    """It is for the sweep to end them: an interrupted worker prints a traceback, and another takes its place."""
+    own = cluster.Cluster(MACHINE, size=1)
+    with own._stack, own._client() as client:
+        blocked = client.run(lambda: signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    assert list(blocked.values()) == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
