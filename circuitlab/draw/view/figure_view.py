@@ -527,9 +527,9 @@ class FigureView(QWidget):
         """Recomputing: the old picture dims after 150 ms under a thin progress line. `still_of`: what it is of until then, where
         all around it says otherwise; the title says so while it is pale.
         """
-        changed, self._still_of = still_of != self._still_of, still_of
+        said, self._still_of = self._pale and self._still_of, still_of
         self._busy.set_busy(busy, fraction)
-        if changed and self._pale:
+        if said != (self._pale and self._still_of):
             self._label()
 
     @Slot(bool)

@@ -54,7 +54,7 @@ class PanelDock(QDockWidget):
         self._hold(panel)
 
     def _hold(self, panel: Panel) -> None:
-        """Be the dock of a panel, still empty: a place as large as the least figure, so that tabs in front need not grow later."""
+        """Be the dock of a panel, still empty: as large as it needs to be when it is filled, so that tabs need not grow."""
         self.panel, self.filled = panel, False
         self._zoom: tuple[Mapping[str, Part], bool] | None = None  # what is to be seen of a figure that has no view yet
         bar = QWidget(self)
