@@ -17,7 +17,25 @@ from typing import IO
 from circuitlab.disk.files import opened
 from circuitlab.errors import Cancelled
 
+Stamp = tuple[int, int, int, int]
+NO_FILE: Stamp = (0, 0, 0, 0)
 PIECE = 2**22  # bytes that are read between two looks whether somebody still waits
+
+
+def stamp_of(stat: os.stat_result) -> Stamp:
+    """(size in bytes, mtime in ns, ctime in ns, inode) of a file, which as long as they are equal is taken to hold the same.
+
+    Size and mtime alone would not tell what was copied over it with its times, or written within a tick of the disk's clock.
+    """
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def stamp_at(path: Path) -> Stamp:
+    """`stamp_of` the file that is at a path now, `NO_FILE` without one."""
+    try:
+        return stamp_of(path.stat())
+    except OSError:
+        return NO_FILE
 
 
 def on_another_machine(path: str | os.PathLike[str]) -> bool:

@@ -1,7 +1,8 @@
 """Whether the files that a model was read from are still what they were, and in words which of them are not.
 
-Weights are known by size, time and place, as nobody reads gigabytes to look. What lies beside them is small, and often written
-anew as it was (a training that is followed rewrites its configuration): there the bytes decide.
+Weights are known by size and times, as nobody reads gigabytes to look; where the system's own time alone has moved, as by a copy
+that keeps times or by a new mode, whoever has their hash reads them once. What lies beside them is small, and often written anew
+as it was (a training that is followed rewrites its configuration): there the bytes decide.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from circuitlab.counting import number_of
-from circuitlab.disk.regular_file import sha256_of
+from circuitlab.disk.regular_file import sha256_of, stamp_of
 from circuitlab.errors import printable
 
 Identity = tuple[tuple[str, int, int], ...]
@@ -32,12 +33,13 @@ def file_places(files: tuple[Path, ...]) -> Places:
     return tuple((s.st_dev, s.st_ino, s.st_ctime_ns) for s in (f.stat() for f in files))
 
 
-def replaced(places: Places, now: Places) -> bool:
-    """Whether another file has taken the place of one: it lies elsewhere, and something of it changed.
+def touched(places: Places, now: Places) -> bool:
+    """Whether anything of a file has changed, whatever its size and mtime say: bytes that were copied over it with their times,
+    or its mode or a name alone.
 
-    Either alone says nothing: some network drives number the same file anew each time, and a new name or mode changes the ctime.
+    The ctime says so. Inodes do not: some network drives number the same file anew each time.
     """
-    return any(a[:2] != b[:2] and a[2] != b[2] for a, b in zip(places, now, strict=True))
+    return any(a[2] != b[2] for a, b in zip(places, now, strict=True))
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Beside:
 
 def _stat(path: Path) -> tuple[int, ...]:
     now = path.stat()
-    return now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_dev, now.st_ino
+    return *stamp_of(now), now.st_dev
 
 
 @dataclass(frozen=True)
@@ -111,4 +113,4 @@ def file_change(files: tuple[Path, ...], identity: Identity, places: Places, bes
 
 
 def _same(files: tuple[Path, ...], identity: Identity, places: Places) -> bool:
-    return file_identity(files) == identity and not (places and replaced(places, file_places(files)))
+    return file_identity(files) == identity and not (places and touched(places, file_places(files)))

@@ -11,7 +11,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
-from circuitlab.engine.file_changes import Beside, FileChange, Identity, Places, file_change, file_identity
+from circuitlab.disk.regular_file import sha256_of
+from circuitlab.engine.file_changes import Beside, FileChange, Identity, Places, file_change, file_identity, file_places, touched
 from circuitlab.errors import BadModel, CircuitLabError
 from circuitlab.model.files.gguf.header import read_header
 from circuitlab.model.files.gguf.tensors import stored_kinds
@@ -19,18 +20,20 @@ from circuitlab.model.files.tensors import open_safetensors
 from circuitlab.model.files.whole_file import WholeFile
 from circuitlab.model.folding import under
 from circuitlab.model.loading import Opened, resolve
+from circuitlab.model.loading.checkpoint import weight_files
 from circuitlab.model.records.series import checkpoint_of, final_step, series_of
 from circuitlab.model.records.series_measures import has_series
 from circuitlab.model.subject import Conventions, ModelRef
 from circuitlab.model.tensor_bytes import tensor_bytes
 from circuitlab.model.weights import Weights
 
+_SETTINGS = (".json", ".txt", ".model", ".jinja")  # a configuration, a tokenizer in one of its formats, a chat template
 BESIDES = 2**20  # bytes that an open model holds besides its weights, mostly its tokenizer
 
 
 def settings_beside(stats: Identity) -> Identity:
     """Of these files those of configuration and tokenizer, in the order of their names."""
-    return tuple(sorted(one for one in stats if one[0].endswith((".json", ".txt"))))
+    return tuple(sorted(one for one in stats if one[0].endswith(_SETTINGS)))
 
 
 def files_beside(path: Path) -> tuple[Path, ...]:
@@ -75,6 +78,8 @@ class OpenModel:
     places: Places = ()
     read: tuple[Beside, ...] = ()
     _measured: bool = False
+    _same_at: Places = ()  # `places` of later, at which the files had its hash
+    _read_at: Places = ()  # those at which they were read for it last
     _presented: dict[tuple[Conventions, str], Weights] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -155,13 +160,39 @@ class OpenModel:
 
     @property
     def changed_on_disk(self) -> bool:
-        """Whether the files of its weights have changed since it was opened; a model without files never changes."""
-        return bool(self.opened.files) and file_change(self.opened.files, self.identity, self.places, ()) is not None
+        """Whether the files of its weights have changed since it was opened, or may have (`file_changes.touched`); a model
+        without files never changes."""
+        return self._change_of(()) is not None
 
     @property
     def file_change(self) -> FileChange | None:
-        """What has become of the files that it was read from; None for nothing. For a worker thread."""
-        return file_change(self.opened.files, self.identity, self.places, self.read) if self.opened.files else None
+        """What has become of the files that it was read from; None for nothing. For a worker thread.
+
+        Weights of which the system's own time alone has moved are read once, where their hash is known; where it is not, they
+        count as changed.
+        """
+        if not self.opened.files:
+            return None
+        self._read_touched()
+        return self._change_of(self.read)
+
+    def _change_of(self, beside: tuple[Beside, ...]) -> FileChange | None:
+        files = self.opened.files
+        return file_change(files, self.identity, self._same_at or self.places, beside) if files else None
+
+    def _read_touched(self) -> None:
+        """Where its files were only touched, note that they hold the same."""
+        files = self.opened.files
+        try:
+            now = file_places(files)
+            known = self._read_at or self.places
+            if not known or not self.sha256 or not touched(known, now) or file_identity(files) != self.identity:
+                return
+            if sha256_of(files) == self.sha256 and not touched(now, file_places(files)):
+                self._same_at = now
+            self._read_at = now
+        except OSError:  # which `file_change` says
+            return
 
     @property
     def outdated(self) -> bool:
@@ -171,9 +202,11 @@ class OpenModel:
         try:
             beside = settings_beside(file_identity(files_beside(self.path)))
             steps = tuple(step for step, _ in series_of(self.path)) if self.path.is_dir() else ()
+            weights = {file.resolve() for file in weight_files(self.path, self.ref.checkpoint)}
         except (OSError, BadModel):
             return True
-        return self.file_change is not None or beside != self.beside or steps != self.opened.steps
+        others = weights - {file.resolve() for file in self.opened.files}  # as one that is preferred to what was read
+        return bool(others) or self.file_change is not None or beside != self.beside or steps != self.opened.steps
 
     @cached_property
     def config_sha256(self) -> str:

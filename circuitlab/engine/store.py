@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakMethod, WeakValueDictionary
 
 from circuitlab.disk.paths import shipped, shipped_models, typed_path
 from circuitlab.disk.regular_file import sha256_of
-from circuitlab.engine.file_changes import Beside, Identity, Places, file_identity, file_places, replaced
+from circuitlab.engine.file_changes import Beside, Identity, Places, file_identity, file_places, touched
 from circuitlab.engine.ghost import Ghost
 from circuitlab.engine.model_words import MOST_CLOSED, ModelWords, words_of
 from circuitlab.engine.open_model import BESIDES, OpenModel, files_beside, settings_beside, settings_of
@@ -346,9 +346,9 @@ class ModelStore:
         return self._hashes.get(known, "")
 
     def _settled(self, identity: Identity, places: Places) -> Places:
-        """Where files lay when they were seen last, unless others have taken their place since."""
+        """Where files lay when they were seen last, unless they have been touched since."""
         before = self._places.get(identity)
-        if before is None or replaced(before, places):
+        if before is None or touched(before, places):
             self._places[identity] = places
         return self._places[identity]
 

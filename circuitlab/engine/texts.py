@@ -16,7 +16,7 @@ from typing import IO, TypeVar
 
 from circuitlab.analysis.base import Ctx, NullContext, SeriesRef, TextRef
 from circuitlab.counting import number_of
-from circuitlab.disk.regular_file import on_another_machine, opened_regular, pieces
+from circuitlab.disk.regular_file import Stamp, on_another_machine, opened_regular, pieces, stamp_of
 from circuitlab.engine.request import FileRef, with_files
 from circuitlab.errors import BadInput, Cancelled, CircuitLabError, cause, stated
 from circuitlab.model.loading import resolve
@@ -28,12 +28,12 @@ from circuitlab.model.text.tokenizer import Tokenizer
 
 LARGEST_SET = 2**25  # bytes of a text that is read as a whole: a prompt set
 _CHANGED = "Ask again: the new answer is for the file as it is now."
-_FileKey = tuple[str, int, int]
+_FileKey = tuple[str, Stamp]
 _T = TypeVar("_T")
 
 
 class Texts:
-    """Hashes of files by (path, size, mtime), so that an unchanged file is read once."""
+    """Hashes of files by path and `Stamp`, so that an unchanged file is read once."""
 
     def __init__(self) -> None:
         self._hashes: dict[_FileKey, str] = {}
@@ -65,8 +65,7 @@ class Texts:
 
     def _hash(self, path: Path, read: bool, ctx: Ctx) -> str | None:
         try:
-            stat = _stat(path)
-            key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+            key = str(path.resolve()), stamp_of(_stat(path))
         except (OSError, ValueError) as error:
             raise _missing(path) from error
         if key not in self._hashes and read:

@@ -40,6 +40,7 @@ from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.json_types import JsonDict
 from circuitlab.disk.paths import config_home, resource
+from circuitlab.disk.regular_file import Stamp, stamp_of
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadInput, cause, quoted, stated
 from circuitlab.story.places import real_folder, with_absolute_models
@@ -93,17 +94,16 @@ def read(path: Path) -> Lesson:
     Raises `BadInput` if it cannot be read.
     """
     try:
-        stat = path.stat()
-        return _parsed(path, stat.st_mtime_ns, stat.st_size)
+        return _parsed(path, stamp_of(path.stat()))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path.name} cannot be read.", expected="a UTF-8 file", got=cause(error), remedy=_SAVE) from error
 
 
 @lru_cache(maxsize=256)
-def _parsed(path: Path, changed: int, size: int) -> Lesson:
+def _parsed(path: Path, stamp: Stamp) -> Lesson:
     data = read_at_most(path, LARGEST)
     if data is None:
-        got = number_of(size, "byte") if size > LARGEST else "more"  # of a device, which says no size
+        got = number_of(stamp[0], "byte") if stamp[0] > LARGEST else "more"  # of a device, which says no size
         raise BadInput(f"{path.name} is too large.", expected=f"at most {LARGEST} bytes", got=got, remedy=_CUT)
     lesson = parse(data.decode("utf-8-sig").replace("\r\n", "\n"), path)
     return with_absolute_models(lesson, real_folder(path))

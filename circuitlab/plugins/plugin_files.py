@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from circuitlab.disk.regular_file import Stamp, stamp_of
+
 PREFIX = "circuitlab_plugin_"  # of the modules' names
 LARGEST = 4 << 20  # bytes of a file that is read as source
 _CALLED: dict[str, Literal["panels", "families"]] = {"Panel": "panels", "Family": "families"}
@@ -59,11 +61,11 @@ def additions_of(file: Path) -> tuple[FileAddition, ...]:
     stat = file.stat()
     if stat.st_size > LARGEST:
         raise ValueError(f"larger than {LARGEST >> 20} MiB")
-    return _additions_of(file, stat.st_mtime_ns)
+    return _additions_of(file, stamp_of(stat))
 
 
 @lru_cache(maxsize=256)
-def _additions_of(file: Path, changed: int) -> tuple[FileAddition, ...]:
+def _additions_of(file: Path, stamp: Stamp) -> tuple[FileAddition, ...]:
     data = file.read_bytes()
     try:
         tree = ast.parse(data, str(file))

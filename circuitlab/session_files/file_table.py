@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from circuitlab.disk.regular_file import on_another_machine, sha256_of
+from circuitlab.disk.regular_file import Stamp, on_another_machine, sha256_of, stamp_of
 from circuitlab.session_files.session import FileEntry, Session
 from circuitlab.story.places import file_controls
 from circuitlab.story.setup import Setup, Views
 
 FILE = "file"
 LARGEST_HASHED = 8 * 2**30  # bytes of a file that is hashed because a session names it
-_hashes: dict[tuple[str, int, int], str] = {}
+_hashes: dict[tuple[str, Stamp], str] = {}
 
 
 def with_file_names(session: Session, views: Views) -> Session:
@@ -55,13 +55,13 @@ def with_file_paths(session: Session) -> Session:
 def file_sha256(path: str, stopped: Callable[[], bool] = lambda: False) -> str:
     """The hash of a file's bytes, "" where it cannot be read: it is none, too large, or on another machine, which is not asked.
 
-    It is read again only once its size or time has changed. Raises `Cancelled` once `stopped()`.
+    It is read again only once something of it has changed. Raises `Cancelled` once `stopped()`.
     """
     if on_another_machine(path):
         return ""
     try:
         stat = os.stat(path)
-        key = (path, stat.st_size, stat.st_mtime_ns)
+        key = path, stamp_of(stat)
         if key not in _hashes:
             if stat.st_size > LARGEST_HASHED:
                 return ""

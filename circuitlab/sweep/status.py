@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.disk.file_lock import holder_of
+from circuitlab.disk.regular_file import NO_FILE, stamp_at
 from circuitlab.errors import BadInput, cause
 from circuitlab.sweep.journal import NAME, lines_in, parsed
 from circuitlab.sweep.record import LOCK, PLAN
@@ -71,14 +72,14 @@ class Watch:
 
     def __init__(self, folder: Path, whole: bool = False) -> None:
         self._folder, self._whole = folder, whole
-        self._read, self._stamp = 0, (0, 0)
+        self._read, self._stamp = 0, NO_FILE
         self.behind = False  # whether there was more to read
         self._last: dict[str, tuple[str, float]] = {}  # status and seconds of each cell
         self.plan = _Plan("", frozenset(), 0)
 
     def look(self) -> dict[str, int]:
         """How many of the cells that can be asked have each status, "not yet" among them. Raises `BadInput` without a plan."""
-        if (stamp := _stamp(self._folder / PLAN)) != self._stamp or stamp == (0, 0):
+        if (stamp := stamp_at(self._folder / PLAN)) != self._stamp or stamp == NO_FILE:
             self.plan, self._stamp = _plan_of(self._folder), stamp
         if (self._folder / NAME).exists():
             self._read_on()
@@ -106,11 +107,3 @@ class Watch:
                 if self._read >= until and not self._whole:
                     self.behind = True
                     break
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-        return status.st_mtime_ns, status.st_size
-    except OSError:
-        return 0, 0

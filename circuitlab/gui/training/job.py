@@ -169,12 +169,3 @@ def read_curves(out: Path) -> Curves | None:
         return Curves(column("step"), *losses, heads, score("prefix_matching"), score("previous_token"))
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """(mtime in ns, size in bytes), zeros where there is no file. A new stamp means that the file must be read again."""
-    try:
-        status = path.stat()
-        return status.st_mtime_ns, status.st_size
-    except OSError:
-        return 0, 0

@@ -9,6 +9,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from circuitlab.counting import number
+from circuitlab.disk.regular_file import NO_FILE, Stamp, stamp_at
 from circuitlab.draw.look.plain_text import PlainLabel, tip_of
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import CircuitLabError, reason
@@ -22,7 +23,6 @@ from circuitlab.gui.training.job import (
     Progress,
     read_curves,
     read_progress,
-    stamp,
 )
 from circuitlab.gui.training.process import TrainingProcess
 from circuitlab.gui.widgets.labels import ShortLabel, label
@@ -54,7 +54,7 @@ class TrainingView(QWidget):
         self.curves: Curves | None = None
         self.losses: dict[int, float] = {}
         self._resuming = False
-        self._stamps: dict[str, tuple[int, int]] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(EVERY)
         self._timer.timeout.connect(self.look)
@@ -149,7 +149,7 @@ class TrainingView(QWidget):
         self.folder_label.setText(str(self.out))
         self.view.show_figure(empty(SOON))
         # a progress file from an earlier run in this folder is not the progress of this one
-        self._stamps[PROGRESS] = stamp(self.out / PROGRESS)
+        self._stamps[PROGRESS] = stamp_at(self.out / PROGRESS)
         self.process.start(checked.job)
 
     @Slot()
@@ -175,8 +175,8 @@ class TrainingView(QWidget):
 
     def _has_changed(self, name: str) -> bool:
         """Whether a file of the run is new or has changed since the last call."""
-        latest = stamp(self.out / name)
-        if latest == self._stamps.get(name) or latest == (0, 0):
+        latest = stamp_at(self.out / name)
+        if latest == self._stamps.get(name) or latest == NO_FILE:
             return False
         self._stamps[name] = latest
         return True

@@ -25,6 +25,7 @@ from circuitlab.counting import number_of
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.json_types import JsonObject
 from circuitlab.disk.paths import data_home, shipped
+from circuitlab.disk.regular_file import Stamp, stamp_of
 from circuitlab.errors import BadModel, UsageError, printable
 
 INDEX = "archives.json"
@@ -128,10 +129,10 @@ def archives() -> Mapping[str, Archive]:
     """The archives by the name of their model, sorted; none where there is no index. Raises `BadModel` for a damaged one."""
     path = shipped("models") / INDEX
     try:
-        stat = path.stat()
+        stamp = stamp_of(path.stat())
     except OSError:
         return {}
-    return _read(path, stat.st_mtime_ns, stat.st_size)
+    return _read(path, stamp)
 
 
 def find_archive(model: str) -> Archive:
@@ -156,8 +157,8 @@ def archive_of(folder: Path) -> Archive | None:
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, mtime: int, size: int) -> Mapping[str, Archive]:
-    """The index in a file of this time and size."""
+def _read(path: Path, stamp: Stamp) -> Mapping[str, Archive]:
+    """The index in a file as it is now."""
     try:
         data = json.loads(read_at_most(path, LARGEST_INDEX) or b"")
         if data["format"] != FORMAT:

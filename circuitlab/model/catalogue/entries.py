@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.paths import data_home, resource
+from circuitlab.disk.regular_file import Stamp, stamp_of
 from circuitlab.disk.toml_reading import toml_of
 from circuitlab.errors import BadModel, UsageError, printable
 from circuitlab.model.archives.index import LARGEST, Stored, stored
@@ -167,10 +168,10 @@ class Entry:
 def catalogue() -> Mapping[str, Entry]:
     """The entries by name, the smallest download first. Raises `BadModel` for a damaged one."""
     try:
-        found = [(path, path.stat()) for path in sorted(resource(FOLDER).glob("*.toml"))]
+        found = [(path, stamp_of(path.stat())) for path in sorted(resource(FOLDER).glob("*.toml"))]
     except OSError:
         return {}
-    entries = [_read(path, stat.st_mtime_ns, stat.st_size) for path, stat in found]
+    entries = [_read(path, stamp) for path, stamp in found]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: (entry.sources[0].download, entry.name))}
 
 
@@ -192,8 +193,8 @@ def entry_of(text: str) -> tuple[Entry, str] | None:
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, mtime: int, size: int) -> Entry:
-    """The entry in a file of this time and size."""
+def _read(path: Path, stamp: Stamp) -> Entry:
+    """The entry in a file as it is now."""
     try:
         data = toml_of((read_at_most(path, LARGEST_FILE) or b"").decode())
         if not _NAME.fullmatch(path.stem):

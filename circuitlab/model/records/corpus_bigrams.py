@@ -22,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from circuitlab.counting import number_of
+from circuitlab.disk.regular_file import Stamp, stamp_of
 from circuitlab.errors import BadModel, cause
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.sources.references import resolve
@@ -81,8 +82,7 @@ def corpus_of(ref: ModelRef, c: ModelConfig) -> CorpusBigrams | None:
     path = resolve(ref) / FILE
     if not path.is_file():
         return None
-    stat = path.stat()
-    bigrams = _read(path, stat.st_size, stat.st_mtime_ns)
+    bigrams = _read(path, stamp_of(path.stat()))
     if not bigrams.n_vocab == c.d_vocab == c.d_vocab_out:
         raise BadModel(
             f"{FILE} counts the tokens of another vocabulary.",
@@ -114,7 +114,7 @@ _AGAIN = "Remove the file, or count the text again with the model's own tokenize
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, size: int, mtime: int) -> CorpusBigrams:
+def _read(path: Path, stamp: Stamp) -> CorpusBigrams:
     """One version of the file."""
     try:
         with safe_open(str(path), framework="np") as file:
