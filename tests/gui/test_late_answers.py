@@ -17,10 +17,11 @@ from circuitlab.figures.contracts.questions import Questions
 from circuitlab.figures.marks import Figure
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
+from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 from tests.gui.driving import dock, heat, settle
-from tests.models import directory
+from tests.models import TINY
 from tests.words import fault_in_figure, still_of
 
 SLOW = {"prompt_sets", "term_importance", "training"}  # seconds each; their docks are the same class
@@ -141,7 +142,8 @@ def test_a_picture_of_the_model_before_says_so_while_another_one_is_computed(
         return answer(request, ctx, **more)
 
     monkeypatch.setattr(context.engine, "answer", held)
-    window.opening.open(str(directory(tmp_path / "another", seed=5)))
+    save_directory(tmp_path / "another", TINY, random_tensors(TINY, 5, 0.35), context.tokenizer())
+    window.opening.open(str(tmp_path / "another"))
     qtbot.waitUntil(lambda: document.state.model != first)
     names = {ref: context.facts(ref).name for ref in (first, document.state.model)}
     waiting = [each for each in docks if each.feed.waiting and each.view.figure.grid]
