@@ -318,7 +318,7 @@ class Window(QMainWindow):
                 self._lay_out()
             self.sessions.pictures.bring_to_front()
             if self.remember:
-                QTimer.singleShot(0, self._begin)
+                QTimer.singleShot(0, self, self._begin)
             self.checkpoints.refresh()  # a saved layout may hide it
 
     def come_back(self, to: Return) -> None:
