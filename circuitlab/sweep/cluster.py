@@ -48,7 +48,12 @@ class Cluster:
             self._stack.enter_context(several())
             with kept_from_children():
                 local = dask.LocalCluster(
-                    n_workers=self.size, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+                    n_workers=self.size,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    memory_limit=0,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without one it listens, too: all at the same port
                 )
                 self._stack.enter_context(local)
             return dask.Client(local, set_as_default=False)
