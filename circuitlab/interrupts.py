@@ -111,8 +111,9 @@ def kept_from_children() -> Iterator[None]:
     from multiprocessing.resource_tracker import ensure_running
 
     ensure_running()  # Python's own helper of spawned processes unblocks the signal where it is begun
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which raises what came before
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

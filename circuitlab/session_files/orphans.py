@@ -99,7 +99,8 @@ def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: Fa
             orphan, aside = _orphan(folder, name)
             damaged += aside
             sessions += [] if orphan is None else [orphan]
-    sessions.sort(key=lambda orphan: (orphan.closed, -orphan.time))
+    now = time.time()  # where a clock has been set back, what it says of what was written before says nothing
+    sessions.sort(key=lambda orphan: (orphan.closed, orphan.time > now, -orphan.time))
     for orphan in sessions[MOST:]:
         log.warning("%s, “%s”, is removed: %d others can be recovered", orphan.id, orphan.title, MOST)
         orphan.discard()
@@ -108,9 +109,11 @@ def orphans(folder: Path | None = None, stopped: Callable[[], bool] = lambda: Fa
 
 
 def newer_copy(sessions: Iterable[Orphan], path: Path) -> Orphan | None:
-    """The newest of these that belongs to a file and was autosaved after that was saved."""
+    """The newest of these that belongs to a file and was autosaved after that was saved, or may have been: where the file is of a
+    time that is yet to come, a clock has been set back, or was another machine's."""
     saved = written_at(path)
-    return next((o for o in sessions if o.of is not None and _same(o.of, path) and o.time > saved), None)
+    unknown = saved > time.time()
+    return next((o for o in sessions if o.of is not None and _same(o.of, path) and (unknown or o.time > saved)), None)
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -8,6 +8,7 @@ cannot read under the model's own path, or finds changed; nothing is looked up b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -29,10 +30,11 @@ WEIGHTS = "model.safetensors"
 
 
 def shelve(shelf: Path, models: Iterable[tuple[ModelRef, str]], store: ModelStore, ctx: Ctx) -> None:
-    """Copy each model, with the sha256 of its weights, to the shelf unless it stands there. Raises `BadMachine`, `BadModel`."""
+    """Copy each model, with the sha256 of its weights, to the shelf unless it stands there; one with other weights, as a disk
+    that lost power leaves them, is replaced. Raises `BadMachine`, `BadModel`."""
     made_folder(shelf)
     remove_abandoned_folders(shelf)
-    kept = lambda ref, sha256: not sha256 or isinstance(ref.origin, Constructed) or shelved(shelf, sha256)
+    kept = lambda ref, sha256: not sha256 or isinstance(ref.origin, Constructed) or _stands(shelf, sha256, store)
     missing = [(ref, sha256) for ref, sha256 in models if not kept(ref, sha256)]
     for i, (ref, sha256) in enumerate(missing):
         ctx.tick(i, len(missing), f"putting {ref.name} on the shelf")
@@ -43,6 +45,15 @@ def shelved(shelf: Path, sha256: str) -> ModelRef | None:
     """The model with weights of this sha256 on the shelf, None where there is none."""
     models = sorted((shelf / sha256).glob("*")) if sha256 else []
     return ModelRef.of(File(str(models[0]))) if models else None
+
+
+def _stands(shelf: Path, sha256: str, store: ModelStore) -> bool:
+    """Whether the model on the shelf has the weights that its folder names."""
+    there = shelved(shelf, sha256)
+    try:
+        return there is not None and store.sha256_unopened(there) == sha256
+    except CircuitLabError:
+        return False
 
 
 def within_reach(request: Request[Result], sha256: str, shelf: Path | None, store: ModelStore) -> Request[Result]:
@@ -74,10 +85,14 @@ def _copy(shelf: Path, ref: ModelRef, sha256: str, store: ModelStore) -> None:
                 got=f"{got[:12]}…",
                 remedy="Run the same command again; check the disk if it says so again.",
             )
-        _publish(staged / sha256, shelf / sha256)
+        if not _stands(shelf, sha256, store):  # else another sweep was first
+            _publish(staged / sha256, shelf / sha256, staged / "damaged")
 
 
-def _publish(made: Path, place: Path) -> None:
+def _publish(made: Path, place: Path, aside: Path) -> None:
+    """Put a folder in its place; what is there goes `aside`."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(place, aside)
     try:
         os.rename(made, place)
     except OSError:

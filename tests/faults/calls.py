@@ -75,8 +75,8 @@ def _child(act: Callable[[], object], prepare: Callable[[int], None], tell: int)
         prepare(tell)
         act()
     except CircuitLabError as error:
-        assert str(error)
-        os._exit(10)
+        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+        os._exit(10 if str(error) else 11)
     except BaseException as error:
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
         os._exit(11)

