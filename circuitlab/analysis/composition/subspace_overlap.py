@@ -92,11 +92,27 @@ class SubspaceOverlapResult(Result):
 
 @dataclass(frozen=True)
 class _Subspaces:
-    """One layer's heads: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; singular `values` [head, r]."""
+    """One layer's heads: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; singular `values` [head, r].
+
+    `distinct`: heads no two of which are known to have one subspace; `place` [head]: where among them each head's is. Heads of a
+    key-value group read the same keys and values, so what a product of full rank reads is the span of the one W_K or W_V.
+    """
 
     U: Tensor
     values: Tensor
     rank: Tensor
+    distinct: list[int]
+    place: Tensor
+
+    @classmethod
+    def of(cls, pairs: list[tuple[Tensor, Tensor]], group: int) -> _Subspaces:
+        """From (U, values) of each head; `group`: how many heads after one another share the factor that spans theirs."""
+        U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
+        rank = (values > 0).sum(-1)
+        whole = (rank == U.shape[-1]).tolist()
+        first = [h - h % group if whole[h] and whole[h - h % group] else h for h in range(len(U))]
+        distinct = sorted(set(first))
+        return cls(U, values, rank, distinct, torch.tensor([distinct.index(h) for h in first]))
 
 
 def _factors(heads: Heads, which: Which) -> tuple[Tensor, Tensor]:
@@ -129,7 +145,10 @@ class _SubspaceCache:
         self.which: Which = which
         self._behind_norm = behind_norm
         self._inputs, self._left = inputs, budget
-        self.d_head = inputs.weights.config.d_head
+        c = inputs.weights.config
+        self.d_head = c.d_head
+        shared = which in ("reads_k", "reads_v") and c.d_head <= c.d_model
+        self._group = c.group if shared else 1
         self._kept: dict[int, _Subspaces] = {}
 
     def of(self, layer: int, ctx: Ctx, done: tuple[int, int]) -> _Subspaces:
@@ -144,9 +163,8 @@ class _SubspaceCache:
             ctx.tick(*done, f"subspaces of layer {layer}")
             U, values = _subspace(inner[h], outer[h], noise)
             pairs.append((U.to(inner.dtype), values))
-        U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
-        subspaces = _Subspaces(U, values, (values > 0).sum(-1))
-        size = U.numel() * U.element_size()
+        subspaces = _Subspaces.of(pairs, self._group)
+        size = subspaces.U.numel() * subspaces.U.element_size()
         if size <= self._left:
             self._kept[layer], self._left = subspaces, self._left - size
         return subspaces
@@ -228,17 +246,19 @@ def _layers(left: _SubspaceCache, right: _SubspaceCache, at: tuple[int, int], ct
     """(mean cos², largest cos) [head, head] of two layers' heads, and the ranks [head] of the right ones."""
     done = at[0] * n_layers + at[1], n_layers**2
     one, other = left.of(at[0], ctx, done), right.of(at[1], ctx, done)
-    n_heads, d_model, r = one.U.shape
-    columns = other.U.permute(1, 0, 2).reshape(d_model, -1)
-    least = torch.minimum(one.rank[:, None], other.rank[None, :]).double()
-    mean, most = torch.empty_like(least), torch.empty_like(least)
+    U, V = one.U[one.distinct], other.U[other.distinct]
+    (n, d_model, r), m = U.shape, len(V)
+    columns = V.permute(1, 0, 2).reshape(d_model, -1)
+    mean, most = (torch.empty(n, m, dtype=torch.float64) for _ in range(2))
     step = max(1, int(FLOPS / (2 * r * columns.numel())))
-    for start in range(0, n_heads, step):
+    for start in range(0, n, step):
         ctx.tick(*done, f"layers {at[0]} and {at[1]}")
-        rows = one.U[start : start + step].mT.reshape(-1, d_model)
-        blocks = (rows @ columns).view(-1, r, n_heads, r).transpose(1, 2).double()
+        rows = U[start : start + step].mT.reshape(-1, d_model)
+        blocks = (rows @ columns).view(-1, r, m, r).transpose(1, 2).double()
         mean[start : start + step] = blocks.square().sum((-2, -1))
-        most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, n_heads)
+        most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, m)
+    mean, most = (of[one.place][:, other.place] for of in (mean, most))
+    least = torch.minimum(one.rank[:, None], other.rank[None, :]).double()
     has_angle = least > 0
     mean = torch.where(has_angle, mean / least.clamp(min=1), torch.nan)
     most = torch.where(has_angle, most.clamp(max=1), torch.nan)
