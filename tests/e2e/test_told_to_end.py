@@ -111,4 +111,5 @@ def test_handlers_are_put_back_and_those_of_others_stay() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and not told.status
         assert threading.active_count() == threads
     finally:
-        signal.signal(signal.SIGTERM, before[0]), signal.signal(signal.SIGINT, before[1])
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])

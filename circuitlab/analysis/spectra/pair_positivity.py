@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -223,12 +223,18 @@ def _cost(c: ModelConfig, n: int, p: PairPositivityParams) -> float:
     return scores * (c.n_layers * c.n_heads) ** 2 / 2 * 500.0 * c.d_head**3
 
 
+def _wider(p: PairPositivityParams) -> tuple[PairPositivityParams, ...]:
+    return () if p.scores == "both" else (replace(p, scores="both"),)
+
+
 def _holds(version: int, config: ModelConfig, p: PairPositivityParams) -> bool:
     """Version 3 always had both scores."""
     return version == 3 and p.scores == "both"
 
 
-@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds)
+@analysis(
+    version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds, wider=_wider
+)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head whose keys read through a head of an earlier layer (K-composition), for all pairs."""
     c = inputs.weights.config
