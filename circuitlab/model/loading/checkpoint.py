@@ -25,6 +25,7 @@ from circuitlab.model.loading.gguf.opening import as_folder
 from circuitlab.model.loading.other_formats import refuse_adapter, refuse_folder, refuse_format, refuse_text
 from circuitlab.model.loading.quantised import refuse_packed
 from circuitlab.model.loading.refusals import refuse_original, refuse_parts, refuse_unsupported
+from circuitlab.model.loading.tying import untied_by_tensors
 from circuitlab.model.records.series import checkpoint_of
 from circuitlab.model.sources.hub import FINAL
 from circuitlab.model.text.tokenizer import Tokenizer
@@ -117,7 +118,9 @@ def look(path: Path, assume: Mapping[str, str] | None = None, checkpoint: int | 
     kept = replace(opened, path=path, folder=folder, config=config, assume=dict(assume or {}))
     if kept.tensors is not None and kept.model_type:
         notes += refuse_packed(config, folder, kept.tensors)
-    return replace(kept, notes=notes)
+        config, parted = untied_by_tensors(config, kept.tensors)
+        notes += parted
+    return replace(kept, config=config, notes=notes)
 
 
 def _saved_config(metadata: Mapping[str, object]) -> JsonObject:

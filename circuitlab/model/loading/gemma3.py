@@ -87,7 +87,8 @@ def _claims(checkpoint: Checkpoint) -> bool:
 
 
 def _layout(config: ModelConfig) -> Layout:
-    return replace(gemma.layout(config, prefixes=_PREFIXES), elsewhere=_PICTURES)
+    head = {"lm_head.weight": "language_model.lm_head.weight"}
+    return replace(gemma.layout(config, prefixes=_PREFIXES), elsewhere=_PICTURES, renamed=head)
 
 
 FAMILY = Family("gemma3", "Gemma 3", _claims, opener(read_config, _layout, "Gemma 3"))
