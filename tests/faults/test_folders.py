@@ -103,7 +103,7 @@ def test_an_archive_that_is_got_anew(installed: Installed, source: str, monkeypa
             act()
             assert _bytes_in(place / "checkpoints") == expected, where
             left = {path.name for path in place.parent.iterdir()}
-            assert left - {f"{place.name}.lock"} == {place.name}, f"{where}: {left}"
+            assert left == {place.name}, f"{where}: {left}"
     _told(f"an archive, {source}", kills)
 
 
