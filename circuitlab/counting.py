@@ -15,14 +15,13 @@ def number_of(n: int, one: str, many: str = "") -> str:
 
 
 def ranked(rank: int, equal: int = 1, among: int = 0) -> str:
-    """ "rank 3", of equals "rank 1 of 5 equal"; with how many there are "rank 3 of 144", "rank 1 of 5 equal, among 144".
+    """ "rank 3", of equals "rank 7, 5 equal"; with how many there are "rank 3 of 144", "rank 7 of 144, 5 equal".
 
     `rank` from 1; "no rank" for one below. `equal`: how many have this value, itself included; below 1: nobody counted.
     """
     if rank < 1:
         return "no rank"
-    tied = f" of {equal:,} equal" if equal > 1 else ""
-    return f"rank {rank:,}{tied}" + (f"{',' * bool(tied)} {'among' if tied else 'of'} {among:,}" if among else "")
+    return f"rank {rank:,}{f' of {among:,}' * bool(among)}{f', {equal:,} equal' * bool(equal > 1)}"
 
 
 def number(value: object, spec: str = ".2f") -> str:

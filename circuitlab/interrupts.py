@@ -78,23 +78,6 @@ def at_end(act: Callable[[], object]) -> None:
 
 
 @contextmanager
-def ending() -> Iterator[None]:
-    """Inside, Ctrl+C ends the process as SIGTERM does: for the event loop of a window.
-
-    Python would raise it in whatever slot runs next, of which Qt prints the traceback and goes on. What was not saved is offered
-    at the next start, as after any unclean end. A handler that somebody else has set stays.
-    """
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@contextmanager
 def uninterrupted() -> Iterator[None]:
     """Inside, Ctrl+C waits for the end, or for `pass_on`. A handler that somebody else has set stays.
 

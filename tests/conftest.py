@@ -253,8 +253,9 @@ def _settle(app: Any, timers: set[int]) -> list[str]:
         app.clipboard().clear()  # it is destroyed after Python is, and with it would be what Python has put there
     for again in range(3):  # what is deleted may let go of more; its events are had before the next test begins
         for widget in app.topLevelWidgets():
-            widget.close()
-            widget.deleteLater()
+            if widget.parent() is None:  # others go with what they are of; Qt may fall over a part of a scene that goes first
+                widget.close()
+                widget.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         app.processEvents()
         gc.collect()

@@ -255,7 +255,7 @@ def work(window: Window, folder: Path) -> Act:
     key(window, KEY.Key_2, CTRL | ALT)
     window.layout_of_docks.go_to("attention")
     yield settled(window)
-    window.zoom(0.5)
+    window.panel.view.zoom(0.5)
     yield settled(window)
     picture("02c arranged and zoomed")
     yield from keep_step(window, 3)

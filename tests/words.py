@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from circuitlab.draw.view.figure_view import STILL
 from circuitlab.figures.contracts.pinned import OF_NOW, SAME
 
 # -- differences -----------------------------------------------------------------------------------------------------------
@@ -68,6 +69,11 @@ def norm_on_stream(words: str) -> bool:
 def fault_in_figure(words: str) -> bool:
     """Whether a figure could not be drawn by a fault of ours."""
     return "could not be drawn" in words
+
+
+def still_of(model: str) -> str:
+    """What the title of a picture says that is of another model than the present one, until that is computed."""
+    return f"{STILL} {model}"
 
 
 # -- how a mark is drawn ---------------------------------------------------------------------------------------------------

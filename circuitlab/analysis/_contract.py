@@ -123,6 +123,11 @@ def never_holds(version: int, config: ModelConfig, p: object) -> bool:
     return False
 
 
+def none_wider(p: object) -> tuple[Any, ...]:
+    """The `wider` of an analysis none of whose answers has all numbers of another."""
+    return ()
+
+
 def never_refused(config: ModelConfig, p: object) -> str | None:
     """The `refuse` of an analysis that applies to every model."""
     return None
@@ -137,6 +142,7 @@ class Analysis(Generic[P, R_co]):
     `doubles`: whether it computes in float64 internally, which not every device supports. `any_prompt`: it answers for prompts
     that the model cannot take, with the reason; for all other analyses these are refused before their memory is estimated.
     `holds(version, config, params)`: whether what an earlier version of it answered is what it would answer now.
+    `wider(params)`: other parameters whose answer has all numbers of the answer to these; one that is held is given for it.
     `cost(config, n_tokens, params)`: about how many operations it takes (`analysis/cost.py`); the cheapest slow one goes first.
     `derived`: an intermediate of other analyses, computed and cached like any, but not listed among the analyses.
     `plugin`: the plug-in that adds it; None for one of CircuitLab's own.
@@ -154,6 +160,7 @@ class Analysis(Generic[P, R_co]):
     doubles: bool = True
     any_prompt: bool = False
     holds: Callable[[int, ModelConfig, P], bool] = never_holds
+    wider: Callable[[P], tuple[P, ...]] = none_wider
     cost: Callable[[ModelConfig, int, P], float] = one_run
     derived: bool = False
     plugin: Plugin | None = None

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, get_type_hints
 
-from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, Need, P, R, never_holds, never_refused
+from circuitlab.analysis._contract import Analysis, AnyAnalysis, Ctx, Inputs, Need, P, R, never_holds, never_refused, none_wider
 from circuitlab.analysis._results import Result
 from circuitlab.analysis.cost import one_run
 from circuitlab.errors import PluginError, UsageError, quoted
@@ -56,6 +56,7 @@ def analysis(
     of_heads: bool = False,
     any_prompt: bool = False,
     holds: Callable[[int, ModelConfig, Any], bool] = never_holds,
+    wider: Callable[[Any], tuple[Any, ...]] = none_wider,
     cost: Callable[[ModelConfig, int, Any], float] = one_run,
     derived: bool = False,
 ) -> Callable[[Callable[[Inputs, P, Ctx], R]], Analysis[P, R]]:
@@ -63,6 +64,7 @@ def analysis(
 
     `of_heads`: it does not apply to models without layers, and refuses them in the words of `NO_HEADS`.
     `holds`: of which models and parameters what an earlier version answered is right as it is; stored answers of those are shown.
+    `wider`: the parameters of answers that have all numbers of this one, as where a part of them can be asked for alone.
     `cost`: about how many operations it takes (`analysis/cost.py`); one that takes more than a run over the prompt declares it.
     """
 
@@ -87,6 +89,7 @@ def analysis(
             doubles=doubles,
             any_prompt=any_prompt,
             holds=sure(holds),
+            wider=sure(wider),
             cost=sure(cost),
             derived=derived,
             plugin=plugin,

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from circuitlab.model.config import ModelConfig
 
+# Operations per n³ that take as long as the spectrum of an n × n matrix, n near 64, beside matrix products in float32
+EIGENVALUES = 150.0  # of any matrix
+SPECTRUM = 40.0  # of a symmetric one
+
 ASSUMED = 32  # tokens of a prompt that is not known
 
 

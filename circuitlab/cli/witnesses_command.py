@@ -58,28 +58,28 @@ def run(args: argparse.Namespace) -> int:
     subjects = _titled([_opened(name, engine, step) for name in names])
     control = None if args.control is None else _need_control(_opened(args.control, engine, None))
     texts = _Texts(args.text, args.tokens)
-    found = dict[str, Witnesses]()
+    witnesses = dict[str, Witnesses]()
     try:
         for title, model in subjects:
             beside = _control(model, control, [one.model for one in subjects], engine)
             say = lambda part, title=title: print(on_one_line(f"{title}: {part}"), file=sys.stderr, flush=True)
-            found[title] = replace(witnesses_of(model, texts.of(model), beside, args.pieces, say), model=title, step=step)
+            witnesses[title] = replace(witnesses_of(model, texts.of(model), beside, args.pieces, say), model=title, step=step)
     finally:  # what was measured until an interrupt or an error is not lost
-        if found:
-            _print(args, found, step)
+        if witnesses:
+            _print(args, witnesses, step)
     if folder is not None:
-        (one,) = found.values()
+        (one,) = witnesses.values()
         measured = replace(one, model=folder.name)
         write_record(folder, measured)
         describe(folder, measured, _command(args, folder))
     return 0
 
 
-def _print(args: argparse.Namespace, found: Mapping[str, Witnesses], step: int | None) -> None:
+def _print(args: argparse.Namespace, witnesses: Mapping[str, Witnesses], step: int | None) -> None:
     if args.json:
-        print(json.dumps({title: as_json(one) for title, one in found.items()}, ensure_ascii=False, indent=1))
+        print(json.dumps({title: as_json(one) for title, one in witnesses.items()}, ensure_ascii=False, indent=1))
         return
-    columns = {title + ("" if step is None else f", step {step:,}"): one for title, one in found.items()}
+    columns = {title + ("" if step is None else f", step {step:,}"): one for title, one in witnesses.items()}
     print("\n".join(map(on_one_line, table(columns))))
 
 

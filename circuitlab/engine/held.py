@@ -63,10 +63,16 @@ class Held:
                     self._answers[question] = rest
 
     def find(self, request: Request[R], model: OpenModel, weights: WeightsOf) -> Answer[R] | None:
-        """The answer to a request of an open model, the last held first; the request has the hashes of files that are there."""
-        answers = self._answers.get(_question(request), ())
+        """The answer to a request of an open model, the last held first; the request has the hashes of files that are there.
+
+        Without one that to a wider question, which has all of its numbers.
+        """
         same = lambda one: _same_model(one, model) and _same_files(one.request, request) and _same_others(one, request, weights)
-        return next(filter(same, answers), None)
+        for params in (request.params, *request.analysis.wider(request.params)):
+            answers = self._answers.get(_question(replace(request, params=params)), ())
+            if (answer := next(filter(same, answers), None)) is not None:
+                return answer
+        return None
 
 
 def named_as(answered: Request[R], asked: Request[R]) -> Request[R]:

@@ -19,6 +19,7 @@ from circuitlab.sweep.crews import WAIT, Batches
 from circuitlab.sweep.work import Machine, Order, Outcome, work
 
 WITHIN = 30.0  # s in which a scheduler answers
+ALONE = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # its web pages, for this machine alone; else :8787 for all
 AHEAD = 2  # batches for each thread of the cluster that are sent before others are back
 
 
@@ -48,12 +49,7 @@ class Cluster:
             self._stack.enter_context(several())
             with kept_from_children():
                 local = dask.LocalCluster(
-                    n_workers=self.size,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,
-                    memory_limit=0,
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without one it listens, too: all at the same port
+                    n_workers=self.size, threads_per_worker=1, processes=True, scheduler_kwargs=ALONE, memory_limit=0
                 )
                 self._stack.enter_context(local)
             return dask.Client(local, set_as_default=False)

@@ -95,8 +95,8 @@ def byte_tokenizer() -> Tokenizer:
     return Tokenizer(inner)
 
 
-def directory(path: Path, config: ModelConfig = TINY, tokenizer: bool = True, **changes: object) -> Path:
+def directory(path: Path, config: ModelConfig = TINY, tokenizer: bool = True, seed: int = 0, **changes: object) -> Path:
     """A CircuitLab model directory with random weights."""
     made = replace(config, **changes)
-    save_directory(path, made, random_tensors(made, 0, 0.35), byte_tokenizer() if tokenizer else None)
+    save_directory(path, made, random_tensors(made, seed, 0.35), byte_tokenizer() if tokenizer else None)
     return path

@@ -60,12 +60,12 @@ def own_tokens(model: Model) -> np.ndarray:
 def sources_by_weights(model: Model) -> np.ndarray:
     """[layer, head]: different sources among a head's `LISTED` strongest skip-trigrams by its weights."""
     shape = model.config.n_layers, model.config.n_heads
-    found = np.zeros(shape)
+    sources = np.zeros(shape)
     for head in (Head(*at) for at in np.ndindex(shape)):
         listed = model.compute("skip_trigrams", set={"head": head, "k": LISTED}).result
         assert isinstance(listed, SkipTrigramsResult)
-        found[head] = len(np.unique(listed.source))
-    return found
+        sources[head] = len(np.unique(listed.source))
+    return sources
 
 
 def sources_in_use(model: Model, text: Path, texts: int, length: int) -> np.ndarray:
@@ -78,12 +78,12 @@ def sources_in_use(model: Model, text: Path, texts: int, length: int) -> np.ndar
     if c.n_layers * c.n_heads > MOST:
         raise Refused(f"each of {number_of(c.n_layers * c.n_heads, 'head')} would read the text anew; at most {MOST} do.")
     piece = {"on": "file", "text": TextRef(str(text)), "texts": texts, "length": length}
-    found = np.zeros(shape)
+    sources = np.zeros(shape)
     for head in (Head(*at) for at in np.ndindex(shape)):
         used = model.compute("skip_trigrams_in_text", set={"head": head, "sources": c.d_vocab, **piece}).result
         assert isinstance(used, SkipTrigramsInTextResult)
-        found[head] = sources_used(used)
-    return found
+        sources[head] = sources_used(used)
+    return sources
 
 
 def sources_used(used: SkipTrigramsInTextResult) -> int:

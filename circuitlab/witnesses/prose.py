@@ -213,12 +213,12 @@ def in_context(model: Model, text: Path, control: str | None, texts: int = PIECE
 
 def words_split(model: Model, text: Path) -> Mean:
     """Share of the words of a text, each as often as it occurs, whose letters are in several tokens; words of letters alone."""
-    found = model.tokenized(text.read_text(encoding="utf-8"), bos=False, special=False)
-    letters = np.zeros(len(found.words), dtype=int)  # tokens of each word that have letters
-    for token in found.tokens:
+    tokenized = model.tokenized(text.read_text(encoding="utf-8"), bos=False, special=False)
+    letters = np.zeros(len(tokenized.words), dtype=int)  # tokens of each word that have letters
+    for token in tokenized.tokens:
         if token.word is not None and any(map(str.isalpha, token.piece)):
             letters[token.word] += 1
-    whole = [word.strip(_MARKS).isalpha() for word in found.words]
+    whole = [word.strip(_MARKS).isalpha() for word in tokenized.words]
     return mean_of((letters[whole] > 1).astype(float))
 
 

@@ -47,15 +47,15 @@ class Witnesses:
     absent: dict[str, str]
 
 
-def as_json(found: Witnesses) -> JsonDict:
+def as_json(witnesses: Witnesses) -> JsonDict:
     """Plain values: of a mean `mean`, `error`, `n`; None for what was not measured."""
-    return {"format": FORMAT, **plain({field.name: getattr(found, field.name) for field in fields(found)})}
+    return {"format": FORMAT, **plain({field.name: getattr(witnesses, field.name) for field in fields(witnesses)})}
 
 
-def write_record(folder: Path, found: Witnesses) -> Path:
+def write_record(folder: Path, witnesses: Witnesses) -> Path:
     """Write `witnesses.json` whole or not at all. Raises `BadMachine`."""
     path = folder / FILE
-    write_whole(path, (json.dumps(as_json(found), indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(as_json(witnesses), indent=1) + "\n").encode())
     return path
 
 

@@ -34,13 +34,13 @@ _SETS = {
 
 def table(columns: Mapping[str, Witnesses]) -> list[str]:
     """Lines of Markdown; `columns`: title -> what was measured. Below it what was not, and why."""
-    rows = [_rows(found) for found in columns.values()]
+    rows = [_rows(witnesses) for witnesses in columns.values()]
     titles = list(dict.fromkeys(title for row in rows for title in row))
     lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {title} | {' | '.join(row.get(title, NONE) for row in rows)} |" for title in titles]
     absent = dict[str, list[str]]()
-    for title, found in columns.items():
-        for part, why in found.absent.items():
+    for title, witnesses in columns.items():
+        for part, why in witnesses.absent.items():
             absent.setdefault(f"{part.replace('_', ' ')}: {why}", []).append(title)
     notes = [f"{NONE} {words} ({', '.join(of)})." for words, of in absent.items()]
     return [*lines, *(["", *notes] if notes else [])]
@@ -132,23 +132,25 @@ def _prose_words(protocol: Mapping[str, Any]) -> str:
     return "Prose is the passages that ship" if texts == [PASSAGES[-1]] else f"Prose is held out of {', '.join(texts)}"
 
 
-def section(found: Witnesses, command: str, repeated: str = "") -> str:
+def section(witnesses: Witnesses, command: str, repeated: str = "") -> str:
     """The section of a card."""
-    p = found.protocol
+    p = witnesses.protocol
     description = (
         "Answers of the engine, measured by the command below. Prompt sets are those that ship; above the other answer has a"
         f" chance of a half. {_prose_words(p)}: {number_of(p['pieces'], 'piece')} of"
         f" {PIECE} tokens said twice, counted where the token stood exactly once before, errors over pieces;"
         f" in context: {number_of(p['pieces'], 'piece')} of {number_of(p['length'], 'token')}. {repeated}"
     )
-    return "\n".join([HEADING, "", textwrap.fill(description, 130), "", *table({found.model: found}), "", f"`{command}`", ""])
+    return "\n".join(
+        [HEADING, "", textwrap.fill(description, 130), "", *table({witnesses.model: witnesses}), "", f"`{command}`", ""]
+    )
 
 
-def describe(folder: Path, found: Witnesses, command: str) -> None:
+def describe(folder: Path, witnesses: Witnesses, command: str) -> None:
     """Write the section into the folder's `card.md`, in place of an earlier one. Raises `BadMachine`."""
     card = folder / "card.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n"
     before, _, rest = text.partition(HEADING)
     after = rest[at + 1 :] if (at := rest.find("\n## ")) >= 0 else ""
-    whole = f"{before.rstrip()}\n\n{section(found, command, repeated_text_words(folder))}\n{after}".rstrip() + "\n"
+    whole = f"{before.rstrip()}\n\n{section(witnesses, command, repeated_text_words(folder))}\n{after}".rstrip() + "\n"
     write_whole(card, whole.encode())

@@ -260,7 +260,7 @@ def test_f6_goes_through_all_docks_and_back(qtbot: Any, window: Window) -> None:
     layout.step(-1)
     focus = window.focusWidget()
     assert window.docks[visited[-2]].isAncestorOf(focus)
-    window.close_panel() if isinstance(window.docks[visited[-2]], PanelDock) else None
+    window.panel.close() if isinstance(window.docks[visited[-2]], PanelDock) else None
     settle(qtbot, window)
 
 

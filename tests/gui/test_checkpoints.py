@@ -361,16 +361,18 @@ def test_a_pin_of_the_final_weights_is_named_so(qtbot: Any, trained: Window) -> 
     )
 
 
-def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(qtbot: Any, trained: Window, folder: Path) -> None:
+def test_an_unreadable_checkpoint_is_said_and_the_slider_goes_back(
+    qtbot: Any, trained: Window, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     window, bar = trained, trained.checkpoints
     errors: list[Exception] = []
     window.context.failed.disconnect()
     window.context.failed.connect(errors.append)
-    window.ahead.stop()
+    monkeypatch.setattr(window.ahead, "requests", lambda: ())  # nothing opens the next step before it is asked for
     bar.to(1)
-    window.ahead.stop()
     settle(qtbot, window)
-    window.ahead.stop()
+    window.ahead.look()
+    qtbot.waitUntil(lambda: not window.context.runner.prefetch.busy)
     (folder / "checkpoints" / "step-000200.safetensors").write_bytes(b"nothing")
     window.context.engine.store._models.pop(ModelRef(f"file:{folder}", 2), None)
     before = window.context.document.recorded

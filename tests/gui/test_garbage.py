@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import gc
 import threading
+from pathlib import Path
 
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
+from circuitlab.gui.widgets.one_row import OneRow
 from circuitlab.gui.work.garbage import collected_on_this_thread
+from tests.gui.driving import shown_window
+from tests.models import directory
 
 
 class Cycle:
@@ -47,3 +54,13 @@ def test_without_it_the_worker_would() -> None:
     threads: list[threading.Thread] = []
     _destroyed_while_a_worker_allocates(threads)
     assert threads and threads[0] is not threading.current_thread()
+
+
+def test_what_a_window_has_put_off_goes_with_it(qtbot: QtBot, tmp_path: Path) -> None:
+    """Docks that are still to be sized, a drawer to be emptied: nothing is done to what is destroyed."""
+    with shown_window(qtbot, directory(tmp_path / "model")) as window:
+        window.layout_of_docks._settle()
+        window.findChildren(OneRow)[0]._closed()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # type: ignore[arg-type]
+    QApplication.processEvents()  # what fails in a slot fails the test
+    assert not isValid(window)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,12 @@ from circuitlab.figures.contracts.questions import Questions
 from circuitlab.figures.marks import Figure
 from circuitlab.gui.panel.panel_dock import PanelDock
 from circuitlab.gui.shell.window import Window
+from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
 from tests.gui.driving import dock, heat, settle
-from tests.words import fault_in_figure
+from tests.models import TINY
+from tests.words import fault_in_figure, still_of
 
 SLOW = {"prompt_sets", "term_importance", "training"}  # seconds each; their docks are the same class
 
@@ -113,3 +117,52 @@ def test_a_failure_of_what_nobody_asks_for_any_more_is_not_shown(qtbot: Any, win
     slot.failed.emit(CircuitLabError("out of memory"), slot.role)
     assert attention.view.figure.grid
     assert not attention.view.figure.why_empty
+
+
+def test_a_picture_of_the_model_before_says_so_while_another_one_is_computed(
+    qtbot: Any, window: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every panel, with the engine held back for the second model: picture, title, view and the file's name agree."""
+    context, document, docks, gate = window.context, window.context.document, panel_docks(window), threading.Event()
+    last = len(document.state.tokens) - 1
+    edge = document.state.with_edge(Head(0, 1), Head(1, 2), "K").select(destination=last, source=last - 1, locked=True)
+    document.apply(edge, "an edge")
+    for each in docks:
+        monkeypatch.setattr(each.feed, "_shown", lambda: True)  # as if all were in front
+        each.refresh()
+    settle(qtbot, window)
+    qtbot.waitUntil(lambda: not any(each.feed.waiting for each in docks))
+    drawn = {each.panel.name for each in docks if each.view.figure.grid}
+    assert len(drawn) > 20
+    first, answer = document.state.model, context.engine.answer
+
+    def held(request: Request[Any], ctx: Any, **more: Any) -> Any:
+        while request.subject.model != first and not gate.wait(0.01):
+            ctx.tick(0, 1)
+        return answer(request, ctx, **more)
+
+    monkeypatch.setattr(context.engine, "answer", held)
+    save_directory(tmp_path / "another", TINY, random_tensors(TINY, 5, 0.35), context.tokenizer())
+    window.opening.open(str(tmp_path / "another"))
+    qtbot.waitUntil(lambda: document.state.model != first)
+    names = {ref: context.facts(ref).name for ref in (first, document.state.model)}
+    waiting = [each for each in docks if each.feed.waiting and each.view.figure.grid]
+    assert len(waiting) > 15
+    qtbot.waitUntil(lambda: all(each.view._pale for each in waiting if each.view.isVisible()))
+    assert not np.isfinite(window.prompt.losses.view.figure.marks()[0].values).any()  # type: ignore[union-attr]
+    for each in docks:
+        view = each.feed.picture_view({})
+        if view is None or not each.view.figure.grid:
+            continue
+        before = view.state.model == first
+        assert before == (each.view.figure.about[0] == names[first]) == (each in waiting), each.panel.name
+        assert each.actions_menu.subject().endswith(names[view.state.model]), each.panel.name
+        if each.view._pale:
+            assert each.view._title.text().endswith(still_of(names[first])) is before, each.panel.name
+    gate.set()
+    settle(qtbot, window)
+    qtbot.waitUntil(lambda: not any(each.feed.waiting for each in docks))
+    for each in docks:
+        view = each.feed.picture_view({})
+        assert view is not None and view.state.model == document.state.model, each.panel.name
+        assert still_of(names[first]) not in each.view._title.text()

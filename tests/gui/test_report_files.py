@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.gui.sessions import report_files
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.window import Window
+from circuitlab.gui.work.job import Job
 from circuitlab.report.saved_session import opened_session
 from circuitlab.session_files.session import ModelEntry
 from circuitlab.story.arrangements import FRONTS
@@ -67,16 +69,20 @@ def test_cancelled_while_it_is_drawn_nothing_is_left(
     tell(window, 6)
     path = tmp_path / "talk.html"
     path.write_text("old")
-    runner = window.context.runner
+    drawing, noted = threading.Event(), Job.set_progress
 
-    def cancel() -> None:
-        if any(job.text == "drawing" and job.done >= 1 for job in runner.jobs):
-            runner.cancel_all()
+    def held(job: Job, done: int, total: int, text: str) -> bool:
+        """On the worker: it draws no further until it is cancelled."""
+        if text == "drawing":
+            drawing.set()
+            job.cancelled.wait()
+        return noted(job, done, total, text)
 
     timer = QTimer(window)
-    timer.timeout.connect(cancel)
+    timer.timeout.connect(lambda: window.context.runner.cancel_all() if drawing.is_set() else None)
     timer.start(1)
-    with qtbot.waitSignal(window.context.message) as said:
+    with monkeypatch.context() as patch, qtbot.waitSignal(window.context.message) as said:
+        patch.setattr(Job, "set_progress", held)
         window.reports.write(path)
     timer.stop()
     assert "cancelled" in said.args[0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.attention.pattern import AttentionParams
-from circuitlab.analysis.base import NullContext, TextRef
+from circuitlab.analysis.base import NullContext, TextRef, find_analysis
 from circuitlab.analysis.behaviour.in_context import InContextParams
 from circuitlab.analysis.behaviour.model_comparison import SideBySideParams
 from circuitlab.analysis.behaviour.token_loss import TokenLossParams
@@ -120,6 +120,22 @@ def test_other_questions_are_not_answered(ref: ModelRef) -> None:
     engine.release()
     engine.hold([partial])
     assert engine.held(asked(ref)) is None
+
+
+@pytest.mark.parametrize("name", ["previous_head_spectrum", "pair_positivity"])
+def test_an_answer_that_has_more_is_given_for_a_part_and_never_the_other_way(ref: ModelRef, name: str) -> None:
+    """Sessions of before, when both scores of a pair were always asked for, are shown as they were stored."""
+    engine, kind = Engine(ModelStore()), find_analysis(name).params
+    ask = lambda scores: Request.named(name, kind(scores=scores), Subject(ref))
+    both, centred = (engine.answer(ask(scores)) for scores in ("both", "centred"))
+    engine.cache.clear()
+    engine.hold([stored(both)])
+    given = engine.cached(ask("centred"))
+    assert given is not None and given.provenance.stored and given.request == centred.request
+    np.testing.assert_array_equal(given.result.arrays()["pairs"], centred.result.arrays()["pairs"])
+    engine.release()
+    engine.hold([stored(centred)])
+    assert engine.held(ask("both")) is None and engine.held(ask("raw")) is None
 
 
 def test_an_answer_computed_on_another_device_is_held_here(ref: ModelRef) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from circuitlab.interrupts import ending, kept_from_children, starting, uncollected, uninterrupted
+from circuitlab.interrupts import kept_from_children, starting, uncollected, uninterrupted
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +41,6 @@ def test_the_handler_of_somebody_else_stays() -> None:
     with uninterrupted():
         os.kill(os.getpid(), signal.SIGINT)
     assert numbers == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is theirs
-
-
-def test_an_interrupt_in_a_window_s_loop_ends_the_process() -> None:
-    with ending():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_nothing_is_collected_while_the_program_is_made() -> None:

@@ -34,6 +34,7 @@ from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
 from circuitlab.analysis.circuits.rounding import below
 from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams
+from circuitlab.analysis.circuits.token_circuits import TokenCircuitsParams
 from circuitlab.analysis.composition.subspace_overlap import SubspaceOverlapParams
 from circuitlab.analysis.composition.virtual_weight import VirtualWeightParams
 from circuitlab.analysis.interventions.ablation import AblationParams
@@ -258,6 +259,8 @@ def test_only_what_reads_scores_depends_on_positions(tmp_path: Path) -> None:
     ask = Asker(tmp_path / "m", SOME_ROTATE)
     first, second = (ask.words("qk_table", QkTableParams(Head(i, 1))) for i in (0, 1))
     assert "offset-dependent (rotary)" in first and "position-free (distance 0)" in first
+    tables = ask.words("token_circuits", TokenCircuitsParams(Head(0, 1)))
+    assert "QK offset-dependent (rotary)" in tables, "its OV circuits have no rotation"
     assert "rotary" not in second and "positions left out" not in second and "no positions in this layer" in second
     for name, p in (("ov_table", OvTableParams()), ("direct_path", DirectPathParams())):
         assert "rotary" not in ask.words(name, p)
@@ -422,9 +425,9 @@ def test_equal_tokens_have_one_rank_and_it_is_said_how_many_have_it(tmp_path: Pa
 def test_it_is_said_in_one_phrase() -> None:
     assert [ranked(1), ranked(1, 5), ranked(3, 1, 144), ranked(1, 5, 144), ranked(-1, 0, 9)] == [
         "rank 1",
-        "rank 1 of 5 equal",
+        "rank 1, 5 equal",
         "rank 3 of 144",
-        "rank 1 of 5 equal, among 144",
+        "rank 1 of 144, 5 equal",
         "no rank",
     ]
 
@@ -436,7 +439,7 @@ def test_a_token_that_ties_at_the_top_is_not_the_first_choice(tmp_path: Path) ->
     losses = ask("token_loss", find_analysis("token_loss").params())
     assert (Ranks(losses.rank[1:], losses.equal[1:]).last == 12).all()
     words = ask.words("direct_attribution", DirectAttributionParams())
-    assert "of the most probable token (rank 1 of 12 equal)" in words
+    assert "of the most probable token (rank 1, 12 equal)" in words
     every = ask.words("direct_attribution", DirectAttributionParams(positions="all"))
     assert "of the most probable one, or of one of up to 12 equal" in every
     other = Asker(tmp_path / "n", TINY).words("direct_attribution", DirectAttributionParams())
@@ -452,7 +455,7 @@ def test_ranks_are_counted_as_they_are_defined() -> None:
         assert rank_in(values.ravel(), own) == (found.rank[place], found.equal[place])
         one = rank_in(torch.tensor(values.ravel())[None], torch.tensor([[own]]))
         assert (int(one.rank), int(one.equal)) == (found.rank[place], found.equal[place])
-    assert head_rank(values, Head(0, 2)) == "rank 1 of 3 equal, among 5" and head_rank(values, Head(0, 0)) == "rank 4 of 5"
+    assert head_rank(values, Head(0, 2)) == "rank 1 of 5, 3 equal" and head_rank(values, Head(0, 0)) == "rank 4 of 5"
     assert head_rank(values, Head(0, 1)) == "no rank"
 
 

@@ -155,6 +155,24 @@ def test_a_subspace_has_the_rank_of_the_product_and_no_angle_without_one(tmp_pat
     assert found.cosines[0] == pytest.approx(math.sqrt(np.trace(P @ R)), rel=1e-5) and np.isnan(found.cosines[1:]).all()
 
 
+def test_heads_of_a_group_that_read_one_subspace_cost_one_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIGS["llama"], n_heads=4, n_kv_heads=2)
+    tensors = random_tensors(config, 0, 0.35)
+    tensors["layers.1.W_Q"][3, :, 2:] = 0  # rank 2: of the two that share the second key, it alone reads less
+    path, solved = saved(tmp_path / "m", config, tensors), []
+    of = torch.linalg.eigvalsh
+    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda matrices: (solved.append(len(matrices)), of(matrices))[1])
+    result, w = overlap(path, "writes", "reads_k"), doubles(path)
+    assert sum(solved) == 8 * (2 + 3) and result.right_rank.tolist() == [[config.d_head] * 4, [config.d_head] * 3 + [2]]
+    np.testing.assert_array_equal(result.max_cos[:, :, 0, 0], result.max_cos[:, :, 0, 1])
+    for at in np.ndindex(2, 4):
+        R = projector(product(config, w, *at, "reads_k"))
+        for source in np.ndindex(2, 4):
+            P = projector(product(config, w, *source, "writes"))
+            assert result.max_cos[*source, *at] == pytest.approx(np.linalg.norm(P @ R, 2), abs=1e-7)
+            assert result.mean_cos2[*source, *at] * result.right_rank[at] == pytest.approx(np.trace(P @ R), abs=1e-7)
+
+
 @pytest.mark.parametrize("name", ["attention-only", "gpt2", "odd"])
 @pytest.mark.parametrize(("left", "right"), SIDES)
 def test_overlaps_do_not_depend_on_the_gauge(tmp_path: Path, name: str, left: str, right: str) -> None:
@@ -183,6 +201,21 @@ def test_subspaces_that_are_not_kept_small_steps_and_cancelling(tmp_path: Path, 
 
     with pytest.raises(Cancelled):
         overlap(path, ctx=Stop())
+
+
+def test_the_chosen_pair_is_shown_before_the_embeddings_are_read(tmp_path: Path) -> None:
+    path, shown = directory(tmp_path / "m", replace(CONFIGS["llama"], n_layers=3)), []
+
+    class Watch(NullContext):
+        def partial(self, result: Any) -> None:
+            shown.append(result)
+
+    whole = overlap(path, first=Head(1, 2), second=Head(2, 0), ctx=Watch())
+    assert shown[0].done == 1 / 3 and np.isnan(shown[0].weighted).all() and np.isfinite(whole.weighted[0]).all()
+    for name in ("mean_cos2", "max_cos", "chance"):
+        np.testing.assert_array_equal(getattr(shown[0], name)[1], getattr(whole, name)[1])
+        assert np.isnan(getattr(shown[0], name)[[0, 2]]).all() and np.isfinite(getattr(whole, name)).all()
+    np.testing.assert_array_equal(shown[0].cosines, whole.cosines)
 
 
 def test_a_row_of_the_table_is_its_pair_and_small_models_have_answers(tmp_path: Path) -> None:

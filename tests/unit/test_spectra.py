@@ -340,7 +340,7 @@ def test_pairs_come_in_the_order_of_their_composition(tmp_path: Path, monkeypatc
     whole = ask(path, "pair_positivity", PairPositivityParams(), Watch(), engine)
     scores = ask(path, "composition", CompositionParams(), engine=engine).scores[1]
     counts = [one.known() for one in shown]
-    assert counts[:2] == [5, 25] and 25 < whole.known() == np.isfinite(scores).sum() and whole.done == 1
+    assert counts[:2] == [5, 45] and 45 < whole.known() == np.isfinite(scores).sum() and whole.done == 1
     for one in shown:
         known = np.isfinite(one.pairs)
         assert scores[known].min() >= np.nanmax(np.where(known, np.nan, scores)) and one.done == known.sum() / whole.known()

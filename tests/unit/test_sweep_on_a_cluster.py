@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[Any]:
     """A scheduler with two processes."""
-    options: dict[str, Any] = {"dashboard_address": None, "memory_limit": 0}
+    options: dict[str, Any] = {"scheduler_kwargs": cluster.ALONE, "memory_limit": 0}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **options) as local:
         yield local
 

@@ -80,17 +80,17 @@ def answer_attention(inputs: Inputs, p: AnswerAttentionParams, ctx: Ctx) -> Answ
                 got=" ".join(map(str, p.sources)),
                 remedy="Name positions of the prompt, up to the one that predicts the answer.",
             )
-    found = np.full((2, config.n_layers, config.n_heads), np.nan)
+    weights = np.full((2, config.n_layers, config.n_heads), np.nan)
     for layer in range(config.n_layers):
         ctx.tick(layer, config.n_layers, "patterns")
         row = run.get("pattern", layer, (), slice(at, at + 1))[:, 0]
-        for into, places in zip(found, (sources, others), strict=True):
+        for into, places in zip(weights, (sources, others), strict=True):
             if places:
                 into[layer] = row[:, list(places)].double().sum(-1).cpu().numpy()
     where = "the given positions" if p.sources else "earlier places of the answer"
     return AnswerAttentionResult(
-        to_source=found[0],
-        to_other=found[1],
+        to_source=weights[0],
+        to_other=weights[1],
         sources=np.array(sources, dtype=np.int64),
         even=len(sources) / (at + 1) if sources else float("nan"),
         conventions=(*inputs.convention_words(), f"attention to {where}" if sources else NOWHERE),

@@ -225,14 +225,14 @@ def head_scores(inputs: Inputs, p: HeadScoresParams, ctx: Ctx) -> HeadScoresResu
             done=done,
         )
 
-    share = lambda found: float(np.isfinite(found[0, 0]).any(-1).mean()) / 2  # of both batches, the layers that have a score
-    later = lambda found: ctx.partial(result(found, np.full_like(found, np.nan), done=share(found)))
+    share = lambda part: float(np.isfinite(part[0, 0]).any(-1).mean()) / 2  # of both batches, the layers that have a score
+    later = lambda part: ctx.partial(result(part, np.full_like(part, np.nan), done=share(part)))
     scores = scores_on(inputs, repeated, repeated, ctx, "repeated random tokens", p.edited, later)
     other = repeated.clone()
     rng, size = np.random.default_rng(p.seed + 1), (p.samples, fit.block * fit.repeats)
     ids, differ = different_random(drawable(config, bos), size, rng)
     other[:, repeated.shape[1] - size[1] :] = torch.as_tensor(ids)
-    later = lambda found: ctx.partial(result(scores, found, done=0.5 + share(found)))
+    later = lambda part: ctx.partial(result(scores, part, done=0.5 + share(part)))
     control = scores_on(inputs, other, repeated, ctx, "control", p.edited, later)
     hidden = hidden_words(config, scores.mean(axis=1), repeated)
     return result(scores, control, control_words(config, differ), *hidden)

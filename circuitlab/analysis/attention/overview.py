@@ -190,8 +190,8 @@ def attention_overview(inputs: Inputs, p: OverviewParams, ctx: Ctx) -> OverviewR
             arrays["sheet"][layer * edge : layer * edge + tile, head * edge : head * edge + tile] = small[head]
         most = values.nan_to_num(-torch.inf).amax((-1, -2))
         arrays["largest"][layer] = torch.where(most.isinf(), torch.nan, most).cpu().numpy()  # nothing but what is left out
-        for name, found in zip(("largest_after", "place", "means"), after, strict=True):
-            arrays[name][layer] = found.cpu().numpy()
+        for name, value in zip(("largest_after", "place", "means"), after, strict=True):
+            arrays[name][layer] = value.cpu().numpy()
         if layer + 1 < n_layers and layer % 4 == 3:
             ctx.partial(result((layer + 1) / n_layers))
     return result(1.0)

@@ -216,9 +216,9 @@ def _by_weights(inputs: Inputs, head: Head, ctx: Ctx) -> tuple[Ranks, str]:
     if reason := refuse_table(c, SkipTrigramsParams.embed, (head,)):
         nowhere = np.full(c.d_vocab, -1)
         return Ranks(nowhere, nowhere), f"no rank by weights: {reason.rstrip('.')}"
-    found = all_ranks(source_strengths(inputs, head, ctx))
+    ranks = all_ranks(source_strengths(inputs, head, ctx))
     distance = ", rotary positions left out" if c.positions == "rotary" else ""
-    return Ranks(found.rank.astype(np.int64), found.equal.astype(np.int64)), f"rank by weights: ‖QK[:, s]‖ · ‖OV[s, :]‖{distance}"
+    return Ranks(ranks.rank.astype(np.int64), ranks.equal.astype(np.int64)), f"rank by weights: ‖QK[:, s]‖ · ‖OV[s, :]‖{distance}"
 
 
 def _padded(texts: list[tuple[int, ...]]) -> np.ndarray:

@@ -103,11 +103,11 @@ def activations(inputs: Inputs, p: ActivationsParams, ctx: Ctx) -> ActivationsRe
                 rows = slice(start, min(start + ROWS, run.n))
                 values[rows] = of(rows).cpu().numpy()
         else:
-            found = run.get(p.name, p.layer)
+            value = run.get(p.name, p.layer)
             if p.name in ("scores", "pattern"):
-                mask = block.allowed(run.n, run.n, 0, inputs.weights.config.window(p.layer)).to(found.device)
-                found = found.masked_fill(~mask, torch.nan)
-            values = found[..., 0] if p.name.endswith("norm_scale") else found
+                mask = block.allowed(run.n, run.n, 0, inputs.weights.config.window(p.layer)).to(value.device)
+                value = value.masked_fill(~mask, torch.nan)
+            values = value[..., 0] if p.name.endswith("norm_scale") else value
             values = values.cpu().numpy().copy()
     return ActivationsResult(
         values=read_only(values),

@@ -110,9 +110,11 @@ def singular_values(left: Tensor, right: Tensor) -> np.ndarray:
     return squares.clamp(min=0).sqrt().flip(-1).cpu().numpy()
 
 
-def rounding_floor(small: Tensor, raw: Tensor, dtype: torch.dtype) -> np.ndarray:
-    """[head]: up to which sum the moduli of eigenvalues of centred and raw matrices are within rounding (of `dtype`) of 0."""
-    size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
+def rounding_floor(size: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """[head]: up to which sum the moduli of eigenvalues are within rounding (of `dtype`) of 0.
+
+    `size` [head]: the larger Frobenius norm of the centred and the raw matrix.
+    """
     return 16 * torch.finfo(dtype).eps * size
 
 
@@ -191,8 +193,9 @@ class Values:
         """From the d_head × d_head matrices. There is no score for eigenvalues within rounding (of `dtype`) of 0."""
         values = eigenvalues(small)
         values_raw = values if raw is small else eigenvalues(raw)
-        floor = rounding_floor(small, raw, dtype)
-        scores = [positivity(matrix, found, floor) for matrix, found in ((small, values), (raw, values_raw))]
+        size = np.maximum(*(matrix.square().sum((-2, -1)).sqrt().cpu().numpy() for matrix in (small, raw)))
+        floor = rounding_floor(size, dtype)
+        scores = [positivity(matrix, of, floor) for matrix, of in ((small, values), (raw, values_raw))]
         return cls(values, values_raw, *scores)
 
 

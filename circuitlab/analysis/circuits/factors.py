@@ -38,16 +38,18 @@ def exactness(
     ends: bool = True,
     unscaled: Sequence[str] = (),
     assumed: Sequence[str] = (),
+    beside_ov: bool = False,
 ) -> Part:
     """How exact analyses of this model's weights are, without any text.
 
     `scores`: the layers whose W_QK is read, None for every layer; `layers`: weights of layers are read at all; `ends`: W_U is
     read. What is not read restricts nothing. `unscaled`: of what ("token", "position") a norm's scale is left out besides.
-    `assumed`: what a statement takes for granted that the model need not do.
+    `assumed`: what a statement takes for granted that the model need not do. `beside_ov`: OV circuits stand beside the scores,
+    and have no rotation.
     """
     if why := why_inexact(c):
         return Part(f"none: {why}")
-    missing, limits = _limits(c, conventions, scores, layers, ends, unscaled)
+    missing, limits = _limits(c, conventions, scores, layers, ends, unscaled, beside_ov)
     if assumed:
         return Part("; ".join(filter(None, (f"not exact: {', '.join(assumed)}", limits))))
     return Part(f"not exact: {limits}" if missing else limits) if limits else Part("exact", Sense(About.EXACT))
@@ -65,6 +67,7 @@ def _limits(
     layers: bool,
     ends: bool,
     unscaled: Sequence[str],
+    beside_ov: bool,
 ) -> tuple[bool, str]:
     """Whether gains of norms are left out, which are there; and all that restricts how exact it is, "" for nothing."""
     at = range(c.n_layers) if scores is None else scores
@@ -74,7 +77,7 @@ def _limits(
     phrases = [f"gains{' and biases' * (c.norm == 'layer')} of norms left out"] * missing
     per = dict.fromkeys((*["position"] * scaled, *unscaled))
     phrases += [f"exact up to a positive scale per {' and per '.join(per)}"] if per and not missing else []
-    phrases += ["offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
+    phrases += [f"{'QK ' * beside_ov}offset-dependent (rotary)"] * any(c.rotation(layer) is not None for layer in at)
     phrases += ["biases of the q/k norm left out"] * (c.qk_norm == "layer" and bool(at))  # they are added after that scale
     if any(c.slopes_in(layer) for layer in at):  # the one part of a score that no weight holds; it is the same for all tokens
         phrases = [f"{', '.join(phrases) or 'exact'} but for ALiBi (−slope · distance on each score)"]
@@ -99,9 +102,10 @@ def words(
     layers: bool = True,
     ends: bool = True,
     unscaled: Sequence[str] = (),
+    beside_ov: bool = False,
 ) -> tuple[str, ...]:
     """The caption of a weight analysis: conventions, `exactness` of what it reads, and the analysis' own words."""
-    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, layers, ends, unscaled)
+    exact = exactness(inputs.weights.config, inputs.subject.conventions, scores, layers, ends, unscaled, beside_ov=beside_ov)
     return (*inputs.convention_words(), exact, *(m for m in more if m))
 
 

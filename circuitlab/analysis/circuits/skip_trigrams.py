@@ -176,7 +176,7 @@ def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigra
         in_corpus=in_corpus,
         followed=followed,
         formula=formula,
-        conventions=words(inputs, *conventions, scores=(p.head.layer,), unscaled=side.unscaled),
+        conventions=words(inputs, *conventions, scores=(p.head.layer,), unscaled=side.unscaled, beside_ov=True),
     )
 
 

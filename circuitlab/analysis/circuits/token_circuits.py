@@ -142,7 +142,7 @@ def token_circuits(inputs: Inputs, p: TokenCircuitsParams, ctx: Ctx) -> TokenCir
         conventions = (through.words, moved_words, *score_words(c, head, p.distance), ov_bias_words(head))
         words_of_rows = "rows minus their means, QK columns as they are: each row has a mean of its own"
         unscaled = (*through.unscaled, *keys.unscaled, *queries.unscaled)
-        captions = words(inputs, *conventions, words_of_rows, scores=(p.head.layer,), unscaled=unscaled)
+        captions = words(inputs, *conventions, words_of_rows, scores=(p.head.layer,), unscaled=unscaled, beside_ov=True)
         return _result(raises, attends, raised, attended, bias, p.k, p.whole, captions)
 
 

@@ -40,6 +40,7 @@ from circuitlab.model.subject import Head
 Which = Literal["writes", "reads_q", "reads_k", "reads_v"]
 WEIGHTED = ("W_E", "W_pos", "W_U", "W_in of the first MLP", "W_out of the last MLP")
 FLOPS = 2e9  # between two ticks
+SHOWN_EVERY = 0.5  # seconds between partial results
 KEPT_SHARE = 4  # of the memory budget, one part may hold subspaces
 
 
@@ -92,11 +93,27 @@ class SubspaceOverlapResult(Result):
 
 @dataclass(frozen=True)
 class _Subspaces:
-    """One layer's heads: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; singular `values` [head, r]."""
+    """One layer's heads: `U` [head, d_model, r] orthonormal, 0 beyond `rank` [head]; singular `values` [head, r].
+
+    `distinct`: heads no two of which are known to have one subspace; `place` [head]: where among them each head's is. Heads of a
+    key-value group read the same keys and values, so what a product of full rank reads is the span of the one W_K or W_V.
+    """
 
     U: Tensor
     values: Tensor
     rank: Tensor
+    distinct: list[int]
+    place: Tensor
+
+    @classmethod
+    def of(cls, pairs: list[tuple[Tensor, Tensor]], group: int) -> _Subspaces:
+        """From (U, values) of each head; `group`: how many heads after one another share the factor that spans theirs."""
+        U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
+        rank = (values > 0).sum(-1)
+        whole = (rank == U.shape[-1]).tolist()
+        first = [h - h % group if whole[h] and whole[h - h % group] else h for h in range(len(U))]
+        distinct = sorted(set(first))
+        return cls(U, values, rank, distinct, torch.tensor([distinct.index(h) for h in first]))
 
 
 def _factors(heads: Heads, which: Which) -> tuple[Tensor, Tensor]:
@@ -129,7 +146,10 @@ class _SubspaceCache:
         self.which: Which = which
         self._behind_norm = behind_norm
         self._inputs, self._left = inputs, budget
-        self.d_head = inputs.weights.config.d_head
+        c = inputs.weights.config
+        self.d_head = c.d_head
+        shared = which in ("reads_k", "reads_v") and c.d_head <= c.d_model
+        self._group = c.group if shared else 1
         self._kept: dict[int, _Subspaces] = {}
 
     def of(self, layer: int, ctx: Ctx, done: tuple[int, int]) -> _Subspaces:
@@ -144,9 +164,8 @@ class _SubspaceCache:
             ctx.tick(*done, f"subspaces of layer {layer}")
             U, values = _subspace(inner[h], outer[h], noise)
             pairs.append((U.to(inner.dtype), values))
-        U, values = (torch.stack(parts) for parts in zip(*pairs, strict=True))
-        subspaces = _Subspaces(U, values, (values > 0).sum(-1))
-        size = U.numel() * U.element_size()
+        subspaces = _Subspaces.of(pairs, self._group)
+        size = subspaces.U.numel() * subspaces.U.element_size()
         if size <= self._left:
             self._kept[layer], self._left = subspaces, self._left - size
         return subspaces
@@ -178,33 +197,40 @@ def subspace_overlap(inputs: Inputs, p: SubspaceOverlapParams, ctx: Ctx) -> Subs
     left = _SubspaceCache(inputs, p.left, budget if p.left == p.right else budget // 2)
     right = left if p.left == p.right else _SubspaceCache(inputs, p.right, budget // 2)
     with torch.inference_mode():
-        cosines = _pair(left, right, p, ctx)
-        weighted, left_rank = _weighted(inputs, left, ctx)
-        result = lambda mean, most, rank, done: SubspaceOverlapResult(
-            mean_cos2=mean,
-            max_cos=most,
+        cosines, weighted = _pair(left, right, p, ctx), np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
+        shape, shown = (c.n_layers, c.n_heads, c.n_layers, c.n_heads), time.monotonic()
+        mean, most = np.full(shape, np.nan), np.full(shape, np.nan)
+        left_rank, right_rank = (np.zeros((c.n_layers, c.n_heads), dtype=np.int64) for _ in range(2))
+        result = lambda done: SubspaceOverlapResult(
+            mean_cos2=mean.copy(),
+            max_cos=most.copy(),
             baseline=min(c.d_head, d) / d,
             cosines=cosines,
-            left_rank=left_rank,
-            right_rank=rank,
+            left_rank=left_rank.copy(),
+            right_rank=right_rank.copy(),
             weighted=weighted,
             weighted_baseline=math.sqrt(1 / d),
-            chance=_chance(left_rank, rank, d),
+            chance=_chance(left_rank, right_rank, d),
             conventions=words(inputs, *_conventions(inputs, p), scores=None if reads_scores(p) else ()),
             done=done,
         )
-        shape, shown = (c.n_layers, c.n_heads, c.n_layers, c.n_heads), time.monotonic()
-        mean, most = np.full(shape, np.nan), np.full(shape, np.nan)
-        rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
-        for i in range(c.n_layers):
-            for j in range(i if left is right else 0, c.n_layers):
-                mean[i, :, j], most[i, :, j], rank[j] = _layers(left, right, (i, j), ctx, c.n_layers)
+        first = p.first.layer  # the chosen pair is among what is shown first, before the embeddings are read
+        for n, i in enumerate((first, *(layer for layer in range(c.n_layers) if layer != first))):
+            if n == 1:
+                ctx.partial(result(1 / c.n_layers))
+                weighted = _weighted(inputs, left, ctx)
+            elif n and time.monotonic() - shown > SHOWN_EVERY:
+                ctx.partial(result(n / c.n_layers))
+                shown = time.monotonic()
+            for j in range(c.n_layers):
+                if left is right and np.isfinite(mean[i, :, j]).any():
+                    continue
+                mean[i, :, j], most[i, :, j], left_rank[i], right_rank[j] = _layers(left, right, (i, j), ctx, (n, c.n_layers))
                 if left is right:
                     mean[j, :, i], most[j, :, i] = mean[i, :, j].T, most[i, :, j].T
-            if time.monotonic() - shown > 0.5 and i < c.n_layers - 1:
-                ctx.partial(result(mean.copy(), most.copy(), rank.copy(), (i + 1) / c.n_layers))
-                shown = time.monotonic()
-        return result(mean, most, rank, 1.0)
+        if c.n_layers == 1:
+            weighted = _weighted(inputs, left, ctx)
+        return result(1.0)
 
 
 def _chance(left: np.ndarray, right: np.ndarray, d: int) -> np.ndarray:
@@ -224,25 +250,32 @@ def _pair(left: _SubspaceCache, right: _SubspaceCache, p: SubspaceOverlapParams,
     return out
 
 
-def _layers(left: _SubspaceCache, right: _SubspaceCache, at: tuple[int, int], ctx: Ctx, n_layers: int) -> tuple[np.ndarray, ...]:
-    """(mean cos², largest cos) [head, head] of two layers' heads, and the ranks [head] of the right ones."""
-    done = at[0] * n_layers + at[1], n_layers**2
+def _layers(
+    left: _SubspaceCache, right: _SubspaceCache, at: tuple[int, int], ctx: Ctx, row: tuple[int, int]
+) -> tuple[np.ndarray, ...]:
+    """(mean cos², largest cos) [head, head] of two layers' heads, and the ranks [head] of the left and the right ones.
+
+    `row`: (done, total) rows of layers.
+    """
+    done = row[0] * row[1] + at[1], row[1] ** 2
     one, other = left.of(at[0], ctx, done), right.of(at[1], ctx, done)
-    n_heads, d_model, r = one.U.shape
-    columns = other.U.permute(1, 0, 2).reshape(d_model, -1)
-    least = torch.minimum(one.rank[:, None], other.rank[None, :]).double()
-    mean, most = torch.empty_like(least), torch.empty_like(least)
+    U, V = one.U[one.distinct], other.U[other.distinct]
+    (n, d_model, r), m = U.shape, len(V)
+    columns = V.permute(1, 0, 2).reshape(d_model, -1)
+    mean, most = (torch.empty(n, m, dtype=torch.float64) for _ in range(2))
     step = max(1, int(FLOPS / (2 * r * columns.numel())))
-    for start in range(0, n_heads, step):
+    for start in range(0, n, step):
         ctx.tick(*done, f"layers {at[0]} and {at[1]}")
-        rows = one.U[start : start + step].mT.reshape(-1, d_model)
-        blocks = (rows @ columns).view(-1, r, n_heads, r).transpose(1, 2).double()
+        rows = U[start : start + step].mT.reshape(-1, d_model)
+        blocks = (rows @ columns).view(-1, r, m, r).transpose(1, 2).double()
         mean[start : start + step] = blocks.square().sum((-2, -1))
-        most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, n_heads)
+        most[start : start + step] = _largest(blocks.flatten(0, 1), ctx, done).view(-1, m)
+    mean, most = (of[one.place][:, other.place] for of in (mean, most))
+    least = torch.minimum(one.rank[:, None], other.rank[None, :]).double()
     has_angle = least > 0
     mean = torch.where(has_angle, mean / least.clamp(min=1), torch.nan)
     most = torch.where(has_angle, most.clamp(max=1), torch.nan)
-    return mean.clamp(max=1).cpu().numpy(), most.cpu().numpy(), other.rank.cpu().numpy()
+    return mean.clamp(max=1).cpu().numpy(), most.cpu().numpy(), one.rank.cpu().numpy(), other.rank.cpu().numpy()
 
 
 def _largest(blocks: Tensor, ctx: Ctx, done: tuple[int, int]) -> Tensor:
@@ -255,11 +288,10 @@ def _largest(blocks: Tensor, ctx: Ctx, done: tuple[int, int]) -> Tensor:
     return torch.cat(roots)
 
 
-def _weighted(inputs: Inputs, left: _SubspaceCache, ctx: Ctx) -> tuple[np.ndarray, np.ndarray]:
-    """(weighted overlaps [part, layer, head] of the left sides, their ranks [layer, head])."""
+def _weighted(inputs: Inputs, left: _SubspaceCache, ctx: Ctx) -> np.ndarray:
+    """The weighted overlaps [part, layer, head] of the left sides."""
     c = inputs.weights.config
     overlaps = np.full((len(WEIGHTED), c.n_layers, c.n_heads), np.nan)
-    rank = np.zeros((c.n_layers, c.n_heads), dtype=np.int64)
     for i, layers, side in _parts(inputs, left.which):
         added = i == 1 and c.positions == "shortformer"  # behind the norm before attention, and never in the stream
         of_heads = _SubspaceCache(inputs, left.which, 0, behind_norm=True) if added else left
@@ -272,9 +304,7 @@ def _weighted(inputs: Inputs, left: _SubspaceCache, ctx: Ctx) -> tuple[np.ndarra
             overlap2 = ((factor @ gram) * factor).sum((-2, -1)).clamp(min=0)
             squared = one.values.square().sum(-1) * whole
             overlaps[i, layer] = torch.where(squared > 0, (overlap2 / squared).sqrt(), torch.nan).cpu().numpy()
-    for layer in range(c.n_layers):
-        rank[layer] = left.of(layer, ctx, (0, 1)).rank.cpu().numpy()
-    return overlaps, rank
+    return overlaps
 
 
 def _parts(inputs: Inputs, which: Which) -> Iterator[tuple[int, range | list[int], Side]]:

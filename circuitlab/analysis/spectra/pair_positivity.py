@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -50,7 +50,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
 SHOWN_EVERY = 0.5  # seconds between partial results
-FIRST, GROWTH = 512, 4  # pairs in the first chunk of the order; how many times as many are in the next
+FIRST, GROWTH = 512, 8  # pairs in the first chunk of the order; how many times as many are in the next
 KEPT_SHARE = 8  # of the memory budget, one part may hold the factors of all layers
 MOST_AT_ONCE = 1024  # eigenvalue problems
 
@@ -165,20 +165,38 @@ class Reader:
 
 @dataclass(frozen=True)
 class Small:
-    """Matrices of pairs, centred and raw [pair, d_head, d_head] float64, and the pairs' flat indices `places` [pair]."""
+    """Matrices of pairs, centred [pair, d_head, d_head] float64, and the pairs' flat indices `places` [pair].
+
+    The raw ones are `centred` + `column` ⊗ `row`, [pair, d_head] float64 each.
+    """
 
     places: np.ndarray
     centred: Tensor
-    raw: Tensor
+    column: Tensor
+    row: Tensor
 
     def __len__(self) -> int:
         return len(self.places)
 
+    def part(self, rows: slice) -> Small:
+        """Some of the pairs."""
+        return Small(self.places[rows], self.centred[rows], self.column[rows], self.row[rows])
+
     def scores(self, wanted: Scores, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray]:
         """(centred, raw) [pair]: Σλ/Σ|λ|, NaN where not wanted. Neither the order of eigenvalues nor any vector is needed."""
-        floor, nothing = rounding_floor(self.centred, self.raw, dtype), np.full(len(self), np.nan)
+        floor, nothing = rounding_floor(self._size(), dtype), np.full(len(self), np.nan)
         of = lambda matrix: positivity(matrix, torch.linalg.eigvals(matrix).cpu().numpy(), floor)
-        return (nothing if wanted == "raw" else of(self.centred)), (nothing if wanted == "centred" else of(self.raw))
+        return (nothing if wanted == "raw" else of(self.centred)), (nothing if wanted == "centred" else of(self._raw()))
+
+    def _raw(self) -> Tensor:
+        return self.centred + self.column[:, :, None] * self.row[:, None, :]
+
+    def _size(self) -> np.ndarray:
+        """[pair]: the larger of the Frobenius norms of centred and raw matrices, the raw ones not made for it."""
+        squared = self.centred.flatten(1).square().sum(1)
+        between = (self.column[:, None, :] @ self.centred @ self.row[:, :, None])[:, 0, 0]
+        raw = squared + 2 * between + self.column.square().sum(1) * self.row.square().sum(1)
+        return torch.maximum(squared, raw).sqrt().cpu().numpy()
 
 
 def small_between(reader: Reader, W_V: Tensor, W_O: Tensor, at: tuple[np.ndarray, ...], places: np.ndarray) -> Small:
@@ -193,7 +211,7 @@ def small_between(reader: Reader, W_V: Tensor, W_O: Tensor, at: tuple[np.ndarray
     keys = A[src, dest_group].double().mT
     centred = keys @ B[src_group, dest].double()
     column = keys @ (reader.left @ W_V).double()[src_group, :, None]
-    return Small(places, centred, centred + column * reader.row[dest, None, :])
+    return Small(places, centred, column[:, :, 0], reader.row[dest])
 
 
 def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
@@ -205,12 +223,18 @@ def _cost(c: ModelConfig, n: int, p: PairPositivityParams) -> float:
     return scores * (c.n_layers * c.n_heads) ** 2 / 2 * 500.0 * c.d_head**3
 
 
+def _wider(p: PairPositivityParams) -> tuple[PairPositivityParams, ...]:
+    return () if p.scores == "both" else (replace(p, scores="both"),)
+
+
 def _holds(version: int, config: ModelConfig, p: PairPositivityParams) -> bool:
     """Version 3 always had both scores."""
     return version == 3 and p.scores == "both"
 
 
-@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds)
+@analysis(
+    version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds, wider=_wider
+)
 def pair_positivity(inputs: Inputs, p: PairPositivityParams, ctx: Ctx) -> PairPositivityResult:
     """QK positivity of every head whose keys read through a head of an earlier layer (K-composition), for all pairs."""
     c = inputs.weights.config
@@ -250,10 +274,10 @@ def _by_composition(inputs: Inputs) -> np.ndarray:
     """Flat indices of all pairs, those of the highest K-composition first; by layers, where its scores do not fit in memory."""
     places = _earlier(inputs.weights.config.n_layers, inputs.weights.config.n_heads)
     try:
-        found = inputs.answer(composition, CompositionParams())
+        scores = inputs.answer(composition, CompositionParams())
     except OverBudget:
         return places
-    return places[descending(found.scores[found.kinds.index("K")].ravel()[places])]
+    return places[descending(scores.scores[scores.kinds.index("K")].ravel()[places])]
 
 
 class _Every:
@@ -295,7 +319,7 @@ class _Every:
         for small in self._matrices(places):
             for start in range(0, len(small), self._at_once):
                 rows = slice(start, start + self._at_once)
-                some.append(Small(small.places[rows], small.centred[rows], small.raw[rows]))
+                some.append(small.part(rows))
                 if sum(map(len, some)) >= self._at_once:
                     yield _joined(some)
                     some = []
@@ -342,8 +366,8 @@ class _Every:
 
 def _joined(some: list[Small]) -> Small:
     """The matrices of several stacks as one."""
-    centred, raw = (torch.cat([getattr(small, name) for small in some]) for name in ("centred", "raw"))
-    return Small(np.concatenate([small.places for small in some]), centred, raw)
+    tensors = (torch.cat([getattr(small, name) for small in some]) for name in ("centred", "column", "row"))
+    return Small(np.concatenate([small.places for small in some]), *tensors)
 
 
 def grams_of(inputs: Inputs, embed: Embedding) -> dict[Embedding, Middle]:

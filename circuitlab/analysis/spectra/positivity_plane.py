@@ -11,7 +11,7 @@ d_model × d_model matrix, accumulated layer by layer. Values of single pairs co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -93,6 +93,10 @@ def _memory(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> int:
     return pair_memory(c)
 
 
+def _wider(p: PreviousHeadSpectrumParams) -> tuple[PreviousHeadSpectrumParams, ...]:
+    return () if p.scores == "both" else (replace(p, scores="both"),)
+
+
 def _holds(version: int, config: ModelConfig, p: PreviousHeadSpectrumParams) -> bool:
     """Version 4 always had both scores of a pair."""
     return version == 4 and p.scores == "both"
@@ -102,7 +106,9 @@ def _cost(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> float:
     return 2000.0 * c.n_layers * c.n_heads * c.d_head**3 + 4.0 * c.d_vocab * c.d_model**2
 
 
-@analysis(version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds)
+@analysis(
+    version=5, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost, holds=_holds, wider=_wider
+)
 def previous_head_spectrum(inputs: Inputs, p: PreviousHeadSpectrumParams, ctx: Ctx) -> PreviousHeadSpectrumResult:
     """Positivity plane: copying score against QK positivity with keys through earlier heads, weighted and for every pair."""
     c = inputs.weights.config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, Qt, QTimer, Slot
+from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
@@ -15,7 +15,9 @@ RUNNER = 0.22  # share of the width of the running line, where progress is unkno
 
 
 class Busy(QWidget):
-    """Transparent to all events."""
+    """Transparent to all events. `dimmed(on)`: the picture is pale from now on, or no longer."""
+
+    dimmed = Signal(bool)
 
     def __init__(self, parent: QWidget, theme: Theme) -> None:
         super().__init__(parent)
@@ -43,6 +45,7 @@ class Busy(QWidget):
                 self._delay.stop()
                 self._frames.stop()
                 self.hide()
+                self.dimmed.emit(False)
         elif self.isVisible():
             self.update(0, 0, self.width(), LINE)
         elif not self._delay.isActive():
@@ -54,6 +57,7 @@ class Busy(QWidget):
         self.raise_()
         self.show()
         self._frames.start()
+        self.dimmed.emit(True)
 
     @Slot()
     def _step(self) -> None:

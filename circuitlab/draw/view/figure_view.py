@@ -32,6 +32,7 @@ from circuitlab.figures.marks import Edges, Figure, Hit, Mark, beyond, joined
 from circuitlab.story.zoom import Part
 
 _HOVERS = ("hover", "leave")
+STILL = "still of"  # in a title: the model that a pale picture is of, while that of another one is computed
 SHORT_CAPTION = 3  # lines of a short caption on paper
 CAPTION_LINE = 150  # px of height for each line of caption above the second
 PASSES = 4  # in which words and picture of a stage are fitted to each other
@@ -66,6 +67,7 @@ class FigureView(QWidget):
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._read: tuple[Any, str] = None, ""  # the mark that is hovered, and its readout
+        self._pale, self._still_of = False, ""  # dimmed; the model that the picture is still of, where another is being computed
         self._holds = False  # ranges only grow
         self._still = self._due = False  # nothing is laid out yet; it has to be
         self._settling = self._hopes = False  # words and picture of a stage are fitted; first as if all had room
@@ -92,6 +94,7 @@ class FigureView(QWidget):
         self.fold = Fold(self._caption, self, paper is not None)
         layout.addLayout(self.fold.row)
         self._busy = Busy(self, theme)
+        self._busy.dimmed.connect(self._dimmed)
         self.note = PointerNote(self, theme)
         self._label()
         self.set_theme(theme)
@@ -202,6 +205,8 @@ class FigureView(QWidget):
         figure = self._figure
         count = "" if self._theme.stage else self._shown_words()  # there the title has the room
         title = beyond(self._title_above, figure.title)
+        if self._pale and self._still_of:
+            title = joined(title, f"{STILL} {self._still_of}")
         self._title.say(figure.title_parts(title), self._lines() if self._theme.stage else 0)
         self._title.keep_room(self._titles or () if title and not self._theme.stage else (), 0)  # there it has one line
         for label, text in ((self._count, count), (self._why, figure.why_empty)):
@@ -518,9 +523,20 @@ class FigureView(QWidget):
             self._label()
         self._places.align()
 
-    def set_busy(self, busy: bool, fraction: float | None = None) -> None:
-        """Recomputing: the old picture dims after 150 ms under a thin progress line."""
+    def set_busy(self, busy: bool, fraction: float | None = None, still_of: str = "") -> None:
+        """Recomputing: the old picture dims after 150 ms under a thin progress line. `still_of`: what it is of until then, where
+        all around it says otherwise; the title says so while it is pale.
+        """
+        said, self._still_of = self._pale and self._still_of, still_of
         self._busy.set_busy(busy, fraction)
+        if said != (self._pale and self._still_of):
+            self._label()
+
+    @Slot(bool)
+    def _dimmed(self, pale: bool) -> None:
+        changed, self._pale = pale != self._pale and bool(self._still_of), pale
+        if changed:
+            self._label()
 
     def reset_view(self) -> None:
         """Zoom out to everything."""

@@ -146,6 +146,8 @@ def _spanning(answer: Answer[SubspaceOverlapResult]) -> Figure:
     rows, _, keys = _names(answer, result.left_rank.shape)
     whole = result.weighted.reshape(len(result.weighted_names), -1)
     present = [i for i, row in enumerate(whole) if np.isfinite(row).any()]
+    if not present and not answer.complete:
+        return Figure(title="What spans all", why_empty="The embeddings are read after the first overlaps of heads.")
     absent = [name for i, name in enumerate(result.weighted_names) if i not in present]
     values = memo(answer, "weighted", lambda: np.ascontiguousarray(whole[present].T, dtype=np.float32))
     columns = memo(answer, "columns", lambda: Axis("", tuple(result.weighted_names[i] for i in present)))

@@ -85,7 +85,7 @@ def _orders(answer: Answer[TermImportanceResult], facts: Facts) -> Rows:
             RowColumn("terms (how many)", names),
             RowColumn("takes away", result.reduction, bar=True, levels=(0.0, top), tip=tip),
             *_error(result.error),
-            RowColumn("per term", per, digits=4, tip="Nats"),
+            RowColumn("per term", per, digits=4, reads="ranked", tip="Nats"),
         )
 
     columns = memo(answer, "orders", make)

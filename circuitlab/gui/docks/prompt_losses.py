@@ -21,6 +21,7 @@ from circuitlab.figures.contracts.vocabulary import aligned_with_reference
 from circuitlab.figures.marks import ColourMap, Figure, Hit, Tokens, empty, joined
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot
+from circuitlab.model.subject import ModelRef
 from circuitlab.state.reference_names import reference_clause, reference_name
 from circuitlab.state.state import State
 
@@ -51,7 +52,7 @@ class LossStrip(QObject):
         self._texts: tuple[object, tuple[str, ...], tuple[str, ...]] = (None, (), ())
         self.slot = WorkSlot(self, answered=self._answered, failed=self._failed)
         self.reference_slot = WorkSlot(self, answered=self._reference_answered, failed=self._reference_failed)
-        self._picture_key: object = None  # the texts and settings that `_picture` shows, without the model
+        self._picture_key: object = None  # the texts and settings that `_picture` shows, of any step of a training
         self._picture: Picture = np.zeros(0), (0.0, 1.0), "loss", ()
         self._scales = HeldScales()
         context.scales_held.connect(self._scales_held)
@@ -138,7 +139,7 @@ class LossStrip(QObject):
             self.view.show_figure(empty("The prompt is empty: type some text, or choose a sample."))
             return
         texts, tips = self._labels(state)
-        key = texts, state.compare, state.pins, state.edits
+        key = texts, self._training, state.compare, state.pins, state.edits
         if not (self.waiting and state.compare != "now" and self._picture_key == key):  # never mix two training steps
             result = self._drawable_result(texts)
             self._picture_key, self._picture = key, self._compared(state, result) or self._alone(len(texts), result)
@@ -171,13 +172,19 @@ class LossStrip(QObject):
         self.draw()
 
     def _drawable_result(self, texts: tuple[str, ...]) -> TokenLossResult | None:
-        """The requested result; until it arrives the previous one, if that is of the same texts."""
+        """The requested result; until it arrives the previous one, if that is of the same texts in the same training."""
         if self._answer is None:
             return None
         current = self._answer.request == self._request
         if current:
             self._answer_texts = texts
-        return self._answer.result if current or (self.waiting and self._answer_texts == texts) else None
+        trained = replace(self._answer.request.subject.model, checkpoint=None) == self._training
+        return self._answer.result if current or (self.waiting and trained and self._answer_texts == texts) else None
+
+    @property
+    def _training(self) -> ModelRef:
+        """The model at whichever of its steps."""
+        return replace(self.context.document.state.model, checkpoint=None)
 
     def _alone(self, n: int, result: TokenLossResult | None) -> Picture:
         top = float(np.log(self.context.facts().config.d_vocab_out))
@@ -212,7 +219,7 @@ class LossStrip(QObject):
         """(display texts, tooltips) of the tokens: the same objects while tokens and series are the same."""
         noted = self.context.notes.on_tokens(state.model)
         # the same ids may be other words in another model
-        key = state.tokens, replace(state.model, checkpoint=None), tuple(noted.items())
+        key = state.tokens, self._training, tuple(noted.items())
         if self._texts[0] != key:
             texts, special = self.context.facts().tokens(state.tokens), self.context.facts().special
             tips = tuple(

@@ -36,7 +36,7 @@ class Ring(QWidget):
         """Point at a dock of this window."""
         self._dock = dock
         if QGuiApplication.platformName() != "offscreen":
-            QTimer.singleShot(AFTER, self._show)
+            QTimer.singleShot(AFTER, self, self._show)
 
     @Slot()
     def _show(self) -> None:

@@ -11,15 +11,16 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.engine.request import Answer, TableOf, needs
 from circuitlab.errors import LONGEST, bounded, reason
+from circuitlab.figures.contracts.about import name_and_weights
 from circuitlab.figures.contracts.compare import titles_beside
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel
-from circuitlab.figures.marks import Figure, Hit, empty
+from circuitlab.figures.marks import Figure, Hit, empty, joined
 from circuitlab.figures.marks.title import with_parts
 from circuitlab.gui.panel.exchange import Exchange
 from circuitlab.gui.panel.panel_zoom import PanelZoom
 from circuitlab.gui.work.app_context import AppContext
-from circuitlab.model.subject import CENTRED, Conventions
+from circuitlab.model.subject import CENTRED, Conventions, ModelRef
 from circuitlab.session_files.picture_view import PictureView
 from circuitlab.state.gestures import pointed_at, without_stale_positions
 from circuitlab.state.state import State
@@ -114,7 +115,7 @@ class Feed(QObject):
         state = self.context.document.state
         if self.context.engine.store.peek(state.model) is None:
             self.stale = True
-            self.view.set_busy(True)  # the figure stays on the screen until the model is open again
+            self._set_busy(True)  # the figure stays on the screen until the model is open again
             self.context.reopen()
             return
         self.refreshing.emit(state)
@@ -143,14 +144,23 @@ class Feed(QObject):
 
     def figure(self) -> Figure:
         """The figure of the newest complete answers, drawn for the State they answer."""
+        return self._figure_and_state()[0]
+
+    def _figure_and_state(self) -> tuple[Figure, State]:
         failure = self.exchange.failure
         if failure is not None:
-            return empty(bounded(f"{reason(failure)} {failure.remedy}", 2 * LONGEST), self.panel.title)
+            state = self.exchange.state or self.context.document.state
+            return empty(bounded(f"{reason(failure)} {failure.remedy}", 2 * LONGEST), self.panel.title), state
         asked, now, ref = self.exchange.drawable()
-        self._figure_state = state = asked.now.state
+        state = asked.now.state
         figure = self.panel.figure(state, self.context.facts(state.model), now, ref, asked)
         missing = dict.fromkeys(f"not computed: {bounded(reason(error), LONGEST)}" for error in self.exchange.failures.values())
-        return figure.with_caption(*missing, *self.context.remarks_on(state)) if figure.grid else figure
+        return figure.with_caption(*missing, *self.context.remarks_on(state)) if figure.grid else figure, state
+
+    @property
+    def model(self) -> ModelRef:
+        """The model of the figure on the screen, the present one before there is any."""
+        return (self._figure_state or self.context.document.state).model
 
     def picture_view(self, seen: Mapping[str, Part]) -> PictureView | None:
         """What the figure on the screen shows, of which these parts are seen; None before there is one."""
@@ -180,14 +190,17 @@ class Feed(QObject):
         awaited, exchange = self.waiting, self.exchange
         if exchange.newest_complete() is not None or exchange.failure is not None or not self.view.figure.grid:
             try:
-                figure = self._on_held_scales(self._with_prompt_note(self.figure()))
+                figure, state = self._figure_and_state()
+                if figure.grid or figure.why_empty or not self.view.figure.grid:  # else the old one stays on the screen
+                    self._figure_state = state
+                figure = self._on_held_scales(self._with_prompt_note(figure))
                 show_in(self.view, figure, self._titles_beside_reference(figure.title))
             except Exception as error:  # a bug in one figure must not crash the window
                 log.exception("%s could not be drawn", self.panel.name)
                 self.view.show_figure(
                     empty(f"This figure could not be drawn: {reason(error)}. The Log has the details.", self.panel.title)
                 )
-        self.view.set_busy(awaited or self.context.loader.waiting)
+        self._set_busy(awaited or self.context.loader.waiting)
         self.zoom.drawn()
         self.drawn.emit()
 
@@ -226,7 +239,15 @@ class Feed(QObject):
         """Dim the figure while a model is being opened."""
         busy = self.context.loader.waiting or self.waiting
         if not busy or self._shown():
+            self._set_busy(busy)
+
+    def _set_busy(self, busy: bool) -> None:
+        """Dim the figure, or no longer; of another model than the present one it says which."""
+        drawn = self._figure_state
+        if not busy or drawn is None or drawn.model == self.context.document.state.model or not self.view.figure.grid:
             self.view.set_busy(busy)
+            return
+        self.view.set_busy(True, still_of=joined(*name_and_weights(drawn, self.context.facts_if_open(drawn.model))))
 
     # -- gestures -----------------------------------------------------------------------------------------------------
 

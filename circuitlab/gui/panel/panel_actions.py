@@ -219,7 +219,9 @@ class PanelActions(QMenu):
         view, context = self.dock.view, self.dock.context
         title = (view.figure if view.figure.grid else self.dock.feed.figure()).title
         heads = dict.fromkeys(re.findall(r"\bL\d+H\d+\b", title))
-        return ", ".join((self.dock.panel.title, *heads, context.facts(context.document.state.model).name))
+        shown = self.dock.feed.model
+        facts = context.facts_if_open(shown)
+        return ", ".join((self.dock.panel.title, *heads, shown.name if facts is None else facts.name))
 
     def write_picture(self, path: Path, paper: Paper | None = None, whole: bool = False) -> None:
         """Write the figure: where it is zoomed, the visible part, as its caption then says; or the `whole` figure."""

@@ -19,7 +19,7 @@ from circuitlab.figures.marks import Hit
 from circuitlab.gui.panel.controls import Controls
 from circuitlab.gui.panel.feed import Feed
 from circuitlab.gui.panel.panel_actions import PanelActions
-from circuitlab.gui.panel.title_bar import TitleBar
+from circuitlab.gui.panel.title_bar import LEAST, TitleBar
 from circuitlab.gui.panel.token_search import TokenSearch
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
@@ -54,16 +54,21 @@ class PanelDock(QDockWidget):
         self._hold(panel)
 
     def _hold(self, panel: Panel) -> None:
-        """Be the dock of a panel, still empty: a place as large as the least figure, so that tabs in front need not grow later."""
+        """Be the dock of a panel, still empty: as large as it needs to be when it is filled, so that tabs need not grow."""
         self.panel, self.filled = panel, False
         self._zoom: tuple[Mapping[str, Part], bool] | None = None  # what is to be seen of a figure that has no view yet
+        bar = QWidget(self)
+        high = QVBoxLayout(bar)
+        high.setContentsMargins(0, 0, 0, 0)
+        high.addSpacing(self.context.theme.px(LEAST))
+        self.setTitleBarWidget(bar)
         self.setWidget(Room(self))
 
     def fill(self) -> None:
         """Make what is in the dock, once."""
         if self.filled:
             return
-        self.filled, empty = True, self.widget()
+        self.filled, places = True, (self.widget(), self.titleBarWidget())
         body = None if self.panel.writes is None else QWidget(self)  # one that writes to the State shows all its controls, above
         room = Room(self if body is None else body)
         self._view = FigureView(parent=room)
@@ -72,7 +77,8 @@ class PanelDock(QDockWidget):
         self._feed.quiet = self._quiet
         self._actions_menu = PanelActions(self, self)
         self._lay_out(body, room)
-        empty.deleteLater()
+        for place in places:
+            place.deleteLater()
         self._connect()
         self._notes_changed()
         self._bar.show_used(self._used)

@@ -62,9 +62,9 @@ class PluginDock(PanelDock):
         self._replace(found)
 
     def _replace(self, panel: Panel) -> None:
-        old = (self.feed, self.actions_menu, self.bar) if self.filled else ()
+        old = (*((self.feed, self.actions_menu) if self.filled else ()), self.titleBarWidget(), self.widget())
         self.setTitleBarWidget(None)  # type: ignore[arg-type]
-        for part in (*old, self.widget()):
+        for part in old:
             delete(part)
         self.setWindowTitle(panel.title)
         self._hold(panel)

@@ -253,7 +253,7 @@ class Layout(QObject):
         self._set_prompt_height()
         self._keeping.start(0)  # again later: Qt has not moved anything yet
         if pending is None:
-            QTimer.singleShot(0, self._share_heights)  # of the height below the prompt
+            QTimer.singleShot(0, self, self._share_heights)  # of the height below the prompt
 
     def _arrangement(self) -> Arrangement:
         """The declared arrangement fitted to the window, with a home for every dock; a lesson keeps its column."""

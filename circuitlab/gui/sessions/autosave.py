@@ -224,8 +224,15 @@ class Autosave(QObject):
             return lambda: arranged(written)
         return self.sessions.session_maker()
 
-    def end(self, session: MakeSession | None) -> None:
-        """The window ends in order, its workers have stopped: keep `last_session`, remove the recovery file."""
+    def unsaved(self) -> MakeSession | None:
+        """What is not saved of a session with a file, to be made once the workers have stopped; None if there is nothing."""
+        return self.sessions.session_maker() if self.remember and self.sessions.path is not None and self.sessions.dirty else None
+
+    def end(self, session: MakeSession | None, unsaved: MakeSession | None = None) -> None:
+        """The window ends in order, its workers have stopped: keep `last_session`, remove the recovery file.
+
+        `unsaved`: it stays, with this, as nobody was asked whether it is given up.
+        """
         if session is None:
             return
         path = self.sessions.path
@@ -235,6 +242,18 @@ class Autosave(QObject):
             log.warning("the session is not kept for the next start: %s", error, exc_info=not isinstance(error, CircuitLabError))
             if path is None:
                 return  # the recovery file is all that is left of it
+        if unsaved is not None:
+            self._keep(unsaved, path)
         self._leave()
         for recovery in self._ended:
             recovery.remove()
+
+    def _keep(self, unsaved: MakeSession, path: Path | None) -> None:
+        """Leave the recovery file with this in it; where it cannot be written, as it was written last."""
+        recovery = self._own.recovery
+        try:
+            recovery.write(unsaved(), path)
+        except Exception as error:  # whatever it is, the window closes
+            log.warning("the session is kept as it was: %s", error, exc_info=not isinstance(error, CircuitLabError))
+        recovery.leave()
+        self._own.touched = False  # it stays

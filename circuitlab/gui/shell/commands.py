@@ -34,11 +34,11 @@ def _has_assumptions(window: Window) -> bool:
 
 
 def _why_no_sweep(window: Window) -> str:
-    return why_no_sweep(window.layout_of_docks.current_panel.panel, window.context)
+    return why_no_sweep(window.panel.panel, window.context)
 
 
 def _ask_sweep(window: Window) -> None:
-    window.dialogs.ask_sweep(window.layout_of_docks.current_panel.panel)
+    window.dialogs.ask_sweep(window.panel.panel)
 
 
 def _can_get(window: Window) -> bool:
@@ -244,8 +244,8 @@ COMMANDS: tuple[Command[Window], ...] = (
     Command("present-first", "Present from the first step", "View", _present_first, "F5", enabled=_presentable),
     Command("present-here", "Present from this step", "View", _present_here, "Shift+F5", enabled=_presentable),
     Command("explain", "Explain the panel", "View", lambda w: w.panel_action("explain"), "Shift+F1"),
-    Command("zoom-in", "Zoom into the picture", "View", lambda w: w.zoom(0.8), submenu="Picture"),
-    Command("zoom-out", "Zoom out of the picture", "View", lambda w: w.zoom(1.25), submenu="Picture"),
+    Command("zoom-in", "Zoom into the picture", "View", lambda w: w.panel.view.zoom(0.8), submenu="Picture"),
+    Command("zoom-out", "Zoom out of the picture", "View", lambda w: w.panel.view.zoom(1.25), submenu="Picture"),
     _panel("open_own", "Open what is chosen in its own panel"),
     _panel("show_menu", "Menu of the panel"),
     _panel("copy_image", "Copy the panel's image"),
@@ -254,8 +254,8 @@ COMMANDS: tuple[Command[Window], ...] = (
     _panel("copy_command", "Copy the panel as a command"),
     _panel("fold_caption", "Whole caption of the panel, or a few lines"),
     _panel("again", "Compute the panel again"),
-    Command("float", "Float or dock the panel", "View", lambda w: w.float_or_dock(), submenu="Picture"),
-    Command("close-panel", "Close the panel", "View", lambda w: w.close_panel(), "Ctrl+W", submenu="Picture"),
+    Command("float", "Float or dock the panel", "View", lambda w: w.panel.bar.float_or_dock(), submenu="Picture"),
+    Command("close-panel", "Close the panel", "View", lambda w: w.panel.close(), "Ctrl+W", submenu="Picture"),
     Command("next-panel", "Next panel", "Go", lambda w: w.layout_of_docks.step(1), "F6", separator=True),
     Command("previous-panel", "Previous panel", "Go", lambda w: w.layout_of_docks.step(-1), "Shift+F6"),
     Command("reset-zoom", "Reset zoom", "View", lambda w: w.reset_zoom(), "Alt+0"),

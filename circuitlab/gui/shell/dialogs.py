@@ -236,6 +236,11 @@ class Dialogs(QObject):
         """Whether the window may close; asks if work that has run for long, or a training, would be lost."""
         return self._may_cancel() and (self._training is None or self._training.may_close())
 
+    def end_unasked(self) -> None:
+        """The window ends, and nobody is asked: a training saves its state, from which it can be resumed."""
+        if self._training is not None:
+            self._training.process.end()
+
     def _may_cancel(self) -> bool:
         long_jobs = [j for j in self.context.runner.jobs if j.started_at and time.monotonic() - j.started_at > LONG]
         if not long_jobs:

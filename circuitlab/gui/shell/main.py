@@ -23,13 +23,14 @@ from circuitlab.gui.sessions.file_hold import in_use
 from circuitlab.gui.sessions.file_work import Searcher
 from circuitlab.gui.sessions.first_state import first_state, fresh_state
 from circuitlab.gui.shell.commands import COMMANDS
+from circuitlab.gui.shell.ending import ending
 from circuitlab.gui.shell.errors import ErrorHook
 from circuitlab.gui.shell.opening import assumptions_asked
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.widgets.dialog import room_for
 from circuitlab.gui.work.garbage import collected_on_this_thread
 from circuitlab.gui.work.settings import STOPPED, Settings
-from circuitlab.interrupts import ending, uncollected
+from circuitlab.interrupts import uncollected
 from circuitlab.session_files.session_lock import session_lock
 
 USUAL, LARGEST, PART = QSize(1280, 800), QSize(2560, 1440), 0.92  # of a first window, and of the screen where that is more
@@ -144,8 +145,9 @@ def open_window(
             window.dialogs.show_error(failure)
         if lesson:
             window.lessons.begin_named(lesson)
-        with collected_on_this_thread(), ending():
-            return app.exec()
+        with collected_on_this_thread(), ending(window.end_unasked) as told:
+            status = app.exec()
+        return told.status or status
 
 
 def settle(window: Window, seconds: float = 60.0) -> bool:

@@ -12,11 +12,12 @@ from circuitlab.draw.look.app import application
 from circuitlab.errors import BadInput, UsageError
 from circuitlab.gui.presenter.options import MOST_MINUTES, TalkOptions, remembered
 from circuitlab.gui.presenter.screens import attached, numbered
+from circuitlab.gui.shell.ending import ending
 from circuitlab.gui.shell.errors import ErrorHook
 from circuitlab.gui.shell.main import make_window, show_fitting
 from circuitlab.gui.shell.window import Window
 from circuitlab.gui.work.garbage import collected_on_this_thread
-from circuitlab.interrupts import ending, uncollected
+from circuitlab.interrupts import uncollected
 
 WAIT = 100  # ms between looks whether the window is free
 
@@ -95,5 +96,6 @@ def present(session: Path, screen: int | None, windowed: bool, first: int, dark:
         show_fitting(window)
         window.settings.failed.emit(window.settings.problem)
         begin_when_free(window, options)
-        with collected_on_this_thread(), ending():
-            return app.exec()
+        with collected_on_this_thread(), ending(window.end_unasked) as told:
+            status = app.exec()
+        return told.status or status

@@ -26,7 +26,7 @@ from circuitlab.gui.places.layout import Layout
 from circuitlab.gui.places.saved_layout import keep_geometry, layout_from_text, place_on_screen
 from circuitlab.gui.presenter.preparing import Preparing
 from circuitlab.gui.presenter.presenting import Presenting
-from circuitlab.gui.sessions.autosave import Autosave
+from circuitlab.gui.sessions.autosave import Autosave, MakeSession
 from circuitlab.gui.sessions.coming_back import Return
 from circuitlab.gui.sessions.controller import SessionController
 from circuitlab.gui.sessions.lesson_files import LessonFiles
@@ -67,7 +67,7 @@ class Window(QMainWindow):
         self.setObjectName("window")
         self.setAcceptDrops(True)
         self.setDockOptions(self.DockOption.AllowTabbedDocks | self.DockOption.AllowNestedDocks)
-        self.remember, self._restored = remember, False
+        self.remember, self._restored, self._ended = remember, False, False
         self.settings = settings or Settings(remember, self)
         self.context = AppContext(engine, Document(state, self), self.settings, self)
         self.state_commands = StateCommands(self.context, self)
@@ -96,7 +96,7 @@ class Window(QMainWindow):
         self._set_title()
 
     def _make_docks(self) -> None:
-        # In this order they send their requests when the state changes: attention is drawn before all losses are computed.
+        # in this order they send their requests when the state changes: attention is drawn before all losses are computed
         self.docks: dict[str, QDockWidget] = {
             name: PanelDock(panel, self.context, self.state_commands, self) for name, panel in panels().items()
         }
@@ -274,19 +274,12 @@ class Window(QMainWindow):
 
     def panel_action(self, name: str) -> None:
         """Run an action of the panel that was last used."""
-        getattr(self.layout_of_docks.current_panel.actions_menu, name)()
+        getattr(self.panel.actions_menu, name)()
 
-    def zoom(self, factor: float) -> None:
-        """Show `factor` times as much in the figure of the panel that was last used."""
-        self.layout_of_docks.current_panel.view.zoom(factor)
-
-    def float_or_dock(self) -> None:
-        """Move the panel that was last used out of the window, or back into it."""
-        self.layout_of_docks.current_panel.bar.float_or_dock()
-
-    def close_panel(self) -> None:
-        """Close the panel that was last used; the View menu brings it back."""
-        self.layout_of_docks.current_panel.close()
+    @property
+    def panel(self) -> PanelDock:
+        """The panel that was last used."""
+        return self.layout_of_docks.current_panel
 
     def toggle_maximised(self, dock: QWidget | None = None) -> None:
         """Show one panel alone, or all panels again."""
@@ -325,7 +318,7 @@ class Window(QMainWindow):
                 self._lay_out()
             self.sessions.pictures.bring_to_front()
             if self.remember:
-                QTimer.singleShot(0, self._begin)
+                QTimer.singleShot(0, self, self._begin)
             self.checkpoints.refresh()  # a saved layout may hide it
 
     def come_back(self, to: Return) -> None:
@@ -371,9 +364,23 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout and stop the workers, after a question about unsaved changes and running work."""
-        if not self.sessions.may_close() or not self.dialogs.may_close():
+        if not self._ended and (not self.sessions.may_close() or not self.dialogs.may_close()):
             event.ignore()
             return
+        self._end()
+        super().closeEvent(event)
+
+    def end_unasked(self) -> None:
+        """End as when it is closed, where nobody can be asked: what is unsaved of a session with a file is offered at the next
+        start, running work is cancelled, and a training saves its state."""
+        self.commit_typing()
+        self.dialogs.end_unasked()
+        self._end(self.autosave.unsaved())
+
+    def _end(self, unsaved: MakeSession | None = None) -> None:
+        if self._ended:
+            return
+        self._ended = True
         self.presenting.end()
         self.checkpoints.player.stop()
         self.lessons.put_back()
@@ -383,12 +390,10 @@ class Window(QMainWindow):
         if self.context.runner.busy:
             self.statusBar().showMessage("Waiting for running work to stop…")
             self.statusBar().repaint()
-        self.ahead.stop()
+        for work in (self.ahead, self.films, self.reports):
+            work.stop()
         self.context.processes.leave()
-        self.films.stop()
-        self.reports.stop()
         self.context.runner.close()
-        self.autosave.end(session)
+        self.autosave.end(session, unsaved)
         self.sessions.hold.release()
         self.log_dock.close_log()
-        super().closeEvent(event)

@@ -208,7 +208,7 @@ class OneRow(QLayout):
 
     @Slot()
     def _closed(self) -> None:
-        QTimer.singleShot(0, self.take_back)
+        QTimer.singleShot(0, self, self.take_back)
 
     @Slot()
     def take_back(self) -> None:

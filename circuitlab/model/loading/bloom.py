@@ -30,7 +30,7 @@ def read_config(config: Mapping[str, object]) -> Read:
         n_layers=size(config, "n_layer"),
         n_heads=n_heads,
         d_model=d_model,
-        d_head=head_size(config, d_model, n_heads),
+        d_head=head_size({}, d_model, n_heads),
         d_vocab=size(config, "vocab_size"),
         n_ctx=size(config, "seq_length"),
         d_mlp=4 * d_model,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict, JsonObject
-from circuitlab.errors import BadModel
 from circuitlab.model.config import ModelConfig, Rotary
 from circuitlab.model.lazy_weights import LazyWeights
 from circuitlab.model.loading.checkpoint import Checkpoint
@@ -30,22 +29,15 @@ def filled(config: JsonObject, defaults: JsonObject) -> tuple[JsonDict, tuple[st
     ) if values else ()
 
 
-def rotary_fields(config: JsonObject, d_head: int, partial: float, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
+def rotary_fields(config: JsonObject, d_head: int, partial: float | None, n_ctx: int) -> tuple[Rotary, int, tuple[str, ...]]:
     """Rotary positions of the first columns of each head, in halves, the context length, and notes.
 
-    `partial` and `n_ctx` are the family's defaults. Raises `BadModel` if no pair would rotate.
+    `partial` and `n_ctx` are the family's defaults, as in `rotary`. Raises `BadModel` if no pair would rotate.
     """
     positions, rescaling_notes = rotary(config, d_head, partial=partial)
     n_positions, context_notes = context(config, n_ctx)
     name, stated = "partial_rotary_factor", config.get("rope_parameters") or config.get("rope_scaling") or {}
-    share = number(stated, name, number(config, name, partial))
-    if int(d_head * share) < 2:  # a width of 0 would mean all columns
-        raise BadModel(
-            "No pair of columns rotates with the position.",
-            expected=f"a part of each head's {number_of(d_head, 'column')} that holds at least 2",
-            got=f"a share of {share:g}",
-        )
-    assumed_share = partial != 1 and name not in stated and name not in config
+    assumed_share = partial is not None and not {name, "rotary_columns"} & {*stated, *config}
     width, assumed = positions.dims or d_head, ", as the file states no share" if assumed_share else ""
     return (
         positions,
@@ -74,7 +66,7 @@ def alibi_notes(config: ModelConfig) -> tuple[str, ...]:
 
 
 def rotary_sizes(
-    config: JsonObject, rotary_config: JsonObject, partial: float, default_context: int
+    config: JsonObject, rotary_config: JsonObject, partial: float | None, default_context: int
 ) -> tuple[JsonDict, tuple[str, ...]]:
     """The fields of `ModelConfig` that LayerNorm decoders with partial rotary positions state alike, and notes on the rotation.
 

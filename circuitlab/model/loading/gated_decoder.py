@@ -31,15 +31,22 @@ _NORMS: dict[str, dict[str, str]] = {
 }
 
 
-def read(config: JsonObject, defaults: JsonObject, act: str = "hidden_act", base: float = 10000.0) -> Read:
+def read(
+    config: JsonObject,
+    defaults: JsonObject,
+    act: str = "hidden_act",
+    base: float = 10000.0,
+    partial: float | None = None,
+) -> Read:
     """A Llama-like `ModelConfig` from a `config.json`, which a family alters by `dataclasses.replace`, and notes on assumptions.
 
-    `defaults`: the family's values for missing fields; `act`: the activation's field; `base`: its default rotary base.
+    `defaults`: the family's values for missing fields; `act`: the activation's field; `base`: its default rotary base;
+    `partial`: the default share of rotary columns, none in a family that rotates all of them.
     """
     config, assumed = filled(config, {"num_key_value_heads": config.get("num_attention_heads"), **defaults})
     d_model, n_heads = size(config, "hidden_size"), size(config, "num_attention_heads")
     d_head = head_size(config, d_model, n_heads)
-    rotary_positions, rotary_notes = rotary(config, d_head, base)
+    rotary_positions, rotary_notes = rotary(config, d_head, base, partial)
     n_ctx, limited = context(config, defaults["max_position_embeddings"])
     model = ModelConfig(
         n_layers=size(config, "num_hidden_layers"),

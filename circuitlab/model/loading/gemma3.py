@@ -53,12 +53,14 @@ def read_config(config: Mapping[str, object]) -> Read:
         norm_placement="both",
         qk_norm="rms",
         score_scale=query_scale(config),
-        score_soft_cap=number(config, "attn_logit_softcapping", 0.0),
         logit_soft_cap=number(config, "final_logit_softcapping", 0.0),
         rotary_windowed=local,
         windows=sliding_windows(width, model.n_layers, lambda i: bool((i + 1) % every)),
     )
-    return noted(*gemma.scaled(model, (*notes, *model_notes, *local_notes, *assumed)), "query_pre_attn_scalar^-1/2")
+    cap = number(config, "attn_logit_softcapping", 0.0)  # a field of Gemma 2, which no code of Gemma 3 applies
+    uncapped = (f"attn_logit_softcapping {cap:g} is not used: the scores of Gemma 3 have no soft cap",) if cap else ()
+    notes = (*notes, *model_notes, *local_notes, *assumed, *uncapped)
+    return noted(*gemma.scaled(model, notes), "query_pre_attn_scalar^-1/2")
 
 
 def _text_part(config: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from circuitlab.model.config import ModelConfig
 from circuitlab.model.loading.decoder_parts import attention, opener
 from circuitlab.model.loading.family import Family
 from circuitlab.model.loading.gated_decoder import BUFFERS, Read, ends, fused_mlp, norms, noted, read
-from circuitlab.model.loading.huggingface import flag, number
+from circuitlab.model.loading.huggingface import flag
 from circuitlab.model.loading.layout import Layout
 
 _DEFAULTS = {
@@ -35,7 +35,7 @@ _NORMS_4 = {
 
 def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a GLM-4 `config.json`, with what was assumed."""
-    model, notes = read({**config, "partial_rotary_factor": number(config, "partial_rotary_factor", 0.5)}, _DEFAULTS)
+    model, notes = read(config, _DEFAULTS, partial=0.5)
     assert model.rotary is not None
     biased = flag(config, "attention_bias", True)
     width = model.rotary.dims or model.d_head

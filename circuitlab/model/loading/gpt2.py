@@ -33,7 +33,7 @@ def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     refuse(config, {"add_cross_attention": "Cross-attention"})
     config, assumed = filled({"n_positions": config.get("n_ctx"), **config}, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
-    d_head = head_size(config, d_model, n_heads)
+    d_head = head_size({}, d_model, n_heads)
     scaled = flag(config, "scale_attn_weights", True)
     model = ModelConfig(
         n_layers=size(config, "n_layer"),

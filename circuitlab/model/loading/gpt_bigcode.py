@@ -34,7 +34,7 @@ def read_config(config: Mapping[str, object]) -> Read:
         n_heads=n_heads,
         n_kv_heads=1 if flag(config, "multi_query", True) else n_heads,
         d_model=d_model,
-        d_head=head_size(config, d_model, n_heads),
+        d_head=head_size({}, d_model, n_heads),
         d_vocab=size(config, "vocab_size"),
         n_ctx=size(config, "n_positions"),
         d_mlp=size(config, "n_inner", 4 * d_model),

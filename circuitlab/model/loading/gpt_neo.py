@@ -36,7 +36,7 @@ def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, .
         n_layers=n_layers,
         n_heads=n_heads,
         d_model=d_model,
-        d_head=head_size(config, d_model, n_heads),
+        d_head=head_size({}, d_model, n_heads),
         d_vocab=size(config, "vocab_size"),
         n_ctx=size(config, "max_position_embeddings"),
         d_mlp=size(config, "intermediate_size", 4 * d_model),

@@ -29,7 +29,7 @@ def read_config(config: JsonObject) -> tuple[ModelConfig, tuple[str, ...]]:
     config, assumed = filled(config, _DEFAULTS)
     fields, rotary_notes = rotary_sizes(config, _renamed(config), 0.25, 2048)
     model = ModelConfig(
-        **fields,
+        **{**fields, "n_kv_heads": fields["n_heads"]},  # no groups of heads, whatever fields of other families the file carries
         activation=activation(config, "hidden_act", "gelu"),
         parallel=flag(config, "use_parallel_residual", True),
         biases=("q", "k", "v", "o", "mlp") if flag(config, "attention_bias", True) else ("mlp",),

@@ -28,7 +28,7 @@ def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, .
     """Our configuration of a GPT-J `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     d_model, n_heads = size(config, "n_embd"), size(config, "n_head")
-    d_head = head_size(config, d_model, n_heads)
+    d_head = head_size({}, d_model, n_heads)
     n_rotary = _rotary_columns(config, d_head)
     model = ModelConfig(
         n_layers=size(config, "n_layer"),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
-from circuitlab.model.loading.decoder_parts import alibi_notes, filled, mlp, opener, tied_note
-from circuitlab.model.loading.family import Family
+from circuitlab.model.files.tensors import TensorSource
+from circuitlab.model.loading.checkpoint import Checkpoint
+from circuitlab.model.loading.decoder_parts import alibi_notes, filled, lay_out_and_open, mlp, tied_note
+from circuitlab.model.loading.family import Family, Keep, Opened
 from circuitlab.model.loading.gated_decoder import Read
 from circuitlab.model.loading.huggingface import flag, head_size, number, refuse, scale_note, size
-from circuitlab.model.loading.layout import Layout, Stored, Which, linear, norm, stored
+from circuitlab.model.loading.layout import Layout, Stored, Which, linear, matrix, norm, stored
 
 _DEFAULTS = {"expansion_ratio": 4, "max_seq_len": 2048, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+_PREFIXES = ("transformer.",)
 _REFUSED = {
     "clip_qkv": "Clipping of queries, keys and values",
     "qk_ln": "A norm of queries and keys",
@@ -38,7 +42,7 @@ def read_config(config: Mapping[str, object]) -> Read:
         n_layers=size(config, "n_layers"),
         n_heads=n_heads,
         d_model=d_model,
-        d_head=head_size(config, d_model, n_heads),
+        d_head=head_size({}, d_model, n_heads),
         d_vocab=size(config, "vocab_size"),
         n_ctx=size(config, "max_seq_len"),
         d_mlp=size(config, "expansion_ratio") * d_model,
@@ -79,7 +83,24 @@ def layout(config: ModelConfig) -> Layout:
     parts: tuple[Which, ...] = ("q", "k", "v")
     block |= {f"W_{which.upper()}": linear(f"{at}attn.Wqkv").beside(which).heads(which) for which in parts}
     block |= {"W_O": linear(f"{at}attn.out_proj").heads("o"), **mlp(config, f"{at}ffn.up_proj", f"{at}ffn.down_proj")}
-    return Layout(ends, block, ("lm_head.weight",), ("transformer.",))
+    return Layout(ends, block, ("lm_head.weight",), _PREFIXES)
 
 
-FAMILY = Family("mpt", "MPT", lambda f: f.model_type == "mpt", opener(read_config, layout, "MPT"))
+def _as_stored(read: Read, source: TensorSource) -> Read:
+    """The configuration with the width that the MLP's tensors have: `transformers` reads no expansion_ratio and makes them
+    4·d_model wide, MosaicML's own code makes them as wide as it says."""
+    config, notes = read
+    name = next((n for prefix in (*_PREFIXES, "") if (n := f"{prefix}blocks.0.ffn.up_proj.weight") in source.names()), None)
+    width = config.d_mlp if name is None else matrix(source, name)[0]
+    if width == config.d_mlp:
+        return read
+    note = f"the MLP has the {width} columns of its tensors, not the {config.d_mlp} of expansion_ratio"
+    return replace(config, d_mlp=width), (*notes, note)
+
+
+def _load(checkpoint: Checkpoint, keep: Keep) -> Opened:
+    read = _as_stored(read_config(checkpoint.config), checkpoint.needed())
+    return lay_out_and_open(read, layout(read[0]), checkpoint, keep, "MPT")
+
+
+FAMILY = Family("mpt", "MPT", lambda f: f.model_type == "mpt", _load)

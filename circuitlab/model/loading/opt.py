@@ -40,7 +40,7 @@ def read_config(config: Mapping[str, object]) -> tuple[ModelConfig, tuple[str, .
         n_layers=size(config, "num_hidden_layers"),
         n_heads=n_heads,
         d_model=d_model,
-        d_head=head_size(config, d_model, n_heads),
+        d_head=head_size({}, d_model, n_heads),
         d_vocab=size(config, "vocab_size"),
         n_ctx=size(config, "max_position_embeddings"),
         d_mlp=size(config, "ffn_dim"),

@@ -20,7 +20,7 @@ _DEFAULTS = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "hidden_act"
 
 def read_config(config: Mapping[str, object]) -> Read:
     """Our configuration of a Phi-3 `config.json`, with what was assumed."""
-    model, notes = read(config, _DEFAULTS)
+    model, notes = read(config, _DEFAULTS, partial=1.0)
     windows = sliding_windows(config, model.n_layers, lambda i: True)
     narrow = windows if any(w < model.n_ctx for w in windows) else ()  # a window wider than the context changes nothing
     return noted(replace(model, biases=(), windows=narrow), notes)

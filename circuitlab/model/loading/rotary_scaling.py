@@ -18,6 +18,7 @@ from circuitlab.model.config import Rotary
 from circuitlab.model.loading.huggingface import flag, number, size
 
 Frequencies = tuple[float, ...]
+_SHARE = "partial_rotary_factor"
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,24 @@ Scaling = Callable[[_Scaling], tuple[Frequencies, float, str]]
 
 
 def rotary(
-    config: Mapping[str, object], d_head: int, base: float = 10000.0, partial: float = 1.0, kind: str = "full_attention"
+    config: Mapping[str, object],
+    d_head: int,
+    base: float = 10000.0,
+    partial: float | None = None,
+    kind: str = "full_attention",
 ) -> tuple[Rotary, tuple[str, ...]]:
-    """The rotation of a configuration and notes on it. `base`, `partial`: the family's defaults; `kind`: of the layers it is for.
+    """The rotation of a configuration and notes on it. `base`, `partial`: the family's defaults, no `partial` in one that rotates
+    all columns whatever a file says; `kind`: of the layers it is for.
 
-    Raises `BadModel` for an unknown rescaling.
+    Raises `BadModel` for an unknown rescaling, or if no pair would rotate.
     """
     fields = _rescaling_fields(config, kind)
     notes = () if "rope_theta" in fields or "rope_theta" in config else (f"rotary base {base:g}, as the file states none",)
     base = number(fields, "rope_theta", number(config, "rope_theta", base))
-    partial = number(fields, "partial_rotary_factor", number(config, "partial_rotary_factor", partial))
+    dims, share_notes = _columns(config, fields, d_head, partial)
+    notes += share_notes
     if base <= 0:
         raise BadModel("The configuration's rotary base is not above zero.", expected="a number such as 10000", got=f"{base:g}")
-    dims = int(d_head * partial)
-    dims = 0 if dims == d_head else dims
     plain = Rotary(base=base, dims=dims)
     name = _name(fields)
     if name == "default":
@@ -72,6 +77,24 @@ def rotary(
             f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=cause(error)
         ) from error
     return Rotary(base=base, dims=dims, theta=theta, amplitude=amplitude), (*notes, f"rotary frequencies rescaled: {rescaling}")
+
+
+def _columns(config: JsonObject, fields: JsonObject, d_head: int, partial: float | None) -> tuple[int, tuple[str, ...]]:
+    """How many columns of a head rotate, 0 for all, and a note on a share that is stated and not used."""
+    if config.get("rotary_columns") is not None:  # GGUF counts them, in every family
+        columns = size(config, "rotary_columns")
+    else:
+        share = number(fields, _SHARE, number(config, _SHARE, 1.0 if partial is None else partial))
+        if partial is None and share != 1:
+            return 0, (f"{_SHARE} {share:g} is not used: models of this family rotate all columns of a head",)
+        columns = int(d_head * share)
+    if columns < 2 and columns != d_head:  # none would mean all of them
+        raise BadModel(
+            "No pair of columns rotates with the position.",
+            expected=f"at least 2 of each head's {number_of(d_head, 'column')}",
+            got=str(columns),
+        )
+    return 0 if columns == d_head else columns, ()
 
 
 def context(config: JsonObject, default: int) -> tuple[int, tuple[str, ...]]:

@@ -23,7 +23,7 @@ def read_config(config: JsonObject) -> Read:
     """Our configuration of a StarCoder2 `config.json`, with what was assumed."""
     config, assumed = filled(config, _DEFAULTS)
     config = {**config, "layer_norm_eps": number(config, "norm_epsilon")}
-    fields, turns = rotary_sizes(config, config, 1.0, 4096)
+    fields, turns = rotary_sizes(config, config, None, 4096)
     alike = {name: value for name, value in config.items() if name != "layer_types"}  # not a field of this family
     model = ModelConfig(
         **fields,

@@ -32,6 +32,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "MptConfig",
         {**MPT, "n_heads": 3, "attn_config": {"softmax_scale": 0.4}},
     ),
+    "mpt, a ratio that transformers does not read": ("MptConfig", {**MPT, "expansion_ratio": 2}),
     "falcon 7b": ("FalconConfig", {**FALCON, "num_attention_heads": 3}),
     "falcon 40b": ("FalconConfig", {**NEWER, "num_kv_heads": 2, "ffn_hidden_size": 17}),
     "falcon 11b, one norm": (
@@ -75,6 +76,20 @@ def test_falcon_adds_the_bias_once(tmp_path: Path) -> None:
     fused = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="sdpa", local_files_only=True).eval()
     with torch.no_grad():
         torch.testing.assert_close(model(ids, output_attentions=True).logits, fused(ids).logits, atol=1e-4, rtol=1e-4)
+
+
+def test_the_mlp_of_mpt_is_as_wide_as_its_tensors(tmp_path: Path) -> None:
+    """MosaicML's own code makes it as wide as expansion_ratio says, `transformers` always four times the model's width."""
+    model = saved(tmp_path / "four", made("mpt"))
+    for block in model.transformer.blocks:
+        block.ffn.up_proj, block.ffn.down_proj = (torch.nn.Linear(*shape, bias=False) for shape in ((24, 48), (48, 24)))
+    model.save_pretrained(tmp_path / "two")
+    fields = json.loads((tmp_path / "two" / "config.json").read_text())
+    for stated in (2, 4):
+        (tmp_path / "two" / "config.json").write_text(json.dumps({**fields, "expansion_ratio": stated}))
+        opened = assert_agrees(tmp_path / "two", model)
+        assert opened.weights.config.d_mlp == 48
+        assert any("not the 96 of expansion_ratio" in note for note in opened.notes) is (stated == 4)
 
 
 @pytest.mark.parametrize("name", ["bloom", "mpt"])

@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "linear scaling": {
         "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
     },
+    "a field of other families": {"num_key_value_heads": 1},  # as files that were written by other programs carry
     "no attention biases, tied": {"attention_bias": False, "tie_word_embeddings": True},
     "one layer, odd sizes": {
         "num_hidden_layers": 1, "hidden_size": 50, "num_attention_heads": 5, "intermediate_size": 17, "vocab_size": 7,

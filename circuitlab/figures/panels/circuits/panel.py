@@ -47,7 +47,7 @@ from circuitlab.state.state import State
 
 Page = Literal["tables", "triples", "bugs", "in text", "largest"]
 
-
+READ_TOKENS = ("tables", "triples", "bugs", "largest")  # pages that read tokens from the weights
 NONE = ids(np.empty(0))  # tokens
 
 
@@ -90,6 +90,8 @@ class CircuitsView:
         label="After first MLP",
         tip="Tokens as later heads read them: W_E + MLP₀ instead of W_E, attention left out",
         only=has_mlps,
+        when="page",
+        values=READ_TOKENS,
     )
     unnormalised: bool = control(
         False,
@@ -97,7 +99,7 @@ class CircuitsView:
         tip="Rows of W_E as they are stored, up to a scale per token, not as the norm before attention scales them",
         only=reads_normed_tokens,
         when="page",
-        values=("tables", "triples", "bugs", "largest"),
+        values=READ_TOKENS,
     )
 
 
@@ -124,18 +126,19 @@ def requests(state: State, facts: Facts) -> Requests | Why:
     subject = of_weights(state)
     if view.page == "largest":
         through = None if edge is None else edge[0]
-        embed = _reading(view, facts)
-        ov = LargestEntriesParams(head, "OV", k=100, through=through, embed=embed)
-        qk = LargestEntriesParams(head, "QK", k=100, distance=distance, embed=embed)
+        ov = LargestEntriesParams(head, "OV", k=100, through=through, embed=_reading(view, facts, through or head))
+        qk = LargestEntriesParams(head, "QK", k=100, distance=distance, embed=_reading(view, facts, head))
         return {"OV": Request(largest_entries, ov, subject), "QK": Request(largest_entries, qk, subject)}
     source = -1 if state.selection.token is None else state.selection.token
     bugs, corpus = view.page == "bugs", TextRef(view.corpus) if view.page == "bugs" and view.corpus else None
-    skip = SkipTrigramsParams(head, source=source, bugs=bugs, embed=_reading(view, facts), text=corpus)
+    skip = SkipTrigramsParams(head, source=source, bugs=bugs, embed=_reading(view, facts, head), text=corpus)
     return {"skip": Request(skip_trigrams, skip, subject)}
 
 
-def _reading(view: CircuitsView, facts: Facts) -> Embedding:
-    """What stands for a token, before any MLP."""
+def _reading(view: CircuitsView, facts: Facts, reader: Head) -> Embedding:
+    """What stands for a token where this head reads it; those of layer 0 read before any MLP."""
+    if view.after_mlp and has_mlps(facts) and reader.layer > 0:
+        return "after the first MLP"
     return "tokens" if view.unnormalised and reads_normed_tokens(facts) else "normalised tokens"
 
 
@@ -156,8 +159,7 @@ def _rows_of(state: State, facts: Facts, head: Head, edge: tuple[Head, Head] | N
     view, subject = _view(state), of_weights(state)
     behind = None if edge is None else edge[0]
     side = "query" if state.selection.edge_kind == "Q" else "key"
-    reads_mlp = view.after_mlp and not facts.config.attention_only and (behind or head).layer > 0
-    embed = "after the first MLP" if reads_mlp else _reading(view, facts)
+    embed = _reading(view, facts, behind or head)
     # whole rows beside a reference: then both values of each token that either side lists are computed
     params = TokenCircuitsParams(head, token, view.k, distance, behind, side, embed, whole=state.reference is not None)
     return {"token": Request(token_circuits, params, subject)}

@@ -80,7 +80,7 @@ def rotary(said: Said, tensors: GgufTensors, base: float = 10000.0, base_of: str
     if turning != columns:
         if not 2 <= turning <= columns:
             raise BadModel("The rotated columns do not fit the heads.", expected=f"2 to {columns}", got=str(turning))
-        fields["partial_rotary_factor"] = (turning + 0.5) / columns  # rounded down to `turning` by whoever multiplies it
+        fields["rotary_columns"] = turning
     return {**fields, **_rescaling(said, tensors)}
 
 
