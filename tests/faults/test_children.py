@@ -127,7 +127,7 @@ def test_a_child_ends_with_its_window_in_the_middle_of_a_text(what: str) -> None
             while _processor_time(pid) < loaded + 0.5:  # until it is at the text
                 assert not _ended(child, 0.05)
             window.kill()
-            assert _ended(child, 30)
+            assert _ended(child, SECONDS)
 
 
 @LINUX
@@ -143,7 +143,7 @@ def test_a_tokenizer_that_nobody_stops_is_ended_by_the_system() -> None:
                 process.stdin,
                 json.dumps({"text": "x" * 300_000, "special": False, "added": False, "most": 9, "seconds": 0.1}).encode(),
             )
-            assert _ended(child, 60)
+            assert _ended(child, SECONDS)
         assert process.wait() == -signal.SIGXCPU
 
 

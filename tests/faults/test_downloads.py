@@ -54,8 +54,9 @@ class _Download:
 
 
 def _of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Download]:
-    """Everything that asks the hub is a process of its own: connections are not shared."""
-    pytest.importorskip("huggingface_hub")
+    """Everything that asks the hub is a process of its own: connections are not shared; what is imported is."""
+    for module in ("hf_api", "file_download", "utils"):
+        pytest.importorskip(f"huggingface_hub.{module}")
     source, cache = directory(tmp_path / "repo", CONFIGS["gpt2"]), tmp_path / "cache"
     get = lambda: fetch(plan(NAME), lambda progress: None)
 
@@ -67,6 +68,7 @@ def _of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Do
     def complete() -> None:
         assert outcome(get, cache, 10_000, 0) == (ENDED, False) and check()
         assert not [path for path in cache.rglob("*") if path.name.endswith((PART, LOCK))]
+        assert all(path.is_symlink() for path in NAME.folder.glob("snapshots/*/*"))
 
     with reached(Hub({NAME.repo: source}), cache, monkeypatch):
         yield _Download(get, complete, check, cache, tuple(file.stat().st_size for file in source.iterdir()))

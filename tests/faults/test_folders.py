@@ -26,6 +26,7 @@ from circuitlab.engine.store import ModelStore, reference
 from circuitlab.errors import BadInput, Cancelled, CircuitLabError, UsageError
 from circuitlab.model.archives.getting import get
 from circuitlab.model.files.tensors import ResidentTensors
+from circuitlab.model.importing import streamed
 from circuitlab.model.importing.by_map import ImportMap, canonical, survey
 from circuitlab.model.importing.streamed import Tick, need_empty, stream_directory
 from circuitlab.model.loading import open_model
@@ -103,7 +104,7 @@ def test_an_archive_that_is_got_anew(installed: Installed, source: str, monkeypa
             act()
             assert _bytes_in(place / "checkpoints") == expected, where
             left = {path.name for path in place.parent.iterdir()}
-            assert left - {f"{place.name}.lock"} == {place.name}, f"{where}: {left}"
+            assert left == {place.name}, f"{where}: {left}"
     _told(f"an archive, {source}", kills)
 
 
@@ -236,6 +237,28 @@ def test_an_import_that_was_killed_at_its_end_is_completed_by_the_same_one_alone
     with pytest.raises(UsageError, match="not empty"):
         write(tensors, origin)
     assert _bytes_in(folder) == whole, "one that has ended well is somebody's"
+
+
+def test_a_model_that_another_import_has_finished_meanwhile_is_somebodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the folder and its lock: it is not touched, and no lock file stays beside it."""
+    config, (_, tensors) = CONFIGS["gpt2"], weights_of(CONFIGS["gpt2"])
+    folder, last = tmp_path / "model", sorted(tensors)[-1]
+
+    def write(values: dict[str, torch.Tensor]) -> int:
+        _, parts = survey(ImportMap(config, canonical(config, values)), ResidentTensors(values))
+        return stream_directory(folder, parts, byte_tokenizer())
+
+    def looked(path: Path) -> None:
+        need_empty(path)
+        monkeypatch.setattr(streamed, "need_empty", need_empty)
+        write({**tensors, last: tensors[last] + 1})
+        whole.update(_bytes_in(folder))
+
+    whole = dict[str, bytes]()
+    monkeypatch.setattr(streamed, "need_empty", looked)
+    with pytest.raises(UsageError, match="not empty"):
+        write(tensors)
+    assert whole and _bytes_in(folder) == whole
 
 
 def test_a_folder_that_is_being_imported_into_is_said_to_be(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def take(
 def tidy(archive: Zipped) -> None:
     """Remove what a process that was killed has left beside files that are whole; nothing while another one gets them."""
     part = part_of(archive)
-    if not swept(archive) or part.exists():
+    if not swept(archive) or part.exists() or _lock_of(archive).exists():
         with contextlib.suppress(BadMachine), alone(archive), writing(part):
             sweep(archive)
             part.unlink(missing_ok=True)
@@ -97,6 +97,10 @@ def check(
 def part_of(archive: Zipped) -> Path:
     """Where a download grows."""
     return archive.fetched_folder.with_name(f"{archive.zip.sha256[:16]}.zip.part")
+
+
+def _lock_of(archive: Zipped) -> Path:
+    return archive.fetched_folder.with_name(f"{archive.zip.sha256[:16]}.lock")
 
 
 def _fetch(archive: Zipped, url: str, on_progress: OnProgress, cancelled: Callable[[], bool]) -> None:
@@ -132,9 +136,8 @@ def install(archive: Zipped, file: Path, on_progress: OnProgress, cancelled: Cal
 @contextlib.contextmanager
 def alone(archive: Zipped) -> Iterator[None]:
     """Inside, no other process gets this archive. Raises `BadMachine` where one does, or the folder cannot be written."""
-    folder = archive.fetched_folder.parent
-    made_folder(folder)
-    lock = FileLock(folder / f"{archive.zip.sha256[:16]}.lock")
+    made_folder(archive.fetched_folder.parent)
+    lock = FileLock(_lock_of(archive))
     fetching = lambda holder: BadMachine(
         f"Another process is fetching {archive.contents} already.",
         expected="one CircuitLab that does it",
