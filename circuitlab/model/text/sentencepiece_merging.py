@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from math import copysign
 
 from circuitlab.model.text.sentencepiece_bpe import NORMAL, USER, Piece
 from circuitlab.model.text.sentencepiece_normaliser import SPACE, LongestKeys
@@ -28,7 +29,10 @@ class Merging:
 
     def __init__(self, pieces: Sequence[Piece], byte_fallback: bool) -> None:
         self._spelled = Spelling(pieces, byte_fallback)
-        self._found = {text: (i, score) for i, (text, score, kind) in enumerate(pieces) if kind in (NORMAL, USER)}
+        # behind one of the score 0.0 comes one of −0.0, which the first piece of every training has
+        self._found = {
+            text: (i, (-score, -copysign(1.0, score))) for i, (text, score, kind) in enumerate(pieces) if kind in (NORMAL, USER)
+        }
         self._symbols = LongestKeys(text for text, _, kind in pieces if kind == USER)
 
     def __call__(self, text: str) -> list[int]:
@@ -41,13 +45,13 @@ class Merging:
             parts[at], whole[at], before[at] = text[at : at + (length or 1)], length > 0, last
             at, last = at + (length or 1), at
             after[last] = at
-        waiting: list[tuple[float, int, int, int]] = []  # score, where the left and the right one begin, length of both
+        waiting: list[tuple[tuple[float, float], int, int, int]] = []  # rank, where both begin, length of the two
 
         def pair(left: int, right: int) -> None:
             if left >= 0 and right < n and not whole[left] and not whole[right]:
                 joined = parts[left] + parts[right]
                 if (found := self._found.get(joined)) is not None:
-                    heappush(waiting, (-found[1], left, right, len(joined)))
+                    heappush(waiting, (found[1], left, right, len(joined)))
 
         at = 0
         while at < n:
@@ -64,4 +68,4 @@ class Merging:
                 pair(before[left], left)
                 pair(left, after[left])
         unknown = self._spelled.unknown
-        return self._spelled(text, [(i, self._found.get(part, (unknown, 0.0))[0]) for i, part in enumerate(parts) if part])
+        return self._spelled(text, [(i, self._found.get(part, (unknown,))[0]) for i, part in enumerate(parts) if part])

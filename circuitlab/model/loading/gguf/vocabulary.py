@@ -162,6 +162,7 @@ def _pieces(keys: _Keys) -> list[Piece]:
     scores = keys.array("scores")
     if not np.isfinite(scores).all():
         raise _bad(keys.header, "scores", "finite scores", "NaN or infinite ones")
+    scores = scores + 0.0  # for llama.cpp −0.0 is 0.0, and for SentencePiece it is less
     return list(zip(keys.tokens, scores.tolist(), keys.types.tolist(), strict=True))
 
 
