@@ -129,7 +129,10 @@ def test_the_loss_by_index_with_its_repetitions(engine: Engine, state: State, te
         np.testing.assert_allclose(lines.ys[1], np.where(result.spread > result.loss, 0, result.loss - result.spread))
         assert "0 at least" in lines.names[1], "no loss is below 0"
         assert [m[0] for m in lines.marks] == [1, 24]  # BOS, 23 tokens twice
-        assert f"repetition 2: {result.repetitions[:, 1].mean():.2f} nats" in figure.title
+        first, second = result.repetitions.mean(axis=0)
+        assert f"repetition 2: {second:.2f} nats" in figure.title
+        assert ("above a uniform guess, 5.56 nats" in figure.caption) == (first > np.log(260))
+        assert first > np.log(260), "said of the model of these tests"
     slope = drawn(engine, state, "induction", replace(view, curve="slope")).find("loss")
     assert isinstance(slope, Lines)
     np.testing.assert_array_equal(slope.ys[0], result.derivative)

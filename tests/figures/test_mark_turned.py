@@ -119,3 +119,50 @@ def test_beside_a_table_it_has_half_of_the_room(view):
     widget = shown(view, heat(), (900, 260), Rows("table", (column,), np.arange(270)[:, None]))
     assert widget.mark.values.shape == (HEADS, LAYERS)
     assert widget.frame().width() > 300
+
+
+def rows_of(widget):
+    """How many rows of a table are seen."""
+    return widget.table.viewport().height() // widget.table.rowHeight(0)
+
+
+def test_in_a_narrow_low_panel_its_cells_have_the_room_of_the_colour_bar(view):
+    """380 × 220 px: beside its colour bar its nine columns had 16 px."""
+    column = RowColumn("name", np.array([f"a{i}" for i in range(270)], dtype=object))
+    widget = shown(view, heat(unit="score"), (380, 220), Rows("table", (column,), np.arange(270)[:, None]))
+    assert widget.frame().width() / HEADS >= 3 and widget.frame().height() / LAYERS >= 3
+    assert "colours from −1 to 1 score" in view.whole_caption
+    few = shown(view, heat(values=VALUES[:8, :4], x=Axis("head", X.ticks[:4]), y=Axis("layer", Y.ticks[:8])), (900, 260))
+    assert few.bar.isVisible(), "cells of a few px have their scale beside them"
+
+
+def test_it_stands_beside_its_table_where_over_it_two_rows_would_be_left(view):
+    column = RowColumn("name", np.array([f"a{i}" for i in range(270)], dtype=object))
+    table = Rows("table", (column,), np.arange(270)[:, None])
+    widget = shown(view, heat(), (420, 290), table)
+    at = lambda one: one.mapTo(view, one.rect().topLeft())
+    assert at(widget).x() < at(view.widget("table")).x() and at(widget).y() == at(view.widget("table")).y()
+    assert rows_of(view.widget("table")) >= 5 and widget.frame().height() / LAYERS >= 4
+    few = shown(view, heat(values=VALUES[:2], y=Axis("layer", Y.ticks[:2])), (420, 290), table)
+    assert at(few).y() < at(view.widget("table")).y(), "two layers are large over it"
+
+
+def test_small_tiles_are_longer_where_there_is_height(view):
+    tiles = Tiles(rows=9, cols=30, height=24, width=24)
+    sheet = np.zeros(tiles.extent(), np.float32)
+    sheets = Heatmap("map", sheet, (0.0, 1.0), tiles=tiles, colour_bar=False)
+    frame = shown(view, sheets, (380, 240)).frame()
+    assert 1.4 < frame.height() / 9 / (frame.width() / 30) <= 1.75
+    assert frame.height() / 9 < 26, "and no longer than a tile that can be read"
+    large = shown(view, sheets, (1200, 1000)).frame()
+    assert large.height() / 9 == pytest.approx(large.width() / 30, rel=0.02)
+
+
+def test_over_its_table_it_takes_the_height_that_it_fills_when_it_is_turned(view):
+    """410 × 520 px: the table began 90 px below the map."""
+    column = RowColumn("name", np.array([f"a{i}" for i in range(270)], dtype=object))
+    widget = shown(view, heat(), (410, 520), Rows("table", (column,), np.arange(270)[:, None]))
+    assert widget.mark.values.shape == (HEADS, LAYERS)
+    below = view.widget("table").mapTo(view, view.widget("table").rect().topLeft()).y()
+    bottom = widget.viewport().mapTo(view, widget.frame().bottomLeft().toPoint()).y()
+    assert 0 < below - bottom < 70, "room for the labels of its layers, and no more"

@@ -179,7 +179,7 @@ def test_eigenvalues_are_those_of_the_answer_in_the_hues_of_their_heads(engine: 
 
 
 def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state: State, tmp_path: Path) -> None:
-    """Spectra of every page and the head finder; where there is no MLP the switch does nothing."""
+    """Spectra and circuits of every page and the head finder; where there is no MLP the switch does nothing."""
     ref = ModelRef(f"file:{directory(tmp_path / 'm', replace(CONFIGS['gpt2'], n_layers=3))}")
     deep = State(ref).with_tokens((0, 5, 9, 5, 7)).select(heads=(Head(2, 1), Head(0, 0)))
     for page in ("eigenvalues", "singular values", "copying", "plane"):
@@ -187,6 +187,12 @@ def test_weights_are_read_after_the_first_mlp_where_asked(engine: Engine, state:
         assert figure.grid and "first MLP" in figure.caption and "the first MLP left out" not in figure.caption
         assert "the first MLP left out" in drawn(engine, deep, "spectra", SpectraView(page=page)).caption
         assert "first MLP" not in drawn(engine, state, "spectra", SpectraView(page=page, after_mlp=True)).caption
+    for page in ("tables", "triples", "largest"):
+        figure = drawn(engine, deep, "circuits", CircuitsView(page=page, after_mlp=True))
+        assert figure.grid and "MLP₀" in figure.caption and "the first MLP left out" not in figure.caption, page
+        assert "the first MLP left out" in drawn(engine, deep, "circuits", CircuitsView(page=page)).caption, page
+        first = drawn(engine, deep.select(heads=(Head(0, 0),)), "circuits", CircuitsView(page=page, after_mlp=True))
+        assert first.grid and "MLP₀" not in first.caption, page
     alone = drawn(engine, deep.select(heads=(Head(0, 0),)), "spectra", SpectraView(after_mlp=True))
     assert alone.grid and "MLP₀" not in alone.caption, "a head of the first layer reads the token itself"
     table = drawn(engine, deep, "head_finder", HeadFinderView(page="table", after_mlp=True)).find("table")
@@ -457,8 +463,7 @@ def test_heads_that_share_keys_are_bracketed_and_lists_name_what_they_share(
     columns = {c.name: c.values for c in rows.columns}
     for through, dest, shared in zip(columns["through"], columns["destination"], columns["shared"], strict=True):
         first = _head(dest)[1] // 2 * 2
-        what = {"Q": "", "K": f"keys {first // 2} (H{first}–H{first + 1})", "V": f"values {first // 2} (H{first}–H{first + 1})"}
-        assert shared == what[through]
+        assert shared == ("" if through == "Q" else f"H{first}–H{first + 1}")
     for name in ("overview", "heads"):
         figure = drawn(engine, state, name)
         (heat,) = (mark for mark in figure.marks() if isinstance(mark, Heatmap))

@@ -13,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog
 
 from circuitlab.disk import paths
+from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.model_dialog import ModelDialog
 from circuitlab.gui.shell.window import Window
 from circuitlab.model.catalogue import getting
@@ -21,7 +22,7 @@ from circuitlab.model.origin import File, Hub
 from tests import hub_server
 from tests.archive_server import Web, serving
 from tests.catalogued import NAME, OTHER, REPO, STEPS, TRAINED, Catalogued, install
-from tests.gui.driving import command, settle, shown_window
+from tests.gui.driving import command, save, settle, shown_window
 from tests.models import CONFIGS, directory
 
 
@@ -224,3 +225,31 @@ def test_a_lesson_whose_model_is_not_here_offers_it_and_goes_on_with_it(
     state = window.context.document.recorded
     assert state.model != before and state.model.origin == File(str(shelf.package.fetched_folder.resolve()))
     assert state.tokens == (1, 2, 1) and not page.get.isVisible() and not page.warning.isVisible()
+
+
+def test_a_session_whose_model_is_not_here_offers_to_get_it(
+    qtbot: Any, shelf: Catalogued, web: Web, window: Window, tmp_path: Path
+) -> None:
+    path = tmp_path / "talk.circuitlab"
+    with qtbot.waitSignal(window.opening.opened):
+        _dialog(window).go.click()
+    settle(qtbot, window)
+    model = window.context.document.state.model
+    assert isinstance(model.origin, File)
+    save(qtbot, window, path)
+    window.sessions.hold.release()
+    for place in (shelf.package.fetched_folder, shelf.original):  # the session looks beside itself, too
+        shutil.rmtree(place)
+    with shown_window(qtbot, "attn-only-1l") as second:
+        second.sessions.open(path)
+        qtbot.waitUntil(lambda: any(d.isVisible() for d in second.findChildren(ModelsDialog)))
+        (asking,) = second.findChildren(ModelsDialog)
+        ((name, button),) = asking.getters.items()
+        assert NAME in asking.rows[name][0].text() and button.isVisible() and not asking.use.isEnabled()
+        button.click()
+        (dialog,) = asking.findChildren(ModelDialog)
+        assert dialog.isVisible() and dialog.entry is not None and dialog.entry.name == NAME
+        with qtbot.waitSignal(second.sessions.opened):
+            dialog.go.click()
+        settle(qtbot, second)
+        assert second.context.document.state.model == model and second.sessions.path == path

@@ -23,6 +23,7 @@ from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import BadModel, Cancelled
 from circuitlab.figures.marks import Hit, Rows, Tokens
+from circuitlab.gui.panel.again_button import AgainButton
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.commands import COMMANDS
@@ -528,6 +529,14 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Win
     qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert len(looks) <= until, "the next look whether it is cancelled is the last"
     assert "Cancelled" in dock(window, "heads").view.figure.why_empty
+    view = dock(window, "heads").view
+    (again,) = view.findChildren(AgainButton)
+    assert again.isVisible() and view.rect().contains(again.geometry()) and again.y() >= view.below_why()
+    monkeypatch.undo()
+    again.click()
+    settle(qtbot, window)
+    assert view.figure.grid and not again.isVisible()
+    assert not any(one.isVisible() for one in window.findChildren(AgainButton))
 
 
 def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,9 @@ LARGEST_ON_PAPER = 28.0
 SHORT = 150  # px of height below which axes leave out titles that their ticks say
 LOWEST_TITLED = 36  # px of picture: on less the caption says what the axes are, and the picture has their room
 STRETCH = 1.75  # on a stage a cell may be so much longer than it is wide or high: the picture fills the room, as the page is wide
+LARGE_TILE = 24  # px: on a contact sheet a tile that is smaller is as much longer, up to this
+SMALL_CELL = 6  # px: beside smaller ones there is no colour bar that takes more room than all of them
+MARGIN = 5.0  # sizes of small type: about what axes take, where rooms are compared
 LEAST_EDGE = 5  # px above and below the picture
 MOST_MEASURED = 1024  # sizes that are remembered
 LOWEST_BAR = 40  # px of picture: on less the colour bar has no room for its numbers
@@ -127,8 +130,8 @@ class FittedMap(PlotMark):
             cell_y = min(max((height - under - top - 2 * edge) / rows, 1e-3), most_y)
             if self.mark.square:
                 side = min(cell_x, cell_y, largest)
-                most = STRETCH * side if self.theme.stage else side
-                cell_x, cell_y = self._snapped(min(cell_x, most)), self._snapped(min(cell_y, most))
+                long_x, long_y = self._longest(side)
+                cell_x, cell_y = self._snapped(min(cell_x, long_x)), self._snapped(min(cell_y, long_y))
             before, at = at, (cell_x, cell_y)
             if at == before:
                 break
@@ -136,12 +139,27 @@ class FittedMap(PlotMark):
         beside, under, top = around
         return MapSize(beside + bar + picture[0], under + top + picture[1], picture, around, left, bottom, legend)
 
+    def _longest(self, side: float) -> tuple[float, float]:
+        """px that a cell whose shorter side is this has at most, across and down."""
+        most, tiles = STRETCH * side, self.mark.tiles
+        if self.theme.stage:
+            return most, most
+        if tiles is None or self._paper is not None:
+            return side, side
+        large = self.theme.px(LARGE_TILE)
+        across, down = (max(side, min(most, large / (n + tiles.gap))) for n in (tiles.width, tiles.height))
+        return across, down
+
     def fit(self) -> None:
         """Give each cell a whole number of device pixels, starting at the top left of the room."""
         width, height = self.viewport().width(), self.viewport().height()
         barred = self._barred()
         across, down = self.measured(width, height, barred, not self._untitled).picture
-        narrow = self.theme.stage and across < self.theme.px(LOWEST_BAR)  # the picture has the bar's room
+        if self.theme.stage:
+            narrow = across < self.theme.px(LOWEST_BAR)  # the picture has the bar's room
+        else:
+            small = across < min(self.bar.extent(), self.theme.px(SMALL_CELL) * self.mark.values.shape[1])
+            narrow = self.mark.square and self._paper is None and small
         if barred and (narrow or down < self.theme.px(LOWEST_BAR)):
             barred = False
         titled = self._holds_titles(width, height, barred)
@@ -235,6 +253,12 @@ class FittedMap(PlotMark):
             wide += cell * rows - size.picture[0]
         return ceil(max(wide, size.around[0] + self.legend.line_width()) + 12)
 
+    def cell_in(self, width: float, height: float) -> float:
+        """px of a cell's side in a room of this size, about: as large as axes leave it, turned where it turns."""
+        rows, cols = self.given.values.shape[::-1] if self.goes_across(width, height) else self.given.values.shape
+        margin = MARGIN * self.theme.small
+        return min(max(width - margin, 1.0) / max(cols, 1), max(height - margin, 1.0) / max(rows, 1), self._largest())
+
     def goes_across(self, width: float, height: float) -> bool:
         """Whether the rows of a map that turns stand across in such a room, where its cells get that much larger.
 
@@ -244,7 +268,7 @@ class FittedMap(PlotMark):
         turns = self.given.turns and self.given.square and long > short > 0
         if not turns or self._paper is not None or self.theme.stage:
             return False
-        margin = 5.0 * self.theme.small
+        margin = MARGIN * self.theme.small
         wide, high = max(width - margin, 1.0), max(height - margin, 1.0)
         gain = min(wide / long, high / short) / min(wide / short, high / long)
         return gain > (TURNS_BACK if self._across else TURNS_FROM)
@@ -263,14 +287,21 @@ class FittedMap(PlotMark):
         beside, size = self._beside(), self.measured(width, 1e4, self._barred(), not self._untitled)
         return size.picture[1] >= self.theme.px(LOWEST_BAR) and size.width - beside >= beside
 
-    def natural_height(self, width: int) -> int:
-        """Height in px of square cells at this width, with their labels."""
+    def natural_height(self, width: int, room: float = 0.0) -> int:
+        """Height in px of square cells at this width, with their labels. `room`: the height that it may have, by which a map that
+        turns is measured.
+        """
         if not self.mark.square:
             return max(round(min(width * 0.6, self.mark.values.shape[0] * 18 + 120)), self._height_of_title(width))
         size, around = self.titled_in(width, 1e4), 2 * self._edge() + 2
         if size.height + around < self.theme.px(SHORT):  # so low that titles are left out
             size = self.titled_in(width, size.height + around)
-        return ceil(size.height + sum(self._beyond(size)) + 2)
+        high = size.height
+        if room and self.goes_across(width, room) != self._across:
+            rows, cols = self.mark.values.shape
+            cell = max(min(self._largest(), (width - size.width + size.picture[0]) / rows), 0.0)
+            high += cell * cols - size.picture[1]
+        return ceil(high + sum(self._beyond(size)) + 2)
 
     def _height_of_title(self, width: float) -> int:
         """px on paper of a picture as high as the title beside it, with what stands above and below."""

@@ -67,6 +67,7 @@ class FigureView(QWidget):
         self._once: frozenset[str] = frozenset()  # parts of captions that the window says for all its figures
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._read: tuple[Any, str] = None, ""  # the mark that is hovered, and its readout
+        self._still_said = ""  # in the title
         self._pale, self._still_of = False, ""  # dimmed; the model that the picture is still of, where another is being computed
         self._holds = False  # ranges only grow
         self._still = self._due = False  # nothing is laid out yet; it has to be
@@ -205,8 +206,8 @@ class FigureView(QWidget):
         figure = self._figure
         count = "" if self._theme.stage else self._shown_words()  # there the title has the room
         title = beyond(self._title_above, figure.title)
-        if self._pale and self._still_of:
-            title = joined(title, f"{STILL} {self._still_of}")
+        self._still_said = self._still_words
+        title = joined(title, self._still_said)
         self._title.say(figure.title_parts(title), self._lines() if self._theme.stage else 0)
         self._title.keep_room(self._titles or () if title and not self._theme.stage else (), 0)  # there it has one line
         for label, text in ((self._count, count), (self._why, figure.why_empty)):
@@ -357,6 +358,11 @@ class FigureView(QWidget):
         layout.removeWidget(self._why)
         layout.insertWidget(1 if above else 2, self._why, 0 if above else 1)
         self._why.setAlignment(Qt.AlignmentFlag.AlignLeft if above else Qt.AlignmentFlag.AlignCenter)
+
+    def below_why(self) -> int:
+        """px from the top to the end of the words that say why an empty figure shows nothing."""
+        place = self._why.geometry()
+        return place.center().y() + self._why.heightForWidth(place.width()) // 2
 
     @Slot()
     def _noted(self) -> None:
@@ -527,15 +533,21 @@ class FigureView(QWidget):
         """Recomputing: the old picture dims after 150 ms under a thin progress line. `still_of`: what it is of until then, where
         all around it says otherwise; the title says so while it is pale.
         """
-        said, self._still_of = self._pale and self._still_of, still_of
+        self._still_of = still_of
         self._busy.set_busy(busy, fraction)
-        if said != (self._pale and self._still_of):
-            self._label()
+        self._say_still()
 
     @Slot(bool)
     def _dimmed(self, pale: bool) -> None:
-        changed, self._pale = pale != self._pale and bool(self._still_of), pale
-        if changed:
+        self._pale = pale
+        self._say_still()
+
+    @property
+    def _still_words(self) -> str:
+        return f"{STILL} {self._still_of}" if self._pale and self._still_of else ""
+
+    def _say_still(self) -> None:
+        if self._still_said != self._still_words:
             self._label()
 
     def reset_view(self) -> None:

@@ -23,6 +23,8 @@ from circuitlab.figures.marks import Bars, Figure, Heatmap, Lines, Mark, Points,
 Key = tuple[type, str]
 NARROW, TALL = 480, 260  # px: below and above these a table goes under its map
 TALL_ON_STAGE = 200  # px of height that a plot over its table has at least
+LARGE_ENOUGH = 0.75  # of the cells that a map has over its table: from here on it stands beside it
+SMALL_CELL = 8  # px: a map with larger cells over its table stays there
 ROOMY = 400  # px of height: from here on a table under its map gets more of it than the map
 LOW = 400  # px: below it prose gets less
 LEAST_TABLE = 88  # px of a table beside prose: its head and two rows, which scroll
@@ -175,7 +177,7 @@ class Places:
             return  # see `PlacesOnPaper.give_heights`
         self._space()
         narrow = self._view.width() < self._px(NARROW)
-        self._stacked = stacked = narrow and self._view.height() >= self._px(TALL)
+        self._stacked = stacked = narrow and self._view.height() >= self._px(TALL) and not self._larger_beside()
         self._piled = set()
         for i, (holder, row) in enumerate(zip(self._rows, self._figure.grid, strict=False)):
             side = holder.layout()
@@ -196,10 +198,25 @@ class Places:
                 beside = (
                     (self._view.width() - 4 * GRID) * map_share // (map_share + table_share)
                 )  # stretch factors alone are not kept where size hints exceed the room
-                high = self._room() * self._weight(i) // sum(map(self._weight, range(len(self._rows))))
-                wide = map_.natural_width(self._room(), (beside, high))
+                wide = map_.natural_width(self._room(), (beside, self._height_of(i)))
                 map_.setMaximumWidth(UNLIMITED if stacked else beside if narrow else wide)
-                map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID) if stacked else UNLIMITED)
+                over = self._height_of(i) * map_share // (map_share + table_share)
+                map_.setMaximumHeight(map_.natural_height(self._view.width() - 2 * GRID, over) if stacked else UNLIMITED)
+
+    def _larger_beside(self) -> bool:
+        """Whether a map of small cells is hardly larger over its table, of which fewer rows would be seen, than beside it."""
+        for i, row in enumerate(self._figure.grid if not self._view.theme.stage else ()):
+            if _map_and_table(row) and isinstance(row[0], Heatmap) and row[0].square:
+                map_, high = self._widgets[Heatmap, row[0].name], self._height_of(i)
+                share = _share_of_table(True, True, self._view.height() >= self._px(ROOMY))
+                over = map_.cell_in(self._view.width() - 2 * GRID, high * 2 // (2 + share))
+                beside = map_.cell_in((self._view.width() - 4 * GRID) * 2 // (2 + _share_of_table(True, False, False)), high)
+                return over < self._px(SMALL_CELL) and beside >= LARGE_ENOUGH * over
+        return False
+
+    def _height_of(self, row: int) -> int:
+        """px of height of a row by its weight."""
+        return self._room() * self._weight(row) // sum(map(self._weight, range(len(self._rows))))
 
     def _pile(self, i: int, side: QBoxLayout, row: tuple[Mark, ...]) -> None:
         """On a stage a plot stands over its table where beside it there is no room for its legend and its title below."""

@@ -44,12 +44,11 @@ def sharing(config: ModelConfig) -> str:
 
 
 def group_name(config: ModelConfig, kind: Kind, head: int) -> str:
-    """The shared key or value that a head reads, "keys 1 (H3–H5)"; "" for queries, and where heads have their own."""
+    """The heads that read one key, or one value, with this one, "H3–H5"; "" for queries, and where heads have their own."""
     if kind == "Q" or config.group == 1:
         return ""
-    kv = config.kv_head(head)
-    first = kv * config.group
-    return f"{'keys' if kind == 'K' else 'values'} {kv} (H{first}–H{first + config.group - 1})"
+    first = config.kv_head(head) * config.group
+    return f"H{first}–H{first + config.group - 1}"
 
 
 def head_map(state: State, values: np.ndarray, levels: tuple[float, float], group: int = 1, **more: object) -> Heatmap:

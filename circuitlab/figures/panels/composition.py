@@ -481,11 +481,11 @@ def _matrix(answer: _Found, view: CompositionView, kind: str, state: State) -> H
 
 
 def _shared_column(config: ModelConfig, pairs: Pairs) -> tuple[RowColumn, ...]:
-    """Which key or value of a group of heads an edge runs into; () where every head has its own."""
+    """The heads that share the key or the value that an edge runs into; () where every head has its own."""
     if config.group == 1:
         return ()
     names = np.array([[group_name(config, kind, head) for head in range(config.n_heads)] for kind in KINDS], dtype=object)
-    tip = "Heads of one group read one key and one value: edges into these are one edge, and a cut of it is one of all of them"
+    tip = "By these heads: edges into what one group shares are one edge, and a cut of it is one of all of them"
     return (RowColumn("shared", names[pairs.kind, pairs.dest], tip=tip),)
 
 

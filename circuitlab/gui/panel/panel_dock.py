@@ -16,6 +16,7 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel
 from circuitlab.figures.marks import Hit
+from circuitlab.gui.panel.again_button import AgainButton
 from circuitlab.gui.panel.controls import Controls
 from circuitlab.gui.panel.feed import Feed
 from circuitlab.gui.panel.panel_actions import PanelActions
@@ -74,6 +75,7 @@ class PanelDock(QDockWidget):
         self._view = FigureView(parent=room)
         room.hold(self._view)
         self._feed = Feed(self.panel, self.context, self._view, lambda: self.shown, self)
+        AgainButton(self._feed)
         self._feed.quiet = self._quiet
         self._actions_menu = PanelActions(self, self)
         self._lay_out(body, room)

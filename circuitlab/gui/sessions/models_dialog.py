@@ -50,7 +50,7 @@ def _whereabouts(staged: Staged, name: str) -> str:
     if name in staged.missing:
         more = "" if name in staged.needed else " Only steps of the story or notes need it."
         if listed := name_of(entry.ref):
-            return f"{listed} of the catalogue is not on this machine: File → Get a model… fetches it.{more}"
+            return f"{listed} of the catalogue is not on this machine: Get… fetches it.{more}"
         if isinstance(entry.ref.origin, Hub):
             return f"{place(entry.ref)} is not downloaded: File → Open from the hub… fetches it.{more}"
         where = f"{staged.name} does not say where it was." if staged.of_picture else f"It was at {place(entry.ref)}."
@@ -82,9 +82,14 @@ def made_with(models: int, files: int) -> str:
 
 
 class ModelsDialog(Dialog):
-    """See the module. `resolved(Staged)`: the session with its models chosen, and open. `rows` are of models, by name."""
+    """See the module. `resolved(Staged)`: the session with its models chosen, and open. `rows` are of models, by name.
+
+    `wanted(name, dialog)`: a missing model of the catalogue is to be got, `look_again` called when it is there. `getters`: the
+    buttons for that, by name.
+    """
 
     resolved = Signal(object)
+    wanted = Signal(str, object)
     usual = (620, 0)
 
     def __init__(self, staged: Staged, runner: Runner, searcher: Searcher, parent: QWidget | None = None) -> None:
@@ -100,6 +105,7 @@ class ModelsDialog(Dialog):
         self._runner, self._searcher = runner, searcher
         self.rows: dict[str, tuple[QLabel, QPushButton]] = {}
         self.file_rows: dict[str, tuple[QLabel, QPushButton]] = {}
+        self.getters: dict[str, QPushButton] = {}
         self._slot = WorkSlot(self, finished=self._finished, failed=self._failed)
         self._lay_out(models, files)
         self._show()
@@ -113,6 +119,8 @@ class ModelsDialog(Dialog):
         grid.setColumnStretch(1, 1)
         for name in models:
             self.rows[name] = self._row(grid, name, partial(self._choose, name))
+            if name in self.staged.missing and (listed := name_of(self.staged.session.models[name].ref)):
+                self._offer(grid, name, listed)
         for name in files:
             shown = Path(self.staged.session.files[name].path).name
             self.file_rows[name] = self._row(grid, shown, partial(self._choose_file, name, shown))
@@ -147,6 +155,13 @@ class ModelsDialog(Dialog):
             grid.addWidget(widget, grid.rowCount() if column == 0 else grid.rowCount() - 1, column, Qt.AlignmentFlag.AlignTop)
         return state, button
 
+    def _offer(self, grid: QGridLayout, name: str, listed: str) -> None:
+        """Beside the button that says where a model is, one that gets it."""
+        button = self.getters[name] = QPushButton("Get…", self)
+        button.setAccessibleName(f"Get {listed}")
+        button.clicked.connect(lambda: self.wanted.emit(listed, self))
+        grid.addWidget(button, grid.rowCount() - 1, 3, Qt.AlignmentFlag.AlignTop)
+
     def _show(self) -> None:
         """What has been found by now, and what the button takes."""
         staged = self.staged
@@ -172,8 +187,10 @@ class ModelsDialog(Dialog):
             self.message.setText("")
 
     def _busy(self, busy: bool) -> None:
-        for _, choose in (*self.rows.values(), *self.file_rows.values()):
-            choose.setEnabled(not busy)
+        for button in (*(choose for _, choose in (*self.rows.values(), *self.file_rows.values())), *self.getters.values()):
+            button.setEnabled(not busy)
+        for name, button in self.getters.items():
+            button.setVisible(name in self.staged.missing)
         self.use.setEnabled(not busy)
         self.results.setEnabled(not busy)
 
@@ -201,6 +218,11 @@ class ModelsDialog(Dialog):
         """Look at a path for one of the files."""
         self._paths[name] = path
         self._look_for(name)
+
+    @Slot()
+    def look_again(self) -> None:
+        """Look for what is missing once more: it may have been got."""
+        self._look_for("models")
 
     def _look_for(self, name: str) -> None:
         staged, searcher = with_choices(self._first, self._choices, self._paths), self._searcher

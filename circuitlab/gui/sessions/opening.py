@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from circuitlab.disk.formats import is_picture
@@ -33,7 +33,12 @@ def _nothing() -> None:
 
 
 class SessionOpening(QObject):
-    """One session at a time: the newest that is asked for. `failed` errors go to the context; nothing is changed by them."""
+    """One session at a time: the newest that is asked for. `failed` errors go to the context; nothing is changed by them.
+
+    `model_wanted(name, dialog)`: see `ModelsDialog.wanted`.
+    """
+
+    model_wanted = Signal(str, object)
 
     def __init__(self, context: AppContext, searcher: Callable[[], Searcher], window: QWidget, parent: QObject) -> None:
         super().__init__(parent)
@@ -75,6 +80,7 @@ class SessionOpening(QObject):
         dialog = ModelsDialog(staged, self.context.runner, self._searcher(), self._window)
         dialog.resolved.connect(follows.then)
         dialog.rejected.connect(follows.given_up)
+        dialog.wanted.connect(self.model_wanted)
         dialog.open()
 
     @Slot(object, object)

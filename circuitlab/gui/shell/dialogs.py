@@ -14,6 +14,7 @@ from circuitlab.draw.look.plain_text import PlainBox, confirmed
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel
 from circuitlab.gui.panel.sweep_question import sweep_question
+from circuitlab.gui.sessions.models_dialog import ModelsDialog
 from circuitlab.gui.shell.assumptions_dialog import AssumptionsDialog, plain, questions
 from circuitlab.gui.shell.errors import ErrorDialog
 from circuitlab.gui.shell.get_dialog import GetDialog
@@ -119,6 +120,15 @@ class Dialogs(QObject):
             self._models.list_models(name)
         self._models.show()
         self._models.raise_()
+
+    @Slot(str, object)
+    def ask_model_for(self, name: str, asking: ModelsDialog) -> None:
+        """Show the catalogue over the dialog of a session that wants the model of this name; what is got is looked for there."""
+        dialog = ModelDialog(self.context, asking)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.opens.connect(asking.look_again)
+        dialog.list_models(name)
+        dialog.show()
 
     @Slot()
     def ask_checkpoints(self) -> None:

@@ -120,6 +120,7 @@ class Window(QMainWindow):
         self.top.take_middle(self.checkpoints, self.checkpoints.compact)
         self.checkpoints.offer.asked.connect(self.dialogs.ask_checkpoints)
         self.lessons.model_wanted.connect(self.dialogs.ask_model)
+        self.sessions.opening.model_wanted.connect(self.dialogs.ask_model_for)
         self.checkpoints.slider.sliderPressed.connect(self.top.strip.hold)
         self.checkpoints.slider.sliderReleased.connect(self.top.strip.release)
 

@@ -19,6 +19,7 @@ from circuitlab.analysis.attribution.token_attribution import TokenAttributionPa
 from circuitlab.analysis.base import SeriesRef, TextRef
 from circuitlab.analysis.behaviour.in_context import InContextParams, InContextResult, in_context
 from circuitlab.analysis.ordering import descending
+from circuitlab.caption_parts import Essential
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.common import (
@@ -161,7 +162,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """The open page."""
     page = _view(state).page
     if page == "loss":
-        return _loss(state, answers.of("loss", in_context))
+        return _loss(state, facts, answers.of("loss", in_context))
     if page == "stripe":
         return _stripe(state, facts, answers.of("stripe", prefix_stripe))
     if page == "heads":
@@ -169,7 +170,7 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     return text_page(state, facts, answers.of("attention", attention), answers.find("effect", token_attribution))
 
 
-def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
+def _loss(state: State, facts: Facts, answer: Answer[InContextResult]) -> Figure:
     result, view = answer.result, _view(state)
     if np.isnan(result.loss).all():
         return empty("A single token has no loss: type some more text.", "Induction")
@@ -201,7 +202,17 @@ def _loss(state: State, answer: Answer[InContextResult]) -> Figure:
             title_parts.append(f"{with_error(result.controlled, result.controlled_error)} minus that of a model without layers")
     note = "the mean of a repetition leaves out its first token" if result.starts else ""
     title = " · ".join(title_parts) or "Loss by index"
-    return Figure(((curves,),), title, caption(answer, note))
+    return Figure(((curves,),), title, caption(answer, _why_so_high(facts, means), note))
+
+
+def _why_so_high(facts: Facts, means: np.ndarray) -> str:
+    """Of a first repetition with a higher loss than if nothing were known, "" of any other. `means` [repetition], nats."""
+    uniform = float(np.log(facts.config.d_vocab_out))
+    if not len(means) or not means[0] > uniform:
+        return ""
+    return Essential(
+        f"repetition 1 is above a uniform guess, {uniform:.2f} nats: the model expects text, and random tokens are none"
+    )
 
 
 def _curves(answer: Answer, result: InContextResult, curve: str) -> tuple[np.ndarray, tuple[str, ...]]:
