@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.files.tensors import TensorSource
@@ -94,7 +95,7 @@ def _as_stored(read: Read, source: TensorSource) -> Read:
     width = config.d_mlp if name is None else matrix(source, name)[0]
     if width == config.d_mlp:
         return read
-    note = f"the MLP has the {width} columns of its tensors, not the {config.d_mlp} of expansion_ratio"
+    note = f"the MLP is as wide as its tensors, {number_of(width, 'column')}, not the {config.d_mlp} of expansion_ratio"
     return replace(config, d_mlp=width), (*notes, note)
 
 
