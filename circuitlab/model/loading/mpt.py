@@ -95,7 +95,7 @@ def _as_stored(read: Read, source: TensorSource) -> Read:
     width = config.d_mlp if name is None else matrix(source, name)[0]
     if width == config.d_mlp:
         return read
-    note = f"the MLP has {number_of(width, 'column')}, as its tensors say, and not {config.d_mlp}, as expansion_ratio does"
+    note = f"the MLP is as wide as its tensors, {number_of(width, 'column')}, not the {config.d_mlp} of expansion_ratio"
     return replace(config, d_mlp=width), (*notes, note)
 
 
