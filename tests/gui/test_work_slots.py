@@ -65,6 +65,28 @@ def test_the_owner_alone_hears_and_is_told_which_slot(qtbot: Any, runner: Runner
     assert elsewhere == [("finished", 3, "first")] and len(heard) == 2
 
 
+def test_freed_memory_goes_back_after_slow_work_and_not_while_somebody_types(
+    qtbot: Any, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr("circuitlab.engine.freed_memory.FreedMemory.give_back", lambda self: given.append("back"))
+    owner, heard = QObject(), Heard()
+    live, slow = listening(owner, "live", heard), listening(owner, "slow", heard)
+    runner.do(live, "one", lambda job: 1, lane="live")
+    qtbot.waitUntil(lambda: not runner.busy)
+    typed = threading.Event()
+    runner.do(live, "typing", lambda job: typed.wait(SECONDS), lane="live")
+    runner.do(slow, "two", lambda job: 2, lane="slow")
+    qtbot.waitUntil(lambda: not runner.is_busy(slow))
+    typed.set()
+    qtbot.waitUntil(lambda: not runner.busy)
+    runner.do(live, "after both", lambda job: 3, lane="live")
+    qtbot.waitUntil(lambda: not runner.busy)
+    assert not given
+    runner.do(slow, "alone", lambda job: 4, lane="slow")
+    qtbot.waitUntil(lambda: given == ["back"])
+
+
 def test_the_newest_of_a_slot_counts_and_takes_nothing_from_another(qtbot: Any, runner: Runner) -> None:
     owner, heard, go_on = QObject(), Heard(), threading.Event()
     slot, beside = listening(owner, "slot", heard), listening(owner, "beside", heard)

@@ -32,7 +32,7 @@ from circuitlab.analysis.behaviour.samples import (
     repeated_random,
     run_on,
 )
-from circuitlab.analysis.cost import of_run
+from circuitlab.analysis.cost import of_layers
 from circuitlab.analysis.ordering import head_names
 from circuitlab.caption_parts import sampled
 from circuitlab.counting import number_of
@@ -197,7 +197,7 @@ def _holds(version: int, config: ModelConfig, p: HeadScoresParams) -> bool:
 
 
 def _cost(config: ModelConfig, n: int, p: HeadScoresParams) -> float:
-    return p.samples * 2 * of_run(config, min(p.block * p.repeats, config.n_ctx)) if p.own_texts else of_run(config, n)
+    return p.samples * 2 * of_layers(config, min(p.block * p.repeats, config.n_ctx)) if p.own_texts else of_layers(config, n)
 
 
 @analysis(version=5, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)

@@ -83,7 +83,10 @@ def _memory(c: ModelConfig, n: int, p: OwnTokensParams) -> int:
 
 
 def _cost(c: ModelConfig, n: int, p: OwnTokensParams) -> float:
-    return (len(p.heads) or c.n_layers * c.n_heads) * c.d_vocab_out * c.d_head * c.d_model
+    """Few tokens are ranked among all entries: most are decided by the smallest part of them."""
+    tokens = c.d_vocab if p.tokens == "all" or c.d_vocab <= WHOLE else SAMPLE
+    ranked = tokens * (4 * c.d_model + c.d_vocab_out / PARTS[0])
+    return (len(p.heads) or c.n_layers * c.n_heads) * 2.0 * c.d_head * (c.d_vocab_out * c.d_model + ranked)
 
 
 @analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)

@@ -34,6 +34,7 @@ from circuitlab.analysis.circuits.factor_products import factors_of, reading_wor
 from circuitlab.analysis.circuits.factors import Heads, heads_of, refuse_inexact, words
 from circuitlab.analysis.circuits.rounding import rounding_of
 from circuitlab.analysis.composition.virtual_weight_path import Side, mlp_of, of_embedding, of_positions, of_rows, of_unembedding
+from circuitlab.analysis.cost import SPECTRUM
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.subject import Head
 
@@ -184,7 +185,10 @@ def _memory(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> int:
 
 
 def _cost(c: ModelConfig, n: int, p: SubspaceOverlapParams) -> float:
-    return float(c.n_layers * c.n_heads) ** 2 * (2 * c.d_head**2 * c.d_model + 20.0 * c.d_head**3)
+    heads = c.n_layers * c.n_heads
+    shared = [c.group for which in (p.left, p.right) if which in ("reads_k", "reads_v")]
+    pairs = heads**2 / math.prod(shared) * c.d_head**2 * (2 * c.d_model + (SPECTRUM + 2) * c.d_head)
+    return pairs + 4 * heads * SPECTRUM * c.d_head**3 + 2.0 * c.d_model**2 * (c.d_vocab + c.d_vocab_out + 2 * c.d_mlp)
 
 
 @analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)

@@ -157,7 +157,9 @@ def _refuse(config: ModelConfig, p: PatchingParams) -> str | None:
 
 
 def _cost(config: ModelConfig, n: int, p: PatchingParams) -> float:
-    return of_layers(config, n) / 4 * len(rows_of(config, p.what, p.heads)) * (n if p.grid == "position" else 1)
+    """Of prompts that differ from the beginning on: a cell is half of the later layers, at half of the positions."""
+    later = of_layers(config, n) * max(0, config.n_layers - 1) / (4 * config.n_layers)
+    return later * len(rows_of(config, p.what, p.heads)) * (n if p.grid == "position" else 2)
 
 
 @analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)

@@ -42,6 +42,7 @@ from circuitlab.analysis.circuits.factors import Heads, words
 from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, read_as, refuse_reading
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, embedding_gram
 from circuitlab.analysis.composition.scores import CompositionParams, composition
+from circuitlab.analysis.cost import EIGENVALUES
 from circuitlab.analysis.ordering import descending
 from circuitlab.analysis.spectra._head_spectra import ZEROS, centred_words
 from circuitlab.analysis.spectra.qk_spectrum import qk_words
@@ -219,8 +220,9 @@ def _refuse(c: ModelConfig, p: PairPositivityParams) -> str | None:
 
 
 def _cost(c: ModelConfig, n: int, p: PairPositivityParams) -> float:
-    scores = 2 if p.scores == "both" else 1
-    return scores * (c.n_layers * c.n_heads) ** 2 / 2 * 500.0 * c.d_head**3
+    scores, pairs = 2 if p.scores == "both" else 1, c.n_heads**2 * c.n_layers * (c.n_layers - 1) / 2
+    own = pairs * c.d_head**2 * (4 * c.d_model + (2 + scores * EIGENVALUES) * c.d_head)
+    return own + 2.0 * c.d_vocab * c.d_model**2 + composition.cost(c, n, CompositionParams())
 
 
 def _wider(p: PairPositivityParams) -> tuple[PairPositivityParams, ...]:

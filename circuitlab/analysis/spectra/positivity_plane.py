@@ -22,6 +22,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.factor_products import Values, factors_of, head_batches
 from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, read_as, refuse_reading
+from circuitlab.analysis.cost import EIGENVALUES
 from circuitlab.analysis.ordering import head_names
 from circuitlab.analysis.spectra.copying_scores import CopyingScoresParams, copying_scores
 from circuitlab.analysis.spectra.pair_positivity import (
@@ -103,7 +104,10 @@ def _holds(version: int, config: ModelConfig, p: PreviousHeadSpectrumParams) -> 
 
 
 def _cost(c: ModelConfig, n: int, p: PreviousHeadSpectrumParams) -> float:
-    return 2000.0 * c.n_layers * c.n_heads * c.d_head**3 + 4.0 * c.d_vocab * c.d_model**2
+    own = c.n_layers * c.n_heads * c.d_head * (6.0 * c.d_model**2 + 2 * EIGENVALUES * c.d_head**2)
+    asked = copying_scores.cost(c, n, CopyingScoresParams(embed=p.embed))
+    asked += head_scores.cost(c, n, HeadScoresParams()) if p.p != "one" else 0
+    return own + asked + (pair_positivity.cost(c, n, PairPositivityParams(p.embed, p.scores)) if p.pairs else 0)
 
 
 @analysis(

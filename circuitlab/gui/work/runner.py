@@ -29,6 +29,7 @@ from shiboken6 import isValid
 
 from circuitlab.analysis.base import R
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.freed_memory import FreedMemory
 from circuitlab.engine.request import Answer, Request
 from circuitlab.errors import Cancelled, CircuitLabError
 from circuitlab.gui.work.job import Job, JobCtx, WorkCtx
@@ -59,6 +60,7 @@ class Runner(QObject):
         self._waiting: dict[WorkSlot, Job] = {}
         self._running: dict[WorkSlot, Job] = {}
         self._closed = False
+        self._freed = FreedMemory()
         self._lead: QObject | None = None
         self.prefetch = Prefetch(engine, self._idle, lambda lane, work: self._pools[lane].submit(work), self)
         self.reported.connect(self._receive)
@@ -235,6 +237,8 @@ class Runner(QObject):
             self.reported.emit("done", job, job.work(job))
         except BaseException as error:  # whatever happens on a worker belongs in the window, not on a dead thread
             self.reported.emit("failed", job, error)
+        if job.lane == "slow" and not self.live_busy.is_set():
+            self._freed.give_back()
 
     @Slot(str, object, object)
     def _receive(self, kind: str, job: Job, value: object) -> None:
