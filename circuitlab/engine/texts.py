@@ -65,7 +65,8 @@ class Texts:
 
     def _hash(self, path: Path, read: bool, ctx: Ctx) -> str | None:
         try:
-            key = str(path.resolve()), stamp_of(_stat(path))
+            stamp = stamp_of(_stat(path))  # before anything else asks for the path: it may be of another machine
+            key = str(path.resolve()), stamp
         except (OSError, ValueError) as error:
             raise _missing(path) from error
         if key not in self._hashes and read:

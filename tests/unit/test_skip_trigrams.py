@@ -22,6 +22,7 @@ from circuitlab.analysis.circuits.ov_table import OvTableParams
 from circuitlab.analysis.circuits.ov_top_tokens import OvTopTokensParams
 from circuitlab.analysis.circuits.qk_table import QkTableParams
 from circuitlab.analysis.circuits.skip_trigrams import WIDTH, SkipTrigramsParams
+from circuitlab.disk.regular_file import stamp_at
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, BadModel, Refused
@@ -72,8 +73,7 @@ def with_corpus(path: Path, n: int, limit: int = 10**6) -> ByHand:
 
 
 def _corpus(path: Path) -> Any:
-    stat = (path / FILE).stat()
-    return _read(path / FILE, stat.st_size, stat.st_mtime_ns)
+    return _read(path / FILE, stamp_at(path / FILE))
 
 
 def test_corpus_bigrams_are_the_counts_by_hand(tmp_path: Path) -> None:
