@@ -65,6 +65,18 @@ def test_it_is_imported_when_it_is_shown_and_then_is_a_panel_like_any(qtbot: Any
     del circuitlab.imported_on
 
 
+def test_what_a_session_shows_of_it_waits_for_the_import(qtbot: Any, added: Any, tmp_path: Path) -> None:
+    added(PANEL)
+    part = (0.0, 0.0, 2.0, 2.0)
+    with shown_window(qtbot, directory(tmp_path / "model")) as window:
+        zooms = window.layout_of_docks.zooms
+        zooms.show({"own_losses/another mark": part})
+        window.layout_of_docks.go_to("own_losses")
+        qtbot.waitUntil(lambda: dock_of(window).panel.plugin is not None)
+        settle(qtbot, window)
+        assert zooms.words() == {"own_losses/another mark": part}
+
+
 @pytest.mark.parametrize("fault", ["raises", "hangs", "cannot draw"])
 def test_one_that_fails_leaves_the_window_alive_and_is_named(
     qtbot: Any, added: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str

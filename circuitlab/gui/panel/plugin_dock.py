@@ -62,11 +62,13 @@ class PluginDock(PanelDock):
         self._replace(found)
 
     def _replace(self, panel: Panel) -> None:
+        seen = self.seen()  # of a session's words about the panel, which waits for it
         old = (*((self.feed, self.actions_menu) if self.filled else ()), self.titleBarWidget(), self.widget())
         self.setTitleBarWidget(None)  # type: ignore[arg-type]
         for part in old:
             delete(part)
         self.setWindowTitle(panel.title)
         self._hold(panel)
+        self.see(seen)
         if self.shown:
             self.feed.catch_up()
